@@ -1,0 +1,170 @@
+"""Every job of the project: `python -m nox -l` lists them, `python -m nox -s demo` runs one."""
+
+import functools
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import nox
+
+nox.needs_version = ">=2025.2.9"
+nox.options.default_venv_backend = "venv"
+nox.options.reuse_venv = "yes"
+nox.options.sessions = ["lint", "types", "tests"]
+
+PROJECT = nox.project.load_toml("pyproject.toml")
+SUPPORTED = nox.project.python_versions(PROJECT)
+# What a session's venv needs, and what keeps pre-releases and free-threaded builds out.
+PROBE = "import ensurepip, sys, sysconfig; sys.exit(sys.version_info[3] != 'final' or bool(sysconfig.get_config_var('Py_GIL_DISABLED')))"
+# Two threads that contend for two cores slow LAPACK 40 times.
+ONE_BLAS_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
+# Prints nothing where JAX has the backend, else JAX's own reason.
+WHY_ABSENT = """
+import sys, jax
+try:
+    jax.devices(sys.argv[1])
+except RuntimeError as error:
+    print(str(error).strip().splitlines()[0])
+"""
+
+
+@functools.cache
+def interpreter(version: str) -> str | None:
+    """Path of a `python3.N` that runs (a shim of pyenv may not): from PATH, else from pyenv's own folder."""
+    folders = [Path(folder) for folder in os.get_exec_path()]
+    root = os.environ.get("PYENV_ROOT")
+    if root is None and shutil.which("pyenv"):
+        root = subprocess.run(["pyenv", "root"], capture_output=True, text=True, check=False).stdout.strip()
+    if root:
+        folders += sorted(Path(root, "versions").glob(f"{version}.*/bin"))
+    for folder in folders:
+        found = shutil.which(f"python{version}", path=str(folder))
+        if found and subprocess.run([found, "-c", PROBE], capture_output=True, check=False).returncode == 0:
+            return found
+    return None
+
+
+def newest() -> str | None:
+    """Newest supported Python on this machine."""
+    return next(filter(None, map(interpreter, reversed(SUPPORTED))), None)
+
+
+def lower_bounds() -> list[str]:
+    """The run-time requirements, each at the lowest version that pyproject.toml allows."""
+    return [requirement.replace(">=", "==") for requirement in PROJECT["project"]["dependencies"]]
+
+
+# nox itself may run on an older Python than jitney needs; `None` is nox's own.
+DEFAULT = None if sys.version_info >= (3, 11) else newest()
+
+
+def run_tests(session: nox.Session, *requirements: str, **env: str) -> None:
+    """Install the project and run its tests, or what follows `--` on the command line."""
+    session.install("-e", ".[examples,tests]", *requirements)
+    session.run("python", "-c", "import sys, jax; print('Python', sys.version.split()[0], '- jax', jax.__version__)", env=env)
+    session.run("pytest", *(session.posargs or ["-n", "auto", "--maxprocesses=4"]), env=env)
+
+
+@nox.session(python=DEFAULT)
+def demo(session: nox.Session) -> None:
+    """Fit the 14 NIST data sets, print the table and save a picture of each fit."""
+    session.install("-e", ".[examples]")
+    session.run("python", "-m", "examples.trf", *session.posargs, env=ONE_BLAS_THREAD)
+
+
+@nox.session(python=DEFAULT)
+def tests(session: nox.Session) -> None:
+    """Run all tests on the default Python with the newest JAX for it."""
+    run_tests(session)
+
+
+@nox.session(python=interpreter(SUPPORTED[0]))
+def tests_oldest(session: nox.Session) -> None:
+    """Run all tests on the oldest supported Python with the oldest supported JAX and friends."""
+    if interpreter(SUPPORTED[0]) is None:
+        session.skip(f"no Python {SUPPORTED[0]} on this machine")
+    run_tests(session, *lower_bounds())
+
+
+@nox.session(python=newest())
+def tests_newest(session: nox.Session) -> None:
+    """Run all tests on the newest Python found with the newest JAX for it."""
+    if newest() is None:
+        session.skip(f"no Python {' or '.join(SUPPORTED)} on this machine")
+    run_tests(session, "--upgrade", "--upgrade-strategy=eager")
+
+
+@nox.session(python=DEFAULT, name="tests-cpu")
+def tests_cpu(session: nox.Session) -> None:
+    """Run all tests on one CPU device, whatever else the machine has."""
+    run_tests(session, JAX_PLATFORMS="cpu")
+
+
+@nox.session(python=DEFAULT, name="tests-cpu8")
+def tests_cpu8(session: nox.Session) -> None:
+    """Run all tests on eight virtual CPU devices."""
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8"
+    run_tests(session, JAX_PLATFORMS="cpu", XLA_FLAGS=flags.strip())
+
+
+@nox.session(python=DEFAULT, name="tests-gpu")
+def tests_gpu(session: nox.Session) -> None:
+    """Run all tests on a GPU; skipped where JAX finds none."""
+    on_backend(session, "gpu", "jax[cuda]" if shutil.which("nvidia-smi") else "jax")
+
+
+@nox.session(python=DEFAULT, name="tests-tpu")
+def tests_tpu(session: nox.Session) -> None:
+    """Run all tests on a TPU; skipped where JAX finds none."""
+    has_device = any(Path("/dev").glob("accel*")) or any(Path("/dev").glob("vfio/*"))
+    on_backend(session, "tpu", "jax[tpu]" if has_device else "jax")
+
+
+def on_backend(session: nox.Session, backend: str, jax: str) -> None:
+    """Run the tests on `backend`, or skip with JAX's reason; the large plugin is installed only where the hardware shows."""
+    session.install(jax)
+    reason = session.run("python", "-c", WHY_ABSENT, backend, silent=True)
+    if reason:
+        session.skip(f"no {backend} here. JAX says: {str(reason).strip()}")
+    run_tests(session, jax, JAX_PLATFORMS=f"{backend},cpu")
+
+
+@nox.session(python=DEFAULT)
+def lint(session: nox.Session) -> None:
+    """Check style and formatting; `nox -s lint -- --fix` mends what it can."""
+    session.install(*PROJECT["project"]["optional-dependencies"]["lint"])
+    session.run("ruff", "check", *session.posargs)
+    session.run("ruff", "format", *([] if "--fix" in session.posargs else ["--check"]))
+
+
+@nox.session(python=DEFAULT)
+def types(session: nox.Session) -> None:
+    """Check the source with pyright strict, and what pyright and mypy infer for decorated code."""
+    session.install("-e", ".[types]")
+    session.run("pyright", env={"PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"})
+    session.run("mypy")
+
+
+@nox.session(python=DEFAULT)
+def docs(session: nox.Session) -> None:
+    """Build the site into `site/`; a broken link is an error."""
+    session.install("-e", ".[docs]")
+    session.run("mkdocs", "build", "--strict", *session.posargs)
+
+
+@nox.session(python=DEFAULT)
+def bench(session: nox.Session) -> None:
+    """Run the benchmarks: the warm call, then the fits."""
+    session.install("-e", ".[examples]")
+    session.run("python", "-m", "tests.perf", *session.posargs, env=ONE_BLAS_THREAD)
+    session.run("python", "-m", "examples.trf.benchmark", *session.posargs, env=ONE_BLAS_THREAD)
+
+
+@nox.session(python=DEFAULT)
+def full(session: nox.Session) -> None:
+    """Run what is too long for `.ci/run`: soaks, long fuzzing, full benchmarks."""
+    session.install("-e", ".[examples,tests]")
+    session.run("pytest", "-n", "auto", "--maxprocesses=4", "-m", "", "--hypothesis-profile=full")
+    session.notify("bench", ["--full"])
