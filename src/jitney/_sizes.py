@@ -1,0 +1,356 @@
+"""Bind axis names to sizes, and work out sizes that are written as expressions.
+
+It stands between `_annotations.py`, which says what a shape should be, and `_contract.py`, which walks values. The rules are
+jaxtyping's, with one difference: an expression may refer to an axis that a later argument binds.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from jitney._annotations import ArrayHint, Dim
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """A size that cannot be worked out."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why a value does not fit: the parts of a message."""
+
+    what: str
+    rule: str
+    fix: str
+
+
+@dataclass(frozen=True)
+class Later:
+    """A symbolic axis that waits for names which are bound later."""
+
+    expr: str
+    size: int
+    who: str
+    text: str
+
+
+@dataclass
+class Sizes:
+    """What one check has bound so far, and who bound it. `who` is quoted: `'t'`, `'model.layers[0].weight'`."""
+
+    bound: dict[str, tuple[int, str]] = field(default_factory=dict[str, tuple[int, str]])
+    variadic: dict[str, tuple[bool, tuple[int, ...], str]] = field(
+        default_factory=dict[str, tuple[bool, tuple[int, ...], str]]
+    )
+    structures: dict[str, tuple[Any, str]] = field(default_factory=dict[str, tuple[Any, str]])
+    later: list[Later] = field(default_factory=list[Later])
+    notes: list[str] = field(default_factory=list[str])
+
+    def copy(self) -> Sizes:
+        """A snapshot."""
+        return Sizes(dict(self.bound), dict(self.variadic), dict(self.structures), list(self.later), list(self.notes))
+
+    def restore(self, other: Sizes) -> None:
+        """Go back to a snapshot, as after an alternative that did not fit."""
+        saved = other.copy()
+        self.bound, self.variadic, self.structures = saved.bound, saved.variadic, saved.structures
+        self.later, self.notes = saved.later, saved.notes
+
+    @property
+    def known(self) -> dict[str, int]:
+        """Axis name to size."""
+        return {name: size for name, (size, _) in self.bound.items()}
+
+
+def fit_shape(
+    hint: ArrayHint, shape: tuple[int, ...], who: str, sizes: Sizes, arguments: Mapping[str, Any], leaf: str | None = None
+) -> Problem | None:
+    """Compare a shape with a hint and bind its names. `leaf` is the position that `?n` stands for."""
+    pairs, middle = _align(hint, shape)
+    if pairs is None:
+        return _wrong_rank(hint, shape, who)
+    for dim, axis in pairs:
+        problem = _fit_axis(dim, shape[axis], axis, who, hint.text, sizes, arguments, leaf)
+        if problem is not None:
+            return problem
+    if middle is None:
+        return None
+    dim, part = middle
+    return None if dim.name is None else _fit_variadic(dim, part, who, sizes, leaf)
+
+
+def settle(sizes: Sizes, arguments: Mapping[str, Any]) -> Problem | None:
+    """Evaluate the expressions that waited, now that every name is bound; what stays unknown becomes a note."""
+    waiting, sizes.later = sizes.later, []
+    for item in waiting:
+        value = evaluate(item.expr, sizes.known, arguments)
+        if isinstance(value, Unknown):
+            sizes.notes.append(f"{item.who}: `{item.expr}` in {item.text} is not checked: {value.reason}")
+        elif value != item.size:
+            return _wrong_expression(item.expr, value, item.size, item.who, item.text, sizes)
+    return None
+
+
+_Pairs = list[tuple[Dim, int]]
+
+
+def _align(hint: ArrayHint, shape: tuple[int, ...]) -> tuple[_Pairs | None, tuple[Dim, tuple[int, ...]] | None]:
+    """Pair each axis with its dim; the variadic one gets what is left."""
+    dims, rank = hint.dims, len(shape)
+    at = next((i for i, dim in enumerate(dims) if dim.variadic), None)
+    if at is None:
+        return (list(zip(dims, range(rank), strict=True)) if rank == len(dims) else None), None
+    after = len(dims) - at - 1
+    if rank < at + after:
+        return None, None
+    pairs = [*zip(dims[:at], range(at)), *zip(dims[at + 1 :], range(rank - after, rank))]
+    return pairs, (dims[at], shape[at : rank - after])
+
+
+def _fit_axis(
+    dim: Dim,
+    size: int,
+    axis: int,
+    who: str,
+    text: str,
+    sizes: Sizes,
+    arguments: Mapping[str, Any],
+    leaf: str | None,
+) -> Problem | None:
+    if dim.kind == "anonymous" or (dim.broadcast and size == 1):
+        return None
+    if dim.kind == "fixed":
+        return None if size == dim.size else _wrong_fixed(dim, size, axis, who, text)
+    if dim.expr is not None:
+        value = evaluate(dim.expr, sizes.known, arguments)
+        if isinstance(value, Unknown):
+            sizes.later.append(Later(dim.expr, size, who, text))
+        elif value != size:
+            return _wrong_expression(dim.expr, value, size, who, text, sizes)
+        return None
+    if dim.per_leaf and leaf is None:
+        sizes.notes.append(f"{who}: `{dim.text}` is not checked: it needs a `PyTree[..., 'T']` around it")
+        return None
+    name = _key(dim, leaf)
+    first, setter = sizes.bound.setdefault(name, (size, who))
+    return None if first == size else _two_sizes(name, (first, setter), (size, who))
+
+
+def _fit_variadic(dim: Dim, part: tuple[int, ...], who: str, sizes: Sizes, leaf: str | None) -> Problem | None:
+    """jaxtyping's rule: a `*#name` may broadcast against the others, a `*name` may not."""
+    if dim.per_leaf and leaf is None:
+        sizes.notes.append(f"{who}: `{dim.text}` is not checked: it needs a `PyTree[..., 'T']` around it")
+        return None
+    name = _key(dim, leaf)
+    if name not in sizes.variadic:
+        sizes.variadic[name] = (dim.broadcast, part, who)
+        return None
+    loose, before, setter = sizes.variadic[name]
+    clash = _two_sizes(f"*{name}", (before, setter), (part, who))
+    if not loose and not dim.broadcast:
+        return None if before == part else clash
+    try:
+        joint = np.broadcast_shapes(before, part)
+    except ValueError:
+        return clash
+    if (not dim.broadcast and joint != part) or (not loose and joint != before):
+        return clash
+    if loose:
+        sizes.variadic[name] = (dim.broadcast, joint, who if joint == part else setter)
+    return None
+
+
+def _key(dim: Dim, leaf: str | None) -> str:
+    return f"{dim.name} ({leaf})" if dim.per_leaf else str(dim.name)
+
+
+# Messages.
+
+
+def _two_sizes(name: str, first: tuple[object, str], second: tuple[object, str]) -> Problem:
+    apart = f"{first[0]} from {first[1]} and {second[0]} from {second[1]}"
+    together = f"{first[0]} and {second[0]}, both from {first[1]}"
+    return Problem(
+        f"axis '{name}' has two sizes, {together if first[1] == second[1] else apart}.",
+        f"Every argument annotated with '{name}' must agree on it.",
+        "pass equal sizes, or rename the axis in one annotation.",
+    )
+
+
+def _wrong_rank(hint: ArrayHint, shape: tuple[int, ...], who: str) -> Problem:
+    rank = hint.rank
+    least = len(hint.dims) - 1
+    wants = f"at least {_axes(least)}" if rank is None else _axes(rank)
+    return Problem(
+        f"{who} has {_axes(len(shape))}, shape {tuple(shape)}, and {hint.text} has {wants}.",
+        "An annotation says which axes the body sees.",
+        "pass an array of that rank, correct the annotation, or give an extra axis to `vmap`.",
+    )
+
+
+def _axes(count: int) -> str:
+    return "1 axis" if count == 1 else f"{count} axes"
+
+
+def _wrong_fixed(dim: Dim, size: int, axis: int, who: str, text: str) -> Problem:
+    return Problem(
+        f"{who} has size {size} along axis {axis}, and {text} says {dim.size}.",
+        "A number in a shape is the only size that fits.",
+        f"pass size {dim.size}, or put a name in place of '{dim.text}' in the annotation.",
+    )
+
+
+def _wrong_expression(expr: str, value: float, size: int, who: str, text: str, sizes: Sizes) -> Problem:
+    used = [f"{name}={got} from {by}" for name, (got, by) in sizes.bound.items() if _mentions(expr, name)]
+    given = f" with {', '.join(used)}" if used else ""
+    return Problem(
+        f"axis '{expr}' of {who} has size {size}, and {text} makes it {value}{given}.",
+        "A size that is written as an expression must equal its value.",
+        "pass an array of that size, or correct the expression in the annotation.",
+    )
+
+
+def _mentions(expr: str, name: str) -> bool:
+    try:
+        tree = ast.parse(expr, mode="eval")
+    except SyntaxError:
+        return False
+    return any(isinstance(node, ast.Name) and node.id == name for node in ast.walk(tree))
+
+
+# Expressions: a whitelist over `ast`, never `eval`.
+
+
+class _Unsupported(Exception):
+    """Carries the reason out of the recursion below; never leaves this file."""
+
+
+_BINARY: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Div: operator.truediv,
+    ast.Mod: operator.mod,
+    ast.Pow: operator.pow,
+}
+_UNARY: Mapping[type[ast.unaryop], Callable[[Any], Any]] = {ast.USub: operator.neg, ast.UAdd: operator.pos}
+_CALLS: Mapping[str, Callable[..., Any]] = {
+    "min": min,
+    "max": max,
+    "abs": abs,
+    "len": len,
+    "sum": sum,
+    "int": int,
+    "round": round,
+}
+_LARGEST_POWER = 64
+
+
+def evaluate(expr: str, sizes: Mapping[str, int], arguments: Mapping[str, Any]) -> int | float | Unknown:
+    """The value of a symbolic size. Braces are filled in from the arguments first, as in an f-string: `{self.width}+1`."""
+    try:
+        value = _compute(_parse(_fill(expr, arguments)), sizes)
+    except _Unsupported as error:
+        return Unknown(str(error))
+    return value if _is_real(value) else Unknown(f"`{expr}` is not a number")
+
+
+def _fill(expr: str, arguments: Mapping[str, Any]) -> str:
+    """Replace `{argument.attribute}` by its value, as jaxtyping does by way of an f-string."""
+    if "{" not in expr:
+        return expr
+    parsed = _parse("f" + repr(expr))
+    parts = parsed.values if isinstance(parsed, ast.JoinedStr) else [parsed]
+    filled: list[str] = []
+    for part in parts:
+        if isinstance(part, ast.Constant):
+            filled.append(str(part.value))
+        elif isinstance(part, ast.FormattedValue) and part.conversion == -1 and part.format_spec is None:
+            filled.append(_written(_compute(part.value, arguments, attributes=True), ast.unparse(part.value)))
+        else:
+            raise _Unsupported(f"`{expr}` has a format that jitney does not read")
+    return "".join(filled)
+
+
+def _written(value: object, source: str) -> str:
+    if isinstance(value, str):
+        return value
+    if _is_real(value):
+        return str(value)
+    raise _Unsupported(f"`{source}` is a {type(value).__name__}, not a number")
+
+
+def _parse(text: str) -> ast.expr:
+    try:
+        return ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError) as error:
+        raise _Unsupported(f"`{text}` is not an expression") from error
+
+
+def _compute(node: ast.expr, names: Mapping[str, Any], attributes: bool = False) -> Any:
+    def go(inner: ast.expr) -> Any:
+        return _compute(inner, names, attributes)
+
+    match node:
+        case ast.Constant(value=int() | float() | str() as value):
+            return value
+        case ast.Name(id=name) if name in names:
+            return names[name]
+        case ast.Name(id=name):
+            raise _Unsupported(f"`{name}` has no {'value' if attributes else 'size'}")
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
+            return _apply(node, _BINARY[type(op)], go(left), go(right))
+        case ast.UnaryOp(op=op, operand=operand) if type(op) in _UNARY:
+            return _apply(node, _UNARY[type(op)], go(operand))
+        case ast.Tuple(elts=items) | ast.List(elts=items):
+            return [go(item) for item in items]
+        case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _CALLS and name not in names:
+            return _call(node, _CALLS[name], [go(arg) for arg in args])
+        case ast.Attribute(value=value, attr=attr) if attributes and not attr.startswith("__"):
+            return _guard(node, lambda: getattr(go(value), attr))
+        case ast.Subscript(value=value, slice=index) if attributes:
+            return _item(node, go(value), go(index))
+        case _:
+            raise _Unsupported(f"jitney does not read `{ast.unparse(node)}` in a size")
+
+
+def _apply(node: ast.expr, op: Callable[..., Any], *values: Any) -> Any:
+    if not all(_is_real(value) for value in values):
+        raise _Unsupported(f"`{ast.unparse(node)}` is not made of numbers")
+    if op is operator.pow and abs(values[1]) > _LARGEST_POWER:
+        raise _Unsupported(f"`{ast.unparse(node)}` has too large a power")
+    return _guard(node, lambda: op(*values))
+
+
+def _call(node: ast.expr, function: Callable[..., Any], args: list[Any]) -> Any:
+    sized = (int, float, str, list, tuple, dict, np.integer)
+    if function is not len and not all(isinstance(arg, sized) for arg in args):
+        raise _Unsupported(f"`{ast.unparse(node)}` is not made of numbers")
+    return _guard(node, lambda: function(*args))
+
+
+def _item(node: ast.expr, value: Any, index: Any) -> Any:
+    if not isinstance(value, tuple | list | Mapping):
+        raise _Unsupported(f"`{ast.unparse(node)}` is not an item of a tuple, list or dict")
+    return _guard(node, lambda: operator.getitem(value, index))
+
+
+def _guard(node: ast.expr, compute: Callable[[], Any]) -> Any:
+    try:
+        return compute()
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise _Unsupported(f"`{ast.unparse(node)}` fails: {error}") from error
+
+
+def _is_real(value: object) -> bool:
+    return isinstance(value, int | float | np.integer)
