@@ -125,7 +125,7 @@ def tests_tpu(session: nox.Session) -> None:
 def on_backend(session: nox.Session, backend: str, jax: str) -> None:
     """Run the tests on `backend`, or skip with JAX's reason; the large plugin is installed only where the hardware shows."""
     session.install(jax)
-    reason = session.run("python", "-c", WHY_ABSENT, backend, silent=True)
+    reason = session.run("python", "-c", WHY_ABSENT, backend, silent=True, stderr=subprocess.DEVNULL)
     if reason:
         session.skip(f"no {backend} here. JAX says: {str(reason).strip()}")
     run_tests(session, jax, JAX_PLATFORMS=f"{backend},cpu")

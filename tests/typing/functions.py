@@ -1,0 +1,78 @@
+"""What pyright and mypy infer for decorated functions.
+
+Never run: `nox -s types` reads it. A line that must be an error carries one comment per checker, and a comment that hides nothing
+is itself an error, so each check fails if the types get looser.
+"""
+
+import functools
+from typing import assert_type
+
+from jax import Array
+from jaxtyping import Float
+
+from jitney import Program, optimize
+
+
+@optimize
+def scale(x: Float[Array, "n"], factor: float = 2.0, *, shift: float) -> Float[Array, "n"]:
+    """Decorated bare."""
+    return x * factor + shift
+
+
+@optimize(vmap="batch", static="power")
+def raise_to(x: Float[Array, "n"], power: int) -> tuple[Float[Array, "n"], str]:
+    """Decorated with options."""
+    return x**power, "done"
+
+
+@optimize
+def total(*parts: Float[Array, "n"], **weights: float) -> Float[Array, ""]:
+    """Takes any number of arguments."""
+    return sum((part.sum() for part in parts), start=parts[0].sum() * sum(weights.values()))
+
+
+def plain(x: Float[Array, "n"], times: int) -> Float[Array, "n"]:
+    """Not decorated."""
+    return x * times
+
+
+def results(x: Array) -> None:
+    """A call has the type that the body returns."""
+    assert_type(scale(x, shift=1.0), Array)
+    assert_type(scale(x, 3.0, shift=1.0), Array)
+    assert_type(raise_to(x, power=3), tuple[Array, str])
+    assert_type(total(x, x, first=1.0), Array)
+    assert_type(optimize(plain)(x, times=2), Array)
+    assert_type(optimize(donate="x")(plain)(x, 2), Array)
+    assert_type(optimize(lambda: 1)(), int)
+
+
+def parameters(x: Array) -> None:
+    """A call takes the parameters of the body and no others."""
+    scale(x)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    scale("x", shift=1.0)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    scale(x, 3.0, 1.0)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    scale(x, shift=1.0, offset=2.0)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    raise_to(x, power="3")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    total(x, first="1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    optimize(plain)(x, times="2")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def a_program_is_a_program() -> None:
+    """What the decorator gives is a `Program` with the body's parameters and result."""
+    held: Program[[Array, int], Array] = optimize(plain)
+    other: Program[[Array, int], str] = optimize(plain)  # type: ignore[arg-type]  # pyright: ignore[reportAssignmentType]
+    del held, other
+
+
+def options() -> None:
+    """Options are keywords, and their values have types."""
+    optimize(vmap=1)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+    optimize(plain, "x")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+
+
+def partials(x: Array) -> None:
+    """A partial keeps the parameters that it leaves open."""
+    twice = optimize(functools.partial(plain, times=2))
+    assert_type(twice(x), Array)
+    assert_type(functools.partial(scale, x)(shift=1.0), Array)
