@@ -1,0 +1,406 @@
+"""Turn on JAX's persistent compilation cache, in a private folder, unless the user has a say of their own.
+
+It stands beside the pipeline: nothing here knows about plans. `ensure` runs whenever a program is about to be compiled
+for the first time, never on a warm call. JAX has one such cache per process, so this is a switch for all that JAX
+compiles from then on, plain `jax.jit` included. A setting that the user made in JAX is left alone: when they name a
+directory of their own, before or after, jitney takes back what it set.
+
+What JAX does, read in its source and tried with 0.10.2 and 0.12.0.1:
+- Compiling before the directory is set does not lock the cache out. A change of directory, size limit or the on-off
+  flag after that is not seen until `reset_cache()`.
+- No public way excludes one compile, and the flag is not thread-local: `disabled` switches the whole process.
+- The size limit needs the package `filelock`. It counts entries; the autotuning files of GPUs lie beside, uncounted.
+- A failed read or write is a warning, not an error. An entry cut short by a kill costs one warning per process.
+- Nothing records whether a setting was made: a value equal to JAX's default counts as not made, unless its
+  environment variable is there.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import stat
+import sys
+import tempfile
+import threading
+import warnings
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, cast
+
+import jax
+import platformdirs
+from jax.experimental.compilation_cache import compilation_cache
+
+from jitney._errors import JitneyWarning, OptionError, sentence
+
+_FOLDER: Final = "jax_compilation_cache_dir"
+_FLAG: Final = "jax_enable_compilation_cache"
+_SECONDS: Final = "jax_persistent_cache_min_compile_time_secs"
+_BYTES: Final = "jax_compilation_cache_max_size"
+_JAX_DEFAULTS: Final[dict[str, Any]] = {_SECONDS: 1.0, _BYTES: -1}  # the same in 0.10.2 and 0.12.0.1
+
+_UNLIMITED: Final = -1  # as JAX spells it
+_DEFAULT_SIZE: Final = 2 * 2**30
+_LEAST_FREE: Final = 64 * 2**20
+_PROBE: Final = 64 * 2**10
+_UNITS: Final = {"": 1, "b": 1} | {
+    f"{letter}{suffix}": base**power for power, letter in enumerate("kmgt", 1) for suffix, base in (("b", 1000), ("ib", 1024))
+}
+_ANOTHER: Final = "set JITNEY_CACHE_DIR to a writable folder of your own."
+_WITHOUT: Final = "The cache lies in a folder that only its user can write; until then programs are compiled without it."
+
+
+@dataclass(frozen=True)
+class CacheFacts:
+    """What the persistent cache is now, for reports."""
+
+    enabled: bool
+    directory: Path | None
+    size_limit: int | None  # bytes; `None` is no limit
+    reason: str  # who turned it on, or why it is off
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What the caller of `configure` asked for; `None` was not given."""
+
+    cache: bool | None = None
+    base: Path | None = None
+    size: int | None = None
+
+
+@dataclass(frozen=True)
+class _Refusal:
+    what: str
+    fix: str
+
+
+@dataclass(frozen=True)
+class _Setting:
+    """A JAX setting that jitney made: what it was, and what it is while jitney's holds."""
+
+    before: Any
+    ours: Any
+
+
+@dataclass(frozen=True)
+class _Decision:
+    facts: CacheFacts
+    ours: bool = False
+    warning: str | None = None
+
+
+class _Switch:
+    """The state behind the functions of this file. JAX has one cache per process, so there is one of these."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.request = _Request()
+        self.made: dict[str, _Setting] = {}
+        self.released = False  # the user changed the directory after jitney had set it
+        self.decision: _Decision | None = None
+        self.prepared: tuple[Path, _Refusal | None] | None = None
+        self.warned: set[str] = set()
+        self.pauses = 0
+        self.flag_before_pause = True
+
+    def settle(self) -> None:
+        """Make JAX's settings what they should be now; change nothing if they are."""
+        decision = self._decide()
+        if decision == self.decision:
+            return
+        changed = self._withdraw()
+        if decision.ours:
+            self._apply(decision.facts)
+            changed = True
+        self.decision = decision
+        if changed:
+            compilation_cache.reset_cache()
+        if decision.warning is not None and decision.warning not in self.warned:
+            self.warned.add(decision.warning)
+            warnings.warn(decision.warning, JitneyWarning, stacklevel=3)
+
+    def _decide(self) -> _Decision:
+        folder = _jax(_FOLDER)
+        if self.made and folder != self.made[_FOLDER].ours:
+            self.released = True
+        if self.released or (not self.made and folder is not None):
+            return self._users_own(folder)
+        if not self._flag():
+            return _off(f"`{_FLAG}` is off")
+        cache, warning = _wanted(self.request)
+        if not cache:
+            return _off("turned off by `jitney.configure` or JITNEY_CACHE", warning)
+        return self._ours(warning)
+
+    def _users_own(self, folder: str | None) -> _Decision:
+        if not folder:
+            return _off(f"`{_FOLDER}` was unset by the user")
+        warning = None if self.request.base is None else _overruled(self.request.base, folder)
+        enabled, size = self._flag(), _limit(_jax(_BYTES))
+        return _Decision(CacheFacts(enabled, Path(folder), size, f"`{_FOLDER}` is set by the user"), warning=warning)
+
+    def _ours(self, warning: str | None) -> _Decision:
+        base = self.request.base or _default_base()
+        size = _jax(_BYTES) if self._is_users(_BYTES) else self.request.size or _DEFAULT_SIZE
+        refusal = self._prepare(base) or _unlockable(size)
+        if refusal is not None:
+            text = sentence("the compilation cache", f"{base} {refusal.what}", _WITHOUT, refusal.fix)
+            return _off(f"{base} {refusal.what}", text)
+        reason = "on by default" if base == _standard_base() else "on, in a directory that the user named"
+        found = CacheFacts(enabled=True, directory=base / "xla", size_limit=_limit(size), reason=reason)
+        return _Decision(found, ours=True, warning=warning)
+
+    def _prepare(self, base: Path) -> _Refusal | None:
+        """Check a directory once, and again when it has vanished."""
+        if self.prepared is None or self.prepared[0] != base or not (self.prepared[1] or (base / "xla").is_dir()):
+            self.prepared = base, _prepare(base)
+        return self.prepared[1]
+
+    def _apply(self, facts: CacheFacts) -> None:
+        size = _UNLIMITED if facts.size_limit is None else facts.size_limit
+        for name, ours in ((_FOLDER, str(facts.directory)), (_SECONDS, 0.0), (_BYTES, size)):
+            if not self._is_users(name):
+                self.made[name] = _Setting(_jax(name), ours)
+                _set(name, to=ours)
+
+    def _withdraw(self) -> bool:
+        """Give back each JAX setting that still is what jitney made it."""
+        changed = bool(self.made)
+        for name, setting in self.made.items():
+            if _jax(name) == setting.ours:
+                _set(name, to=setting.before)
+        self.made = {}
+        return changed
+
+    def _is_users(self, name: str) -> bool:
+        if name in self.made and _jax(name) == self.made[name].ours:
+            return False
+        return name in _JAX_DEFAULTS and (_jax(name) != _JAX_DEFAULTS[name] or name.upper() in os.environ)
+
+    def _flag(self) -> bool:
+        return self.flag_before_pause if self.pauses else _jax(_FLAG)
+
+    def pause(self) -> None:
+        if self.pauses == 0:
+            self.flag_before_pause = _jax(_FLAG)
+            _set(_FLAG, to=False)
+            compilation_cache.reset_cache()  # JAX looks at the flag once and remembers
+        self.pauses += 1
+
+    def resume(self) -> None:
+        self.pauses -= 1
+        if self.pauses == 0:
+            if not _jax(_FLAG):
+                _set(_FLAG, to=self.flag_before_pause)
+            compilation_cache.reset_cache()
+
+
+_SWITCH: Final = _Switch()
+
+
+def ensure() -> None:
+    """Turn the cache on where nothing forbids it. Cheap and repeatable; call it before each first compile."""
+    with _SWITCH.lock:
+        _SWITCH.settle()
+
+
+def facts() -> CacheFacts:
+    """What the cache is now. Before the first `ensure` it is off."""
+    with _SWITCH.lock:
+        return (_SWITCH.decision or _off("nothing compiled yet")).facts
+
+
+@contextmanager
+def disabled() -> Generator[None]:
+    """Compile without reading or writing the persistent cache.
+
+    JAX has one flag for the process. What other threads compile meanwhile is compiled without the cache too: never
+    wrong, only not kept. Blocks may nest and overlap; the last one out restores the flag.
+    """
+    with _SWITCH.lock:
+        _SWITCH.pause()
+    try:
+        yield
+    finally:
+        with _SWITCH.lock:
+            _SWITCH.resume()
+
+
+def configure(
+    *,
+    cache_dir: str | os.PathLike[str] | None = None,
+    cache_size: int | str | None = None,
+    cache: bool | None = None,
+) -> None:
+    """Change the persistent compilation cache, from now on. What is not given stays as it was.
+
+    It comes before JITNEY_CACHE_DIR and JITNEY_CACHE, and after any setting that was made in JAX itself.
+
+    Args:
+        cache_dir: A directory of the user's own; made with mode 0700 where it is missing.
+        cache_size: Bytes, or text like `"2GiB"`, or `"unlimited"`. Past it, the least recently used entries go.
+        cache: Whether to keep compiled programs at all.
+    Raises:
+        OptionError: If a value is malformed.
+    """
+    given = _Request(_read_cache(cache), _read_base(cache_dir), _read_size(cache_size))
+    with _SWITCH.lock:
+        was = _SWITCH.request
+        _SWITCH.request = replace(was, **{name: value for name, value in vars(given).items() if value is not None})
+        if given.cache and _jax(_FOLDER) is None:
+            _SWITCH.released = False
+        if _SWITCH.decision is not None:
+            _SWITCH.settle()
+
+
+def _jax(name: str) -> Any:
+    return getattr(jax.config, name)
+
+
+def _set(name: str, *, to: Any) -> None:
+    jax.config.update(name, to)
+
+
+def _off(reason: str, warning: str | None = None) -> _Decision:
+    return _Decision(CacheFacts(enabled=False, directory=None, size_limit=None, reason=reason), warning=warning)
+
+
+def _overruled(base: Path, folder: str) -> str:
+    what = f"cache_dir={str(base)!r} is not used, `{_FOLDER}` is {folder!r}"
+    rule = "A setting made in JAX comes before jitney's."
+    return sentence("jitney.configure()", what, rule, f"give one of the two, `cache_dir` or `{_FOLDER}`.")
+
+
+def _limit(size: int) -> int | None:
+    return None if size == _UNLIMITED else size
+
+
+def _standard_base() -> Path:
+    return Path(platformdirs.user_cache_dir("jitney"))
+
+
+def _default_base() -> Path:
+    named = os.environ.get("JITNEY_CACHE_DIR", "")
+    return Path(named).expanduser().absolute() if named else _standard_base()
+
+
+def _wanted(request: _Request) -> tuple[bool, str | None]:
+    """Whether a cache is wanted, and a warning about an environment variable that makes no sense."""
+    text = os.environ.get("JITNEY_CACHE", "").strip().lower()
+    named = {"": None, "on": True, "1": True, "true": True, "off": False, "0": False, "false": False}
+    if request.cache is not None:
+        return request.cache, None
+    if text in named:
+        return named[text] is not False, None
+    what, rule = f"JITNEY_CACHE={text!r} is not known", "It is `on` or `off`; the cache stays on."
+    return True, sentence("the compilation cache", what, rule, "set JITNEY_CACHE=off or unset it.")
+
+
+def _read_cache(cache: object) -> bool | None:
+    if cache is None or isinstance(cache, bool):
+        return cache
+    raise OptionError(_malformed("cache", cache, "It is True or False."))
+
+
+def _read_base(cache_dir: object) -> Path | None:
+    if cache_dir is None:
+        return None
+    text = cast(object, os.fspath(cache_dir)) if isinstance(cache_dir, (str, os.PathLike)) else None
+    if not isinstance(text, str) or not text or "://" in text:
+        rule = f"It is a local directory; for a remote one set JAX's own `{_FOLDER}`."
+        raise OptionError(_malformed("cache_dir", cache_dir, rule))
+    return Path(text).expanduser().absolute()
+
+
+def _read_size(cache_size: int | str | None) -> int | None:
+    if cache_size is None:
+        return None
+    size = _bytes(cache_size)
+    if size is None or (size != _UNLIMITED and size <= 0):
+        rule = 'It is a positive number of bytes, text like "2GiB", or "unlimited"; for no cache give cache=False.'
+        raise OptionError(_malformed("cache_size", cache_size, rule))
+    return size
+
+
+def _bytes(size: object) -> int | None:
+    if isinstance(size, int) and not isinstance(size, bool):
+        return None if size == _UNLIMITED else size
+    if not isinstance(size, str):
+        return None
+    if size.strip().lower() == "unlimited":
+        return _UNLIMITED
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", size.strip().lower())
+    if match is None or match[2] not in _UNITS:
+        return None
+    return int(float(match[1]) * _UNITS[match[2]])
+
+
+def _malformed(name: str, value: object, rule: str) -> str:
+    return sentence("jitney.configure()", f"{name}={value!r} is not understood", rule, f"correct or remove `{name}`.")
+
+
+def _prepare(base: Path) -> _Refusal | None:
+    """Make `base` and the folder for XLA's entries inside it, or say why they cannot be trusted or used."""
+    if not base.is_absolute():
+        return _Refusal("has no home folder above it", "set HOME or JITNEY_CACHE_DIR.")
+    try:
+        base.parent.mkdir(parents=True, exist_ok=True)
+        for folder in (base, base / "xla"):
+            folder.mkdir(mode=0o700, exist_ok=True)
+            refusal = _untrusted(folder)
+            if refusal is not None:
+                return refusal
+        return _cramped(base / "xla")
+    except OSError as error:
+        return _Refusal(f"cannot be used ({error.strerror or error})", _ANOTHER)
+
+
+def _untrusted(folder: Path) -> _Refusal | None:
+    """Entries are native code: whoever can write them runs code as this user."""
+    if sys.platform == "win32":  # no owner or mode bits to look at; the profile folder is private there
+        return None
+    status = folder.stat()  # of what a link leads to
+    user = os.geteuid()
+    owners = {status.st_uid, folder.lstat().st_uid}
+    if owners != {user}:
+        return _Refusal(f"belongs to another user (id {max(owners - {user})})", _ANOTHER)
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return _Refusal("can be written by other users", f"chmod 700 {folder}")
+    return None
+
+
+def _cramped(folder: Path) -> _Refusal | None:
+    """Write a little and look at the free space; what fails here raises OSError."""
+    with tempfile.TemporaryFile(dir=folder) as probe:
+        probe.write(bytes(_PROBE))
+        probe.flush()
+    free = shutil.disk_usage(folder).free
+    if free < _LEAST_FREE:
+        return _Refusal(f"is on a full disk ({free >> 20} MiB free)", f"free some space, or {_ANOTHER}")
+    _complete(folder)
+    return None
+
+
+def _complete(folder: Path) -> None:
+    """Give each entry its time stamp.
+
+    In jax 0.10.2 one entry without a stamp (of a killed process, or of a time without limit) fails every later write
+    under a size limit; 0.12.0.1 takes it for the oldest, as an empty stamp is. Delete this when the oldest jax does so.
+    """
+    names = {entry.name for entry in os.scandir(folder)}
+    for name in names:
+        stamp = name.removesuffix("-cache") + "-atime"
+        if name.endswith("-cache") and stamp not in names:
+            (folder / stamp).touch(mode=0o600)
+
+
+def _unlockable(size: int) -> _Refusal | None:
+    if size == _UNLIMITED or importlib.util.find_spec("filelock") is not None:
+        return None
+    return _Refusal("has a size limit, which needs filelock", 'install filelock, or give cache_size="unlimited".')
