@@ -10,6 +10,7 @@ import ast
 import builtins
 import collections
 import collections.abc
+import contextlib
 import dataclasses
 import enum
 import functools
@@ -22,13 +23,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, TypeVar, get_args, get_origin
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jaxtyping
 import numpy as np
 import numpy.typing as npt
 
-_PyTree: type = getattr(jaxtyping, "PyTree")  # jaxtyping hides its type from type checkers on purpose
+_PyTree: type = jaxtyping.PyTree  # pyright: ignore  # jaxtyping hides its type from type checkers on purpose
 _NARROW = ("float4", "float8", "int2", "int4", "uint2", "uint4")
 
 
@@ -178,21 +180,26 @@ def read(hint: object) -> Hint:
 
 
 def _read(hint: Any, seen: frozenset[int]) -> Hint:
-    for reader in (_read_plain, _read_wrapper, _read_jaxtyping, _read_union, _read_container, _read_class):
-        found = reader(hint, seen)
-        if found is not None:
-            return found
-    return AnyHint(f"`{_text(hint)}` names no axes")
+    """The readers, narrow ones first. `seen` holds the aliases and records above, which may contain themselves."""
+    return (
+        _read_plain(hint)
+        or _read_wrapper(hint, seen)
+        or _read_jaxtyping(hint, seen)
+        or _read_union(hint, seen)
+        or _read_container(hint, seen)
+        or _read_class(hint)
+        or AnyHint(f"`{_text(hint)}` names no axes")
+    )
 
 
-def _read_plain(hint: Any, seen: frozenset[int]) -> Hint | None:
+def _read_plain(hint: Any) -> Hint | None:
     """Hints with nothing inside."""
     if hint is inspect.Parameter.empty or hint is Any or hint is object:
         return AnyHint()
     if hint is None or hint is types.NoneType:
         return StaticHint(None, "None")
     if hint is float or hint is complex:
-        return ScalarHint(hint.__name__)
+        return ScalarHint("float" if hint is float else "complex")
     if isinstance(hint, str | typing.ForwardRef):
         return AnyHint(f"`{_text(hint)}` is not resolved")
     if _same(hint, jax.typing.DTypeLike) or _same(hint, npt.DTypeLike):
@@ -202,6 +209,10 @@ def _read_plain(hint: Any, seen: frozenset[int]) -> Hint | None:
     if get_origin(hint) is Literal or get_origin(hint) is type:
         return StaticHint(hint, _text(hint))
     return None
+
+
+def _is_class(hint: Any) -> bool:
+    return isinstance(hint, type)
 
 
 def _same(hint: Any, other: Any) -> bool:
@@ -216,7 +227,8 @@ def _read_wrapper(hint: Any, seen: frozenset[int]) -> Hint | None:
     if isinstance(hint, typing.NewType):
         return _read(hint.__supertype__, seen)
     if isinstance(hint, TypeVar):
-        stands_for = hint.__bound__ or (typing.Union[hint.__constraints__] if hint.__constraints__ else None)
+        either = typing.Union[hint.__constraints__] if hint.__constraints__ else None  # noqa: UP007  # a tuple of them
+        stands_for = hint.__bound__ or either
         return AnyHint(f"type variable `{hint}` has no bound") if stands_for is None else _read(stands_for, seen)
     alias = hint if origin is None else origin
     if type(alias).__name__ == "TypeAliasType":  # typing's on 3.12, typing_extensions' before
@@ -230,24 +242,29 @@ def _read_jaxtyping(hint: Any, seen: frozenset[int]) -> Hint | None:
     if not isinstance(hint, type) or get_origin(hint) is not None:
         return None
     if issubclass(hint, _PyTree):
-        if not hasattr(hint, "leaftype"):
-            return AnyHint("`PyTree` has no leaf type")
-        leaf, structure = _read(getattr(hint, "leaftype"), seen), getattr(hint, "structure")
-        tail = "" if structure is None else f", '{structure}'"
-        return TreeHint(leaf, structure, f"PyTree[{leaf.text}{tail}]")
+        return _read_tree(hint, seen)
     if issubclass(hint, jaxtyping.AbstractDtype):
         return AnyHint(f"`{hint.__name__}` has no shape")
-    if not issubclass(hint, jaxtyping.AbstractArray):
-        return None
+    return _read_array(hint) if issubclass(hint, jaxtyping.AbstractArray) else None
+
+
+def _read_tree(hint: Any, seen: frozenset[int]) -> Hint:
+    if not hasattr(hint, "leaftype"):
+        return AnyHint("`PyTree` has no leaf type")
+    leaf = _read(hint.leaftype, seen)
+    tail = "" if hint.structure is None else f", '{hint.structure}'"
+    return TreeHint(leaf, hint.structure, f"PyTree[{leaf.text}{tail}]")
+
+
+def _read_array(hint: Any) -> Hint:
     if not hasattr(hint, "dim_str"):
         return AnyHint("`AbstractArray` has no shape")
-    array_type: Any = hint.array_type
+    array_type = hint.array_type
     if array_type is not Any and not issubclass(array_type, jax.Array | np.ndarray | jax.ShapeDtypeStruct):
         return AnyHint(f"`{_text(array_type)}` is neither a JAX nor a NumPy array")
-    dtypes: Any = hint.dtypes  # a tuple, or jaxtyping's private mark for "any"
     dims = tuple(_dim(token) for token in hint.dim_str.split())
-    text = f"{hint.dtype.__name__}[{_text(array_type)}, '{hint.dim_str}']"
-    return ArrayHint(dims, tuple(dtypes) if isinstance(dtypes, tuple | list) else None, text)
+    dtypes = tuple(hint.dtypes) if hasattr(hint.dtypes, "__iter__") else None  # else jaxtyping's mark for "any"
+    return ArrayHint(dims, dtypes, f"{hint.dtype.__name__}[{_text(array_type)}, '{hint.dim_str}']")
 
 
 def _read_union(hint: Any, seen: frozenset[int]) -> Hint | None:
@@ -298,8 +315,9 @@ _MAPPINGS = (dict, collections.OrderedDict, collections.defaultdict, collections
 
 
 def _read_container(hint: Any, seen: frozenset[int]) -> Hint | None:
-    kind, args = get_origin(hint) or hint, get_args(hint)
-    if not isinstance(kind, type):
+    kind: Any = get_origin(hint) or hint
+    args = get_args(hint)
+    if not _is_class(kind):
         return None
     if kind in _MAPPINGS:
         items, variadic = (args[1] if len(args) == 2 else Any,), True
@@ -308,7 +326,7 @@ def _read_container(hint: Any, seen: frozenset[int]) -> Hint | None:
     elif kind in _VARIADIC:
         empty_tuple = kind is tuple and not args and get_origin(hint) is not None and hint is not typing.Tuple  # noqa: UP006
         items, variadic = () if empty_tuple else (args[:1] or (Any,)), not empty_tuple
-    elif typing.is_typeddict(kind) or (issubclass(kind, tuple) and hasattr(kind, "_fields")):
+    elif typing.is_typeddict(kind) or _is_namedtuple(kind):
         return _read_record(kind, seen)
     else:
         return None
@@ -318,6 +336,10 @@ def _read_container(hint: Any, seen: frozenset[int]) -> Hint | None:
     return ContainerHint(kind, hints, variadic, _text(hint))
 
 
+def _is_namedtuple(kind: Any) -> bool:
+    return issubclass(kind, tuple) and hasattr(kind, "_fields")  # pyright: ignore[reportUnknownArgumentType]
+
+
 def _read_record(kind: type, seen: frozenset[int]) -> Hint:
     """A NamedTuple or a TypedDict."""
     if id(kind) in seen:
@@ -325,15 +347,16 @@ def _read_record(kind: type, seen: frozenset[int]) -> Hint:
     raws = _resolved_fields(kind)
     names: tuple[str, ...] = getattr(kind, "_fields", tuple(raws))
     hints = tuple(_read(raws.get(name, Any), seen | {id(kind)}) for name in names)
-    return ContainerHint(dict if typing.is_typeddict(kind) else kind, hints, False, kind.__name__, names)
+    kind_of_value = dict if typing.is_typeddict(kind) else kind
+    return ContainerHint(kind_of_value, hints, variadic=False, text=kind.__name__, keys=names)
 
 
 _STATIC = (int, str, bytes, enum.Enum, type, np.dtype, slice, range, set, frozenset, types.ModuleType, types.EllipsisType)
 
 
-def _read_class(hint: Any, seen: frozenset[int]) -> Hint | None:
-    kind = get_origin(hint) or hint
-    if not isinstance(kind, type) or kind in (typing.Generic, typing.Protocol):
+def _read_class(hint: Any) -> Hint | None:
+    kind: Any = get_origin(hint) or hint
+    if not _is_class(kind) or kind in (typing.Generic, typing.Protocol):
         return None
     if issubclass(kind, jax.Array | np.ndarray | jax.ShapeDtypeStruct | np.generic):
         return AnyHint(f"`{_text(hint)}` names no axes")
@@ -344,12 +367,12 @@ def _read_class(hint: Any, seen: frozenset[int]) -> Hint | None:
     return ModuleHint(kind, _text(hint))
 
 
-def _dim(token: str) -> Dim:
+def _dim(written: str) -> Dim:
     """One token, read as jaxtyping reads it."""
-    if token == "...":
-        return Dim(token, "anonymous", variadic=True)
+    if written == "...":
+        return Dim(written, "anonymous", variadic=True)
     marks: set[str] = set()
-    rest = token
+    rest = written
     while rest:
         if rest[0] in "#*_?":
             marks.add(rest[0])
@@ -360,11 +383,11 @@ def _dim(token: str) -> Dim:
             break
     common: dict[str, Any] = {"broadcast": "#" in marks, "variadic": "*" in marks, "per_leaf": "?" in marks}
     if not rest or rest.isidentifier():
-        return Dim(token, "anonymous", **common) if "_" in marks or not rest else Dim(token, "named", name=rest, **common)
+        return Dim(written, "anonymous", **common) if "_" in marks or not rest else Dim(written, "named", name=rest, **common)
     try:
-        return Dim(token, "fixed", size=int(rest), **common)
+        return Dim(written, "fixed", size=int(rest), **common)
     except ValueError:
-        return Dim(token, "symbolic", expr=rest, **common)
+        return Dim(written, "symbolic", expr=rest, **common)
 
 
 def _names_in(expr: str) -> Iterator[str]:
@@ -384,8 +407,8 @@ def dtype_name(dtype: Any) -> str:
     kind = getattr(dtype, "type", None)
     if kind is np.void and dtype != np.dtype(np.void):
         return str(dtype)  # a structured array
-    if hasattr(kind, "__name__"):
-        return str(getattr(kind, "__name__"))
+    if isinstance(kind, type):
+        return kind.__name__
     return dtype if isinstance(dtype, str) else repr(dtype).rsplit(".", 1)[-1]
 
 
@@ -408,12 +431,13 @@ def _text(hint: Any) -> str:
 
 # Resolving what was written as a string.
 
+_jax: Any = jax  # parts of its types are unknown to pyright
+_LOOK_THROUGH: tuple[Any, ...] = (type(_jax.jit(len)), type(eqx.filter_jit(len)), _jax.custom_jvp, _jax.custom_vjp)
+_BOUND: tuple[type, ...] = (types.MethodType, type(eqx.nn.Identity().__call__))  # Equinox has bound methods of its own
 _UNRESOLVED = (NameError, AttributeError, TypeError, ValueError, SyntaxError, LookupError, ImportError)
 
 
-def hints_of(
-    fn: Callable[..., Any], namespace: Mapping[str, Any] | None = None
-) -> tuple[dict[str, Hint], Hint, tuple[str, ...]]:
+def hints_of(fn: Callable[..., Any], namespace: Mapping[str, Any] | None = None) -> tuple[dict[str, Hint], Hint, tuple[str, ...]]:
     """Hints of a function's parameters, of its result, and the names of those that cannot be resolved (yet).
 
     `namespace` holds further names, such as the locals of the frame that decorates.
@@ -422,7 +446,11 @@ def hints_of(
     scope = {**(namespace or {}), **_closure(base), **_class_scope(base, owner)}
     hints: dict[str, Hint] = {}
     unresolved: list[str] = []
+    transformed = _rewrites(base)
     for name, raw in _raw_annotations(base).items():
+        if transformed:
+            hints[name] = AnyHint("a JAX or Equinox transform stands between the annotations and the caller")
+            continue
         try:
             hints[name] = read(_resolve(raw, getattr(base, "__globals__", {}), scope))
         except _UNRESOLVED as error:
@@ -471,33 +499,40 @@ def _raw_annotations(obj: Any) -> Mapping[str, Any]:
 
 def _innermost(fn: Any) -> tuple[Any, type | None]:
     """The function whose annotations count, under partial, bound methods, wrappers, instances and classes."""
-    owner: type | None = None
-    while True:
+    owner: Any = None
+    while not _rewrites(fn):
+        above = fn.__class__
         if isinstance(fn, functools.partial):
-            fn = typing.cast("functools.partial[Any]", fn).func
-        elif isinstance(fn, types.MethodType):
-            owner = fn.__self__ if isinstance(fn.__self__, type) else type(fn.__self__)
-            fn = fn.__func__
+            fn = fn.func
+        elif isinstance(fn, _BOUND):
+            receiver, fn = getattr(fn, "__self__", None), getattr(fn, "__func__", None)
+            owner = receiver if isinstance(receiver, type) else receiver.__class__
         elif hasattr(fn, "__wrapped__") and not hasattr(fn, "__signature__"):
             fn = fn.__wrapped__
-        elif isinstance(fn, type):
-            owner, fn = fn, getattr(fn, "__init__")
-            return fn, owner
-        elif not hasattr(fn, "__globals__") and isinstance(getattr(type(fn), "__call__", None), types.FunctionType):
-            owner, fn = type(fn), getattr(type(fn), "__call__")
+        elif inspect.isclass(fn):
+            return fn.__init__, fn
+        elif not inspect.isroutine(fn) and inspect.isroutine(inspect.getattr_static(above, "__call__", None)):
+            owner, fn = above, inspect.getattr_static(above, "__call__")
         else:
-            return fn, owner
+            break
+    return fn, owner
+
+
+def _rewrites(fn: Any) -> bool:
+    """Whether this is `jax.grad(f)`, `eqx.filter_vmap(f)` or the like: they show the signature of `f` and have another one."""
+    if not hasattr(fn, "__wrapped__") or isinstance(fn, (*_BOUND, *_LOOK_THROUGH)):
+        return False
+    home = fn.__globals__.get("__name__", "") if isinstance(fn, types.FunctionType) else fn.__class__.__module__
+    return home.partition(".")[0] in ("jax", "jaxlib", "equinox")
 
 
 def _closure(fn: Any) -> dict[str, Any]:
-    params = {str(param): param for param in getattr(fn, "__type_params__", ())}
-    cells = zip(getattr(getattr(fn, "__code__", None), "co_freevars", ()), getattr(fn, "__closure__", None) or ())
-    for name, cell in cells:
-        try:
-            params[name] = cell.cell_contents
-        except ValueError:  # an empty cell: the variable is not set yet
-            continue
-    return params
+    found = {str(param): param for param in getattr(fn, "__type_params__", ())}
+    if isinstance(fn, types.FunctionType):
+        for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
+            with contextlib.suppress(ValueError):  # an empty cell: the variable is not set yet
+                found[name] = cell.cell_contents
+    return found
 
 
 def _class_scope(fn: Any, owner: type | None) -> dict[str, Any]:

@@ -7,14 +7,14 @@ does not fit becomes a `ContractError`. Everything works on shapes and dtypes, s
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeGuard, cast
+from typing import Any
 
-import jax
 import jax.numpy as jnp
-import jax.tree_util as jtu
+import jax.tree_util
 import numpy as np
 from beartype.door import is_bearable
 from beartype.roar import BeartypeException
@@ -32,10 +32,11 @@ from jitney._annotations import (
     dtype_name,
     fields_of,
     hints_of,
-    read,
 )
 from jitney._errors import ContractError, Where, sentence
 from jitney._sizes import Problem, Sizes, fit_shape, settle
+
+_jtu: Any = jax.tree_util  # parts of its types are unknown to pyright
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Parameter:
     """One parameter of a signature."""
 
     name: str
-    kind: inspect._ParameterKind
+    kind: int  # a kind of `inspect.Parameter`
     hint: Hint
     has_default: bool
     default: Any = field(default=inspect.Parameter.empty, compare=False, repr=False)
@@ -75,16 +76,14 @@ class Match:
     value: Any = field(compare=False)
 
 
-def contract_of(
-    fn: Callable[..., Any], signature: inspect.Signature, where: Where, namespace: Mapping[str, Any] | None = None
-) -> Contract:
+def contract_of(fn: Callable[..., Any], signature: inspect.Signature, where: Where, namespace: Mapping[str, Any] | None = None) -> Contract:
     """Read a function's annotations. `namespace` helps with names that only the decorating frame knows."""
     hints, result, unresolved = hints_of(fn, namespace)
     parameters = tuple(
         Parameter(
             item.name,
             item.kind,
-            hints[item.name] if item.name in hints else read(item.annotation),
+            hints.get(item.name, AnyHint()),
             item.default is not inspect.Parameter.empty,
             item.default,
         )
@@ -121,7 +120,7 @@ def check_arguments(contract: Contract, arguments: Mapping[str, Any]) -> tuple[S
             problem = _fit(parameter.hint, value, path, scope)
             if problem is not None and value is parameter.default:  # as jaxtyping: a default is not checked
                 sizes.restore(before)
-                sizes.notes.append(f"'{path}': its default does not fit {parameter.hint.text}, and is not checked")
+                sizes.notes.append(f"{path!r}: its default does not fit {parameter.hint.text}, and is not checked")
             else:
                 _raise(contract.where, problem)
     _raise(contract.where, settle(sizes, arguments))
@@ -160,18 +159,16 @@ def is_array(value: Any) -> bool:
     return hasattr(value, "shape") and hasattr(value, "dtype")
 
 
-def _is_number(value: Any) -> TypeGuard[bool | int | float | complex]:
+def _is_number(value: Any) -> bool:
     return isinstance(value, bool | int | float | complex)
 
 
 def _is_node(value: Any) -> bool:
     """Whether a value is a pytree node: a dataclass that is not registered has fields, but no leaves."""
-    return not jtu.all_leaves([value])
+    return not _jtu.all_leaves([value])
 
 
-def _leaves(
-    hint: Hint, value: Any, path: str, strict: bool
-) -> Iterator[tuple[ArrayHint | ScalarHint, Any, str]]:
+def _leaves(hint: Hint, value: Any, path: str, *, strict: bool) -> Iterator[tuple[ArrayHint | ScalarHint, Any, str]]:
     match hint:
         case ArrayHint():
             if is_array(value) or (strict and hint.array_like and _is_number(value)):
@@ -184,10 +181,10 @@ def _leaves(
             loose = (option for option in options if _accepts(option, value))
             chosen = next(alone, None) or next(loose, None)
             if chosen is not None:
-                yield from _leaves(chosen, value, path, strict)
+                yield from _leaves(chosen, value, path, strict=strict)
         case _:
             for inner, child, where in _children(hint, value, path):
-                yield from _leaves(inner, child, where, strict and not isinstance(hint, ModuleHint))
+                yield from _leaves(inner, child, where, strict=strict and not isinstance(hint, ModuleHint))
 
 
 def _children(hint: Hint, value: Any, path: str) -> Iterator[tuple[Hint, Any, str]]:
@@ -195,17 +192,9 @@ def _children(hint: Hint, value: Any, path: str) -> Iterator[tuple[Hint, Any, st
     match hint:
         case TreeHint(leaf=leaf):
             for keys, child in _flatten(leaf, value)[0]:
-                yield leaf, child, path + jtu.keystr(keys)
-        case ContainerHint(kind=kind, items=items) if isinstance(value, kind):
-            if isinstance(value, Mapping):
-                mapping = cast("Mapping[Any, Any]", value)
-                wanted = dict(zip(hint.keys, items)) if hint.keys else {key: items[0] for key in mapping}
-                yield from ((wanted[key], mapping[key], f"{path}[{key!r}]") for key in mapping if key in wanted)
-            else:
-                children = cast("tuple[Any, ...]", value)
-                hints = [items[0]] * len(children) if hint.variadic else items
-                names = [f".{key}" for key in hint.keys] or [f"[{i}]" for i in range(len(children))]
-                yield from ((inner, child, path + name) for inner, child, name in zip(hints, children, names))
+                yield leaf, child, path + _jtu.keystr(keys)
+        case ContainerHint(kind=kind) if isinstance(value, kind):
+            yield from _items(hint, value, path) if not isinstance(value, Mapping) else _entries(hint, value, path)
         case ModuleHint() if _is_node(value) and dataclasses.is_dataclass(value):
             hints = fields_of(type(value))
             for item in dataclasses.fields(value):
@@ -215,10 +204,26 @@ def _children(hint: Hint, value: Any, path: str) -> Iterator[tuple[Hint, Any, st
             return
 
 
+def _items(hint: ContainerHint, value: Any, path: str) -> Iterator[tuple[Hint, Any, str]]:
+    for index, child in enumerate(value):
+        if hint.variadic or index < len(hint.items):
+            name = f".{hint.keys[index]}" if hint.keys else f"[{index}]"
+            yield hint.items[0 if hint.variadic else index], child, path + name
+
+
+def _entries(hint: ContainerHint, value: Any, path: str) -> Iterator[tuple[Hint, Any, str]]:
+    for key, child in value.items():
+        if hint.variadic or key in hint.keys:
+            yield hint.items[0 if hint.variadic else hint.keys.index(key)], child, f"{path}[{key!r}]"
+
+
 def _flatten(leaf: Hint, tree: Any) -> tuple[list[tuple[Any, Any]], Any]:
     """Flatten down to what the leaf hint takes, whatever its shape and dtype: that is where jaxtyping stops."""
-    stop = None if isinstance(leaf, AnyHint) else (lambda node: _accepts(leaf, node))  # pyright: ignore
-    return jtu.tree_flatten_with_path(tree, is_leaf=stop)
+
+    def stop(node: Any) -> bool:
+        return not isinstance(leaf, AnyHint) and _accepts(leaf, node)
+
+    return _jtu.tree_flatten_with_path(tree, is_leaf=stop)
 
 
 def _accepts(hint: Hint, value: Any) -> bool:
@@ -295,7 +300,7 @@ def _fit(hint: Hint, value: Any, path: str, scope: _Scope) -> Problem | None:
             return _fit_module(hint, value, path, scope)
         case AnyHint(reason=reason):
             if reason and scope.strict:
-                scope.sizes.notes.append(f"'{path}' is not checked: {reason}")
+                scope.sizes.notes.append(f"{path!r} is not checked: {reason}")
             return None
 
 
@@ -306,11 +311,11 @@ def _fit_array(hint: ArrayHint, value: Any, path: str, scope: _Scope) -> Problem
         return None if hint.array_like and _number_allowed(hint, value) else _not_an_array(hint, value, path)
     if not hint.allows(value.dtype) and not (hint.array_like and isinstance(value, np.generic)):
         return Problem(
-            f"'{path}' has dtype {_dtype(value)}, and {hint.text} allows {hint.allowed}.",
+            f"{path!r} has dtype {_dtype(value)}, and {hint.text} allows {hint.allowed}.",
             "An annotation says which dtypes the body sees; nothing is cast in silence.",
             f"cast it with `.astype(...)`, or annotate `{_suggest(value.dtype)}[Array, ...]`.",
         )
-    return fit_shape(hint, value.shape, f"'{path}'", scope.sizes, scope.arguments, scope.leaf)
+    return fit_shape(hint, value.shape, repr(path), scope.sizes, scope.arguments, scope.leaf)
 
 
 def _number_allowed(hint: ArrayHint, value: Any) -> bool:
@@ -328,7 +333,7 @@ def _not_an_array(hint: ArrayHint, value: Any, path: str) -> Problem:
     kind = "float" if isinstance(value, float) else type(value).__name__
     fix = f"pass `jnp.asarray({value!r})`, or annotate it `{kind}`." if number else "pass an array, or correct the annotation."
     return Problem(
-        f"'{path}' is {_describe(value)}, and {hint.text} is an array.",
+        f"{path!r} is {_describe(value)}, and {hint.text} is an array.",
         "An annotation says what the body sees: a Python number has neither shape nor dtype.",
         fix,
     )
@@ -340,10 +345,10 @@ def _fit_scalar(hint: ScalarHint, value: Any, path: str) -> Problem | None:
         kinds = (int, float) if hint.kind == "float" else (int, float, complex)
         if isinstance(value, kinds) and not isinstance(value, bool):
             return None
-        return Problem(f"'{path}' is {_describe(value)}, not a `{hint.kind}`.", rule, f"pass a {hint.kind}.")
+        return Problem(f"{path!r} is {_describe(value)}, not a `{hint.kind}`.", rule, f"pass a {hint.kind}.")
     if len(value.shape) != 0:
         return Problem(
-            f"'{path}' is {_describe(value)}, not a `{hint.kind}`.",
+            f"{path!r} is {_describe(value)}, not a `{hint.kind}`.",
             rule,
             f'pass a number, annotate `{_suggest(value.dtype)}[Array, "..."]`, or give the extra axis to `vmap`.',
         )
@@ -351,19 +356,19 @@ def _fit_scalar(hint: ScalarHint, value: Any, path: str) -> Problem | None:
     if any(jnp.issubdtype(value.dtype, kind) for kind in kinds):
         return None
     suggestion = f'annotate `{_suggest(value.dtype)}[Array, ""]`, or cast it with `.astype(...)`.'
-    return Problem(f"'{path}' has dtype {_dtype(value)}, and is annotated `{hint.kind}`.", rule, suggestion)
+    return Problem(f"{path!r} has dtype {_dtype(value)}, and is annotated `{hint.kind}`.", rule, suggestion)
 
 
 def _fit_static(hint: StaticHint, value: Any, path: str, scope: _Scope) -> Problem | None:
     fits = _bearable(value, hint.hint)
     if fits is None:
-        scope.sizes.notes.append(f"'{path}' is not checked: beartype does not read `{hint.text}`")
+        scope.sizes.notes.append(f"{path!r} is not checked: beartype does not read `{hint.text}`")
     if fits is not False:
         return None
     if is_array(value):
         name = _suggest(value.dtype)
         return Problem(
-            f"'{path}' is {_describe(value)}, and is annotated `{hint.text}`.",
+            f"{path!r} is {_describe(value)}, and is annotated `{hint.text}`.",
             f"`{hint.text}` is static: its value is part of the compiled program, so it cannot be an array.",
             f'annotate it `{name}[Array, "{"" if len(value.shape) == 0 else "..."}"]`, or pass a plain `{hint.text}`.',
         )
@@ -372,7 +377,7 @@ def _fit_static(hint: StaticHint, value: Any, path: str, scope: _Scope) -> Probl
 
 def _wrong_kind(hint: Hint, value: Any, path: str) -> Problem:
     return Problem(
-        f"'{path}' is {_describe(value)}, not a `{hint.text}`.",
+        f"{path!r} is {_describe(value)}, not a `{hint.text}`.",
         "An argument must be what its annotation says.",
         f"pass a `{hint.text}`, or correct the annotation.",
     )
@@ -392,7 +397,7 @@ def _fit_union(hint: UnionHint, value: Any, path: str, scope: _Scope) -> Problem
         scope.sizes.restore(before)
     listed = "".join(f"\n  not {line}" for line in tried)
     return Problem(
-        f"'{path}' fits no alternative of {hint.text}:{listed}",
+        f"{path!r} fits no alternative of {hint.text}:{listed}",
         "A union takes the first alternative that fits.",
         "pass what one alternative describes, or add an alternative.",
     )
@@ -401,10 +406,10 @@ def _fit_union(hint: UnionHint, value: Any, path: str, scope: _Scope) -> Problem
 def _fit_container(hint: ContainerHint, value: Any, path: str, scope: _Scope) -> Problem | None:
     if not isinstance(value, hint.kind):
         return _wrong_kind(hint, value, path) if scope.strict else None
-    length = len(cast("Any", value))
+    length = len(value)
     if scope.strict and not hint.variadic and not isinstance(value, Mapping) and length != len(hint.items):
         return Problem(
-            f"'{path}' has {length} items, and `{hint.text}` has {len(hint.items)}.",
+            f"{path!r} has {length} items, and `{hint.text}` has {len(hint.items)}.",
             "An argument must be what its annotation says.",
             "pass that many items, or correct the annotation.",
         )
@@ -424,7 +429,7 @@ def _fit_tree(hint: TreeHint, value: Any, path: str, scope: _Scope) -> Problem |
         return problem
     for index, (keys, leaf) in enumerate(leaves):
         inner = scope if hint.structure is None else replace(scope, leaf=f"leaf {index} of {hint.structure}")
-        problem = _fit(hint.leaf, leaf, path + jtu.keystr(keys), inner)
+        problem = _fit(hint.leaf, leaf, path + _jtu.keystr(keys), inner)
         if problem is not None:
             return problem
     return None
@@ -433,34 +438,38 @@ def _fit_tree(hint: TreeHint, value: Any, path: str, scope: _Scope) -> Problem |
 def _fit_structure(name: str, structure: Any, path: str, scope: _Scope) -> Problem | None:
     known = scope.sizes.structures
     if name.isidentifier():
-        first, setter = known.setdefault(name, (structure, f"'{path}'"))
-        return None if first == structure else _two_structures(name, (first, setter), (structure, f"'{path}'"))
+        first, setter = known.setdefault(name, (structure, repr(path)))
+        return None if first == structure else _two_structures(name, (first, setter), (structure, repr(path)))
     pieces = [piece for piece in name.split() if piece != "..."]
     missing = [piece for piece in pieces if piece not in known]
     if missing:
-        scope.sizes.notes.append(f"'{path}': structure '{name}' is not checked: '{missing[0]}' is not bound before it")
+        scope.sizes.notes.append(f"{path!r}: structure '{name}' is not checked: '{missing[0]}' is not bound before it")
         return None
     tree: Any = 0
     for piece in pieces:
         inner = _dummy(known[piece][0])
-        tree = jax.tree.map(lambda _, inner=inner: inner, tree)
-    wanted = jax.tree.structure(tree)
+        tree = _jtu.tree_map(functools.partial(_replace, inner), tree)
+    wanted = _jtu.tree_structure(tree)
     if name.startswith("..."):
         fits = _ends_with(structure, wanted)
     elif name.endswith("..."):
         fits = _starts_with(structure, tree)
     else:
         fits = structure == wanted
-    return None if fits else _two_structures(name, (wanted, "the arguments before it"), (structure, f"'{path}'"))
+    return None if fits else _two_structures(name, (wanted, "the arguments before it"), (structure, repr(path)))
+
+
+def _replace(new: Any, _old: Any) -> Any:
+    return new
 
 
 def _dummy(structure: Any) -> Any:
-    return jax.tree.unflatten(structure, [0] * structure.num_leaves)
+    return _jtu.tree_unflatten(structure, [0] * structure.num_leaves)
 
 
 def _starts_with(structure: Any, prefix: Any) -> bool:
     try:
-        jax.tree.map(lambda _, __: 0, prefix, _dummy(structure))
+        _jtu.tree_map(_replace, prefix, _dummy(structure))
     except ValueError:
         return False
     return True
@@ -468,9 +477,9 @@ def _starts_with(structure: Any, prefix: Any) -> bool:
 
 def _ends_with(structure: Any, wanted: Any) -> bool:
     def at_end(node: Any) -> bool:
-        return jax.tree.structure(node) == wanted
+        return _jtu.tree_structure(node) == wanted
 
-    return all(at_end(node) for node in jax.tree.leaves(_dummy(structure), is_leaf=at_end))
+    return all(at_end(node) for node in _jtu.tree_leaves(_dummy(structure), is_leaf=at_end))
 
 
 def _two_structures(name: str, first: tuple[Any, str], second: tuple[Any, str]) -> Problem:
@@ -482,17 +491,18 @@ def _two_structures(name: str, first: tuple[Any, str], second: tuple[Any, str]) 
 
 
 def _fit_module(hint: ModuleHint, value: Any, path: str, scope: _Scope) -> Problem | None:
+    cls = value.__class__
     fits = _bearable(value, hint.cls)
     if fits is None and scope.strict:
-        scope.sizes.notes.append(f"'{path}' is not checked: beartype does not read `{hint.text}`")
+        scope.sizes.notes.append(f"{path!r} is not checked: beartype does not read `{hint.text}`")
     if fits is False:
         return _wrong_kind(hint, value, path) if scope.strict else None
     children = list(_children(hint, value, path))
-    own = {name: getattr(value, name) for name in fields_of(type(value)) if hasattr(value, name)} if children else {}
+    own = {name: getattr(value, name) for name in fields_of(cls) if hasattr(value, name)} if children else {}
     inside = _Scope(Sizes(), {**own, "self": value}, strict=False)
     inside.sizes.notes = scope.sizes.notes
     if _is_stacked(children):
-        scope.sizes.notes.append(f"'{path}' is not checked: its arrays have leading axes more than `{type(value).__name__}` names")
+        scope.sizes.notes.append(f"{path!r} is not checked: its arrays have leading axes more than `{cls.__name__}` names")
         return None
     for inner, child, where in children:
         problem = _fit(inner, child, where, inside)
@@ -506,8 +516,9 @@ def _is_stacked(children: list[tuple[Hint, Any, str]]) -> bool:
     """Whether all fields have the same further leading axes, as modules made under `vmap` have."""
     lead: set[tuple[int, ...]] = set()
     for hint, value, _ in children:
-        if isinstance(hint, ArrayHint) and hint.rank is not None and is_array(value):
-            lead.add(tuple(value.shape[: len(value.shape) - hint.rank]) if len(value.shape) > hint.rank else ())
+        array = next(arrays_in(hint), None) if isinstance(hint, ArrayHint | UnionHint) else None
+        if array is not None and array.rank is not None and is_array(value):
+            lead.add(tuple(value.shape[: max(0, len(value.shape) - array.rank)]))
     return len(lead) == 1 and lead != {()}
 
 

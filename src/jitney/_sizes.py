@@ -48,9 +48,7 @@ class Sizes:
     """What one check has bound so far, and who bound it. `who` is quoted: `'t'`, `'model.layers[0].weight'`."""
 
     bound: dict[str, tuple[int, str]] = field(default_factory=dict[str, tuple[int, str]])
-    variadic: dict[str, tuple[bool, tuple[int, ...], str]] = field(
-        default_factory=dict[str, tuple[bool, tuple[int, ...], str]]
-    )
+    variadic: dict[str, tuple[bool, tuple[int, ...], str]] = field(default_factory=dict[str, tuple[bool, tuple[int, ...], str]])
     structures: dict[str, tuple[Any, str]] = field(default_factory=dict[str, tuple[Any, str]])
     later: list[Later] = field(default_factory=list[Later])
     notes: list[str] = field(default_factory=list[str])
@@ -112,7 +110,8 @@ def _align(hint: ArrayHint, shape: tuple[int, ...]) -> tuple[_Pairs | None, tupl
     after = len(dims) - at - 1
     if rank < at + after:
         return None, None
-    pairs = [*zip(dims[:at], range(at)), *zip(dims[at + 1 :], range(rank - after, rank))]
+    single = (*dims[:at], *dims[at + 1 :])
+    pairs = list(zip(single, (*range(at), *range(rank - after, rank)), strict=True))
     return pairs, (dims[at], shape[at : rank - after])
 
 
@@ -230,20 +229,22 @@ def _mentions(expr: str, name: str) -> bool:
 # Expressions: a whitelist over `ast`, never `eval`.
 
 
-class _Unsupported(Exception):
+class _UnsupportedError(Exception):
     """Carries the reason out of the recursion below; never leaves this file."""
 
 
-_BINARY: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.FloorDiv: operator.floordiv,
-    ast.Div: operator.truediv,
-    ast.Mod: operator.mod,
-    ast.Pow: operator.pow,
+_op: Any = operator  # typeshed leaves some of its functions partly unknown
+_OPERATORS: Mapping[type[ast.AST], Callable[..., Any]] = {
+    ast.Add: _op.add,
+    ast.Sub: _op.sub,
+    ast.Mult: _op.mul,
+    ast.FloorDiv: _op.floordiv,
+    ast.Div: _op.truediv,
+    ast.Mod: _op.mod,
+    ast.Pow: _op.pow,
+    ast.USub: _op.neg,
+    ast.UAdd: _op.pos,
 }
-_UNARY: Mapping[type[ast.unaryop], Callable[[Any], Any]] = {ast.USub: operator.neg, ast.UAdd: operator.pos}
 _CALLS: Mapping[str, Callable[..., Any]] = {
     "min": min,
     "max": max,
@@ -260,7 +261,7 @@ def evaluate(expr: str, sizes: Mapping[str, int], arguments: Mapping[str, Any]) 
     """The value of a symbolic size. Braces are filled in from the arguments first, as in an f-string: `{self.width}+1`."""
     try:
         value = _compute(_parse(_fill(expr, arguments)), sizes)
-    except _Unsupported as error:
+    except _UnsupportedError as error:
         return Unknown(str(error))
     return value if _is_real(value) else Unknown(f"`{expr}` is not a number")
 
@@ -278,7 +279,7 @@ def _fill(expr: str, arguments: Mapping[str, Any]) -> str:
         elif isinstance(part, ast.FormattedValue) and part.conversion == -1 and part.format_spec is None:
             filled.append(_written(_compute(part.value, arguments, attributes=True), ast.unparse(part.value)))
         else:
-            raise _Unsupported(f"`{expr}` has a format that jitney does not read")
+            raise _UnsupportedError(f"`{expr}` has a format that jitney does not read")
     return "".join(filled)
 
 
@@ -287,19 +288,19 @@ def _written(value: object, source: str) -> str:
         return value
     if _is_real(value):
         return str(value)
-    raise _Unsupported(f"`{source}` is a {type(value).__name__}, not a number")
+    raise _UnsupportedError(f"`{source}` is a {type(value).__name__}, not a number")
 
 
 def _parse(text: str) -> ast.expr:
     try:
         return ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError) as error:
-        raise _Unsupported(f"`{text}` is not an expression") from error
+        raise _UnsupportedError(f"`{text}` is not an expression") from error
 
 
-def _compute(node: ast.expr, names: Mapping[str, Any], attributes: bool = False) -> Any:
+def _compute(node: ast.expr, names: Mapping[str, Any], *, attributes: bool = False) -> Any:
     def go(inner: ast.expr) -> Any:
-        return _compute(inner, names, attributes)
+        return _compute(inner, names, attributes=attributes)
 
     match node:
         case ast.Constant(value=int() | float() | str() as value):
@@ -307,11 +308,11 @@ def _compute(node: ast.expr, names: Mapping[str, Any], attributes: bool = False)
         case ast.Name(id=name) if name in names:
             return names[name]
         case ast.Name(id=name):
-            raise _Unsupported(f"`{name}` has no {'value' if attributes else 'size'}")
-        case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
-            return _apply(node, _BINARY[type(op)], go(left), go(right))
-        case ast.UnaryOp(op=op, operand=operand) if type(op) in _UNARY:
-            return _apply(node, _UNARY[type(op)], go(operand))
+            raise _UnsupportedError(f"`{name}` has no {'value' if attributes else 'size'}")
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+            return _apply(node, _OPERATORS[type(op)], go(left), go(right))
+        case ast.UnaryOp(op=op, operand=operand) if type(op) in _OPERATORS:
+            return _apply(node, _OPERATORS[type(op)], go(operand))
         case ast.Tuple(elts=items) | ast.List(elts=items):
             return [go(item) for item in items]
         case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _CALLS and name not in names:
@@ -321,35 +322,35 @@ def _compute(node: ast.expr, names: Mapping[str, Any], attributes: bool = False)
         case ast.Subscript(value=value, slice=index) if attributes:
             return _item(node, go(value), go(index))
         case _:
-            raise _Unsupported(f"jitney does not read `{ast.unparse(node)}` in a size")
+            raise _UnsupportedError(f"jitney does not read `{ast.unparse(node)}` in a size")
 
 
 def _apply(node: ast.expr, op: Callable[..., Any], *values: Any) -> Any:
     if not all(_is_real(value) for value in values):
-        raise _Unsupported(f"`{ast.unparse(node)}` is not made of numbers")
-    if op is operator.pow and abs(values[1]) > _LARGEST_POWER:
-        raise _Unsupported(f"`{ast.unparse(node)}` has too large a power")
+        raise _UnsupportedError(f"`{ast.unparse(node)}` is not made of numbers")
+    if op is _op.pow and abs(values[1]) > _LARGEST_POWER:
+        raise _UnsupportedError(f"`{ast.unparse(node)}` has too large a power")
     return _guard(node, lambda: op(*values))
 
 
 def _call(node: ast.expr, function: Callable[..., Any], args: list[Any]) -> Any:
     sized = (int, float, str, list, tuple, dict, np.integer)
     if function is not len and not all(isinstance(arg, sized) for arg in args):
-        raise _Unsupported(f"`{ast.unparse(node)}` is not made of numbers")
+        raise _UnsupportedError(f"`{ast.unparse(node)}` is not made of numbers")
     return _guard(node, lambda: function(*args))
 
 
 def _item(node: ast.expr, value: Any, index: Any) -> Any:
     if not isinstance(value, tuple | list | Mapping):
-        raise _Unsupported(f"`{ast.unparse(node)}` is not an item of a tuple, list or dict")
-    return _guard(node, lambda: operator.getitem(value, index))
+        raise _UnsupportedError(f"`{ast.unparse(node)}` is not an item of a tuple, list or dict")
+    return _guard(node, lambda: _op.getitem(value, index))
 
 
 def _guard(node: ast.expr, compute: Callable[[], Any]) -> Any:
     try:
         return compute()
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise _Unsupported(f"`{ast.unparse(node)}` fails: {error}") from error
+        raise _UnsupportedError(f"`{ast.unparse(node)}` fails: {error}") from error
 
 
 def _is_real(value: object) -> bool:
