@@ -6,7 +6,7 @@ import equinox as eqx
 from jax import Array
 from jaxtyping import Float
 
-from jitney import BoundProgram, optimize
+from jitney import Program, optimize
 
 
 def half_life_of(rate: Float[Array, ""]) -> Float[Array, ""]:
@@ -53,10 +53,10 @@ class Decay(eqx.Module):
 
 
 def bound(model: Decay, t: Array) -> None:
-    """An instance's method is a `BoundProgram` without `self`."""
+    """An instance's method is a `Program` without `self`."""
     assert_type(model(t), Array)
     assert_type(model.residual(t, weight=1.0), Array)
-    held: BoundProgram[[Array], Array] = model.__call__
+    held: Program[[Array], Array] = model.__call__
     del held
 
 
@@ -76,7 +76,7 @@ def limits(model: Decay, t: Array) -> None:
 
     Should one of these comments become needless, a checker has learned it: move the line up.
     """
-    model.half_life(t)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    model.half_life(t)  # type: ignore[call-arg]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
     Decay.from_half_life(t)  # type: ignore[arg-type, call-arg]  # pyright: ignore[reportCallIssue]
 
 

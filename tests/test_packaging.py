@@ -1,0 +1,85 @@
+"""What a user installs: the wheel, its names, and what importing it does."""
+
+import importlib.metadata
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+from hatchling.builders.wheel import WheelBuilder
+
+import jitney
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+SOURCES = [path for folder in ("src", "examples") for path in sorted((ROOT / folder).rglob("*.py"))]
+PUBLIC = sorted(name for name, value in vars(jitney).items() if not name.startswith("_") and not isinstance(value, type(sys)))
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Names of the files in a wheel built from the tree as it is."""
+    folder = tmp_path_factory.mktemp("wheel")
+    path = next(WheelBuilder(str(ROOT)).build(directory=str(folder), versions=["standard"]))
+    return zipfile.ZipFile(path).namelist()
+
+
+def test_installed_version_is_the_one_of_pyproject():
+    """Package metadata, and so `pip show`, gives the version that the tree says."""
+    assert importlib.metadata.version("jitney") == PROJECT["version"]
+
+
+def test_changelog_knows_the_version():
+    """There is a section for the version, or one for what is not released yet."""
+    headings = [line for line in (ROOT / "CHANGELOG.md").read_text().splitlines() if line.startswith("## ")]
+    assert headings[0].startswith(("## [Unreleased]", f"## [{PROJECT['version']}]"))
+
+
+def test_wheel_ships_the_marker_of_typed_packages(wheel: list[str]):
+    """Without `py.typed` a type checker ignores jitney's annotations."""
+    assert "jitney/py.typed" in wheel
+
+
+def test_wheel_holds_the_package_and_nothing_else(wheel: list[str]):
+    """Tests and examples stay in the source tree: as top-level packages they would collide with the user's own."""
+    assert {name.split("/")[0] for name in wheel} == {"jitney", f"jitney-{PROJECT['version']}.dist-info"}
+
+
+def test_wheel_ships_the_licence(wheel: list[str]):
+    """Apache-2.0 asks that every copy comes with its text."""
+    assert any(name.endswith("licenses/LICENSE") for name in wheel)
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_source_uses_no_private_jax_module(path: Path):
+    """Private modules of JAX change without notice, so neither the package nor an example needs one."""
+    text = path.read_text()
+    assert "jax._src" not in text
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_public_name_is_documented(name: str):
+    """What can be imported has a docstring and a place in the API reference."""
+    assert (getattr(jitney, name).__doc__ or "").strip()
+    assert f"::: jitney.{name}\n" in (ROOT / "docs" / "api.md").read_text()
+
+
+def test_import_has_no_side_effects(tmp_path: Path):
+    """Importing jitney starts no backend, changes no setting of JAX, loads no example's dependency and writes nothing."""
+    script = """
+import os, sys, jax
+before = dict(jax.config.values), dict(os.environ)
+import jitney
+assert (dict(jax.config.values), dict(os.environ)) == before, "a setting changed"
+assert not {"scipy.optimize", "matplotlib", "optimistix", "lineax"} & set(sys.modules), "an example's dependency was imported"
+jax.config.update("jax_num_cpu_devices", 3)  # JAX refuses this once a backend has started
+assert jax.local_device_count("cpu") == 3
+"""
+    home = tmp_path / "home"
+    home.mkdir()
+    clean = {"HOME": str(home), "JITNEY_CACHE_DIR": str(home / "cache"), "PYTHONDONTWRITEBYTECODE": "1", "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run([sys.executable, "-c", script], env=clean, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert list(home.iterdir()) == []
