@@ -30,7 +30,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import jax
 import platformdirs
@@ -264,7 +264,7 @@ def _jax(name: str) -> Any:
 
 
 def _set(name: str, *, to: Any) -> None:
-    jax.config.update(name, to)
+    jax.config.update(name, to)  # pyright: ignore[reportUnknownMemberType] - it has no annotations
 
 
 def _off(reason: str, warning: str | None = None) -> _Decision:
@@ -308,11 +308,14 @@ def _read_cache(cache: object) -> bool | None:
     raise OptionError(_malformed("cache", cache, "It is True or False."))
 
 
-def _read_base(cache_dir: object) -> Path | None:
+def _read_base(cache_dir: str | os.PathLike[str] | None) -> Path | None:
     if cache_dir is None:
         return None
-    text = cast(object, os.fspath(cache_dir)) if isinstance(cache_dir, (str, os.PathLike)) else None
-    if not isinstance(text, str) or not text or "://" in text:
+    try:
+        text = os.fsdecode(cache_dir)
+    except TypeError:
+        text = ""
+    if not text or "://" in text:
         rule = f"It is a local directory; for a remote one set JAX's own `{_FOLDER}`."
         raise OptionError(_malformed("cache_dir", cache_dir, rule))
     return Path(text).expanduser().absolute()

@@ -1,0 +1,465 @@
+"""Find the operation that made a NaN or an infinity, by evaluating a jaxpr one operation at a time.
+
+It stands outside the pipeline: `locate` is called after a program with `debug_nans=True` has returned something that is not
+finite. Each value carries the operation that made its NaN and the one that made its infinity, so what is made and masked
+away again is never reported, and what reaches a result leads back to its first maker.
+
+- NaN comes before infinity: if a result has a NaN, its maker is reported, with the maker of the infinity it was made of.
+- An infinity that came in with an argument or a constant (`-inf` to start a maximum) is taken as meant. A NaN is not.
+- Calls are followed inside. A loop runs compiled up to the iteration that makes something, which is then followed inside.
+- Everything else is one operation, `shard_map` and Pallas kernels too. What is read from a `jax.Ref` has no history.
+- Callbacks and prints run again, in loops more than once.
+"""
+
+from __future__ import annotations
+
+import re
+import sysconfig
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, reduce
+from itertools import count
+from pathlib import Path
+from typing import Any, Final, Literal, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend import core, source_info_util
+
+from jitney._errors import Where, sentence
+
+_jax = cast(Any, jax)  # much of `jax.lax` and `jax.core` has no annotations
+
+Kind = Literal["NaN", "inf"]
+_KINDS: Final[tuple[Kind, Kind]] = ("NaN", "inf")
+_TEST: Final[dict[Kind, Callable[[Any], Any]]] = {"NaN": np.isnan, "inf": np.isinf}
+_TRACED_TEST: Final[dict[Kind, Callable[[Any], Any]]] = {"NaN": jnp.isnan, "inf": jnp.isinf}
+_GIVEN: Final = ("argument", "constant")
+_VISITS: Final = 64  # iterations of one loop that are followed inside
+
+_CALLS: Final = {  # primitive -> the parameter that holds its jaxpr, in jax 0.10.2 and 0.12.0.1
+    "jit": "jaxpr",
+    "pjit": "jaxpr",
+    "closed_call": "call_jaxpr",
+    "core_call": "call_jaxpr",
+    "custom_jvp_call": "call_jaxpr",
+    "custom_vjp_call": "call_jaxpr",
+    "remat2": "jaxpr",
+    "checkpoint": "jaxpr",
+    "custom_vmap_call": "call",
+}
+_ELEMENTWISE: Final = frozenset(
+    (
+        "abs acos acosh add add_any asin asinh atan atan2 atanh cbrt ceil clamp complex conj convert_element_type copy cos cosh digamma "
+        "div erf erf_inv erfc exp exp2 expm1 floor igamma imag integer_pow lgamma log log1p log2 logistic max min mul neg nextafter "
+        "one_minus_square pow real reduce_precision rem round rsqrt sign sin sinh sqrt square stop_gradient sub tan tanh zeta"
+    ).split()
+)
+_FIXES: Final = {
+    "log": "keep what `log` is taken of above 0",
+    "log1p": "keep what it is taken of above -1",
+    "sqrt": "keep what it is taken of at 0 or above; for a gradient, above 0",
+    "rsqrt": "keep what it is taken of above 0",
+    "div": "keep the divisor away from 0; before a division that `jnp.where` masks, mask the divisor too",
+    "exp": "keep the exponent below the logarithm of the largest number of its dtype, or use a wider dtype",
+    "pow": "keep the base at 0 or above, or the exponent an integer",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The operation that made the first NaN or infinity that reaches a result."""
+
+    primitive: str  # JAX's name of the operation; "argument" or "constant" if it came in from outside
+    kind: Kind
+    source: str  # the user's line, "fit.py:12 (residual)"
+    path: tuple[str, ...] = ()  # from the outside in: "scan iteration 3", counted from 0
+    inputs: str = ""
+    argument: int | None = None  # the position in the flat arguments
+    cause: Finding | None = None  # of a NaN: what made the infinity that it was made of
+
+
+@dataclass(frozen=True)
+class _Mark:
+    """A finding and its place in the order of evaluation."""
+
+    order: int
+    finding: Finding
+
+    @property
+    def rank(self) -> tuple[bool, int]:
+        meant = self.finding.kind == "inf" and self.finding.primitive in _GIVEN
+        return meant, self.order
+
+
+@dataclass(frozen=True)
+class _Value:
+    """A concrete value, with the makers of its NaN and its infinity."""
+
+    data: Any
+    marks: dict[Kind, _Mark] = field(default_factory=dict[Kind, _Mark])
+
+    @cached_property
+    def numbers(self) -> Any:
+        """The value on the host; `None` if it cannot hold a NaN."""
+        return np.asarray(self.data) if _is_inexact(self.data) else None
+
+    def bad(self, kind: Kind) -> Any:
+        return None if self.numbers is None else _TEST[kind](self.numbers)
+
+    def has(self, kind: Kind) -> bool:
+        bad = self.bad(kind)
+        return bad is not None and bool(bad.any())
+
+
+def nonfinite(leaves: Sequence[Any]) -> bool:
+    """Whether any float or complex array has a NaN or an infinity. Everything else passes."""
+    return any(not np.isfinite(part).all() for leaf in leaves if _is_inexact(leaf) for part in _local(leaf))
+
+
+def locate(closed_jaxpr: Any, flat_args: Sequence[Any]) -> Finding | None:
+    """Evaluate a closed jaxpr on concrete arguments and say which operation made the NaN or infinity in its results.
+
+    Call it outside any trace, in the x64 scope that the jaxpr was traced in, with arguments that are not donated.
+
+    Returns:
+        `None` if no operation made one: the results are finite when evaluated one operation at a time (a fused program may
+        round differently), or their infinities came in with arguments and constants.
+    """
+    tracer = _Tracer()
+    with jax.debug_nans(False), jax.debug_infs(False):  # noqa: FBT003 - JAX's own, they would raise here
+        arguments = [tracer.given(x, f"argument {i}", i) for i, x in enumerate(flat_args)]
+        results = tracer.follow(closed_jaxpr, arguments, (), "")
+    for kind in _KINDS:
+        marks = [value.marks[kind] for value in results if kind in value.marks]
+        if marks:
+            first = min(marks, key=lambda mark: mark.rank)
+            return None if first.rank[0] else first.finding
+    return None
+
+
+def message(finding: Finding, where: Where | str, arguments: Sequence[str] = ()) -> str:
+    """The error text of a finding; `arguments` names the flat arguments."""
+    rule = "With debug_nans=True every result must be finite."
+    if finding.argument is not None:
+        name = dict(enumerate(arguments)).get(finding.argument, str(finding.argument))
+        fix = "pass finite numbers; to find their origin, run the code that made them with debug_nans=True."
+        return sentence(where, f"argument {name} already has a {finding.kind}, {finding.inputs}", rule, fix)
+    if finding.primitive == "constant":
+        what = f"a {finding.kind} is written into the code at {finding.source}{_inside(finding)}"
+        return sentence(where, what, rule, "mark failure by a flag or a finite number, or drop debug_nans=True.")
+    return sentence(where, _story(finding), rule, f"{_advice(_maker(finding) or finding)}; or drop debug_nans=True if it is meant.")
+
+
+def _story(finding: Finding) -> str:
+    text = f"`{finding.primitive}` made the first {finding.kind} at {_place(finding)}"
+    if maker := _maker(finding):
+        text += f"; the infinity it was made of came from `{maker.primitive}` at {_place(maker)}"
+    return text
+
+
+def _maker(finding: Finding) -> Finding | None:
+    """The operation that made the infinity that a NaN was made of."""
+    return None if finding.cause is None or finding.cause.primitive in _GIVEN else finding.cause
+
+
+def _place(finding: Finding) -> str:
+    return f"{finding.source}{_inside(finding)}" + (f", from {finding.inputs}" if finding.inputs else "")
+
+
+def _inside(finding: Finding) -> str:
+    return f", in {', '.join(finding.path)}" if finding.path else ""
+
+
+def _advice(finding: Finding) -> str:
+    rest = "scale its inputs down, or use a wider dtype" if finding.kind == "inf" else "keep its inputs where its result is a number"
+    return _FIXES.get(finding.primitive, f"of `{finding.primitive}`, {rest}")
+
+
+class _Tracer:
+    """Evaluates jaxprs and hands out marks in the order in which things happen."""
+
+    def __init__(self) -> None:
+        self.orders = count()
+
+    def given(self, data: Any, name: str, argument: int | None = None) -> _Value:
+        """A value from outside. `name` is where it is seen."""
+        value = _Value(data)
+        primitive = "constant" if argument is None else "argument"
+        for kind in _KINDS:
+            if value.has(kind):
+                value.marks[kind] = self.mark(Finding(primitive, kind, name, (), _summary([value]), argument))
+        return value
+
+    def mark(self, finding: Finding) -> _Mark:
+        return _Mark(next(self.orders), finding)
+
+    def follow(self, jaxpr: Any, arguments: Sequence[_Value], path: tuple[str, ...], seen_at: str) -> list[_Value]:
+        """Evaluate a jaxpr, open or closed, operation by operation."""
+        opened, constants = _opened(jaxpr)
+        env: dict[Any, _Value] = dict(zip(opened.invars, arguments, strict=True))
+        env.update({var: self.given(data, seen_at) for var, data in zip(opened.constvars, constants, strict=True)})
+        last = {atom: i for i, eqn in enumerate(opened.eqns) for atom in eqn.invars if not isinstance(atom, core.Literal)}
+        kept = {atom for atom in opened.outvars if not isinstance(atom, core.Literal)}
+        for i, eqn in enumerate(opened.eqns):
+            source = _source(eqn) or seen_at
+            operands = [self.read(env, atom, source) for atom in eqn.invars]
+            env.update(zip(eqn.outvars, self.step(eqn, operands, path, source), strict=True))
+            for atom in {a for a in eqn.invars if not isinstance(a, core.Literal)}:
+                if last[atom] == i and atom not in kept:
+                    del env[atom]
+        return [self.read(env, atom, seen_at) for atom in opened.outvars]
+
+    def read(self, env: dict[Any, _Value], atom: Any, source: str) -> _Value:
+        return self.given(atom.val, source) if isinstance(atom, core.Literal) else env[atom]
+
+    def step(self, eqn: Any, operands: list[_Value], path: tuple[str, ...], source: str) -> list[_Value]:
+        """Evaluate one equation, inside where there is an inside."""
+        name = eqn.primitive.name
+        if name in _CALLS and _CALLS[name] in eqn.params:
+            inside = (*path, f"jit {eqn.params['name']}") if "name" in eqn.params else path
+            return self.follow(eqn.params[_CALLS[name]], operands, inside, source)
+        if name == "cond":
+            return self.branch(eqn, operands, path, source)
+        if name == "custom_linear_solve":
+            return self.solve(eqn, operands, path, source)
+        results = [_Value(data) for data in _bind(eqn, operands)]
+        if not any(value.has(kind) for value in results for kind in _KINDS):
+            return results
+        if name in ("scan", "while"):
+            marks = _Loop.read(eqn, operands).marks(self, results, path, source)
+            results = [_kept(value.data, found) for value, found in zip(results, marks, strict=True)]
+        return [self.judge(eqn, operands, value, path, source) for value in results]
+
+    def branch(self, eqn: Any, operands: list[_Value], path: tuple[str, ...], source: str) -> list[_Value]:
+        index, *rest = operands
+        branches = eqn.params["branches"]
+        chosen = min(max(int(index.data), 0), len(branches) - 1)
+        return self.follow(branches[chosen], rest, (*path, f"cond branch {chosen}"), source)
+
+    def solve(self, eqn: Any, operands: list[_Value], path: tuple[str, ...], source: str) -> list[_Value]:
+        lengths = eqn.params["const_lengths"]
+        start = lengths.matvec + lengths.vecmat
+        constants = operands[start : start + lengths.solve]
+        sides = operands[start + lengths.solve + lengths.transpose_solve :]
+        return self.follow(eqn.params["jaxprs"].solve, [*constants, *sides], (*path, "linear solve"), source)
+
+    def judge(self, eqn: Any, operands: list[_Value], value: _Value, path: tuple[str, ...], source: str) -> _Value:
+        """Give each kind that a result has a mark: of an operand it came from, or a new one."""
+        for kind in _KINDS:
+            if kind not in value.marks and value.has(kind):
+                old, fresh = _origins(eqn, operands, value, kind)
+                if fresh or not old:
+                    inf, _ = _origins(eqn, operands, value, "inf", of=kind) if kind == "NaN" else ([], False)
+                    cause = min(inf, key=lambda mark: mark.rank).finding if inf else None
+                    found = Finding(eqn.primitive.name, kind, source, path, _summary(operands), None, cause)
+                    old = [*old, self.mark(found)]
+                value.marks[kind] = min(old, key=lambda mark: mark.rank)
+        return value
+
+
+@dataclass(frozen=True)
+class _Loop:
+    """A scan or a while, read alike: `body(*constants, *carry, *x) -> (*carry, *y)`."""
+
+    name: str
+    body: Any
+    constants: list[_Value]
+    carry: list[_Value]
+    xs: list[_Value]
+    length: int | None = None
+    reverse: bool = False
+    condition: Any = None
+    condition_constants: tuple[Any, ...] = ()
+
+    @classmethod
+    def read(cls, eqn: Any, operands: list[_Value]) -> _Loop:
+        """The only reader of the parameters of loops.
+
+        Of a scan they differ: `num_consts` and `num_carry` in jax 0.10.2, `ft_in` and `ft_out` in 0.12.0.1. So the counts are
+        taken from the ranks: what is scanned has one axis more outside than inside.
+        """
+        params = eqn.params
+        if eqn.primitive.name == "while":
+            of_condition, of_body = params["cond_nconsts"], params["body_nconsts"]
+            rest = operands[of_condition:]
+            fixed = tuple(value.data for value in operands[:of_condition])
+            body, constants, carry = params["body_jaxpr"], rest[:of_body], rest[of_body:]
+            return cls("while", body, constants, carry, [], condition=params["cond_jaxpr"], condition_constants=fixed)
+        inner, _ = _opened(params["jaxpr"])
+        xs = sum(a.aval.ndim != b.aval.ndim for a, b in zip(eqn.invars, inner.invars, strict=True))
+        carry = sum(a.aval.ndim == b.aval.ndim for a, b in zip(eqn.outvars, inner.outvars, strict=True))
+        first, last = len(operands) - xs - carry, len(operands) - xs
+        parts = operands[:first], operands[first:last], operands[last:]
+        return cls("scan", params["jaxpr"], *parts, params["length"], params["reverse"])
+
+    def marks(self, tracer: _Tracer, results: list[_Value], path: tuple[str, ...], source: str) -> list[dict[Kind, _Mark]]:
+        """Who made what the results have: each iteration that makes something is followed inside."""
+        kind: Kind = "NaN" if any(value.has("NaN") for value in results) else "inf"
+        stride = self.stride(kind)
+        carry = self.carry
+        ys: list[dict[Kind, _Mark]] = [{} for _ in results[len(carry) :]]
+        i = 0
+        for _ in range(_VISITS):
+            settled = [_settled(value.marks, kind) for value in carry], [_settled(marks, kind) for marks in ys]
+            i, data, found = stride(i, [value.data for value in carry], settled, self.constant_data, [x.data for x in self.xs])
+            i = int(i)
+            carry = [_kept(new, old.marks) for new, old in zip(data, carry, strict=True)]
+            if not bool(found):
+                break
+            at = self.position(i)
+            inputs = [*self.constants, *carry, *(_kept(x.data[at], x.marks) for x in self.xs)]
+            outputs = tracer.follow(self.body, inputs, (*path, f"{self.name} iteration {at}"), source)
+            carry, new = outputs[: len(carry)], outputs[len(carry) :]
+            ys = [{**value.marks, **_lasting(marks)} for value, marks in zip(new, ys, strict=True)]
+            i += 1
+        return [*(value.marks for value in carry), *ys]
+
+    @property
+    def constant_data(self) -> list[Any]:
+        return [value.data for value in self.constants]
+
+    def position(self, i: Any) -> Any:
+        return self.length - 1 - i if self.reverse and self.length is not None else i
+
+    def more(self, i: Any, carry: Sequence[Any]) -> Any:
+        return i < self.length if self.condition is None else _evaluate(self.condition, [*self.condition_constants, *carry])[0]
+
+    def stride(self, kind: Kind) -> Callable[..., Any]:
+        """A compiled run from iteration `i` to the start of the next one that makes something of this kind, or to the end."""
+        test = _TRACED_TEST[kind]
+
+        def made(old: Any, new: Any, settled: Any) -> Any:
+            if not _is_inexact(new):
+                return False
+            before = test(old)
+            same = before if kind == "NaN" else before & (old == new)
+            return jnp.any(test(new) & ~same) & ~(settled & jnp.any(before))
+
+        def run(i: Any, carry: Any, settled: Any, constants: Any, xs: Any) -> Any:
+            def going(state: Any) -> Any:
+                i, carry, found = state
+                return ~found & self.more(i, carry)
+
+            def advance(state: Any) -> Any:
+                i, carry, _ = state
+                x = [_jax.lax.dynamic_index_in_dim(x, self.position(i), keepdims=False) for x in xs]
+                out = _evaluate(self.body, [*constants, *carry, *x])
+                new, ys = out[: len(carry)], out[len(carry) :]
+                signs = [made(a, b, s) for a, b, s in zip(carry, new, settled[0], strict=True)]
+                signs += [jnp.any(test(y)) & ~s for y, s in zip(ys, settled[1], strict=True) if _is_inexact(y)]
+                found = reduce(jnp.logical_or, signs, False)  # noqa: FBT003 - where to start
+                return i + ~found, [_jax.lax.select(found, a, b) for a, b in zip(carry, new, strict=True)], found
+
+            return _jax.lax.while_loop(going, advance, (i, carry, False))
+
+        return _jax.jit(run)
+
+
+def _settled(marks: dict[Kind, _Mark], kind: Kind) -> bool:
+    """Whether a maker is known that is worth reporting, so that later ones need not be looked for."""
+    return kind in marks and not marks[kind].rank[0]
+
+
+def _lasting(marks: dict[Kind, _Mark]) -> dict[Kind, _Mark]:
+    return {kind: mark for kind, mark in marks.items() if not mark.rank[0]}
+
+
+def _kept(data: Any, marks: dict[Kind, _Mark]) -> _Value:
+    value = _Value(data)
+    value.marks.update({kind: mark for kind, mark in marks.items() if value.has(kind)})
+    return value
+
+
+def _origins(eqn: Any, operands: list[_Value], value: _Value, kind: Kind, of: Kind | None = None) -> tuple[list[_Mark], bool]:
+    """The marks of the operands whose bad elements reach the result's, and whether some of the result's have no such origin.
+
+    Element by element where the operation works so, which tells an overflow of `exp` from the `-inf` beside it.
+    """
+    here = value.bad(of or kind)
+    name = eqn.primitive.name
+    if name in _ELEMENTWISE:
+        masks = [np.broadcast_to(bad, here.shape) & here for bad in (x.bad(kind) for x in operands) if bad is not None]
+        owners = [x for x in operands if x.numbers is not None]
+    elif name == "select_n":
+        which = np.asarray(operands[0].data).astype(int)
+        owners = operands[1:]
+        masks = [here & x.bad(kind) & (which == k) for k, x in enumerate(owners)]
+    else:
+        owners = [x for x in operands if x.has(kind)]
+        masks = [here for _ in owners]
+    marks = [x.marks[kind] for x, mask in zip(owners, masks, strict=True) if kind in x.marks and mask.any()]
+    for mask in masks:
+        here = here & ~mask
+    return marks, bool(here.any())
+
+
+def _bind(eqn: Any, operands: list[_Value]) -> list[Any]:
+    with eqn.ctx.manager:
+        result = eqn.primitive.bind(*(value.data for value in operands), **eqn.primitive.get_bind_params(eqn.params))
+    return list(result) if eqn.primitive.multiple_results else [result]
+
+
+def _opened(jaxpr: Any) -> tuple[Any, Sequence[Any]]:
+    """A jaxpr and its constants. jax 0.10.2 has open and closed ones; in 0.12.0.1 they are one class."""
+    return getattr(jaxpr, "jaxpr", jaxpr), getattr(jaxpr, "consts", ())
+
+
+def _evaluate(jaxpr: Any, arguments: Sequence[Any]) -> list[Any]:
+    opened, constants = _opened(jaxpr)
+    return _jax.core.eval_jaxpr(opened, constants, *arguments)
+
+
+def _is_inexact(x: Any) -> bool:
+    if isinstance(x, (float, complex)):
+        return True
+    return hasattr(x, "dtype") and not isinstance(x, jax.Ref) and jnp.issubdtype(x.dtype, np.inexact)
+
+
+def _is_number(x: Any) -> bool:
+    return _is_inexact(x) or (isinstance(x, (jax.Array, np.ndarray)) and jnp.issubdtype(x.dtype, np.integer))
+
+
+def _local(x: Any) -> list[Any]:
+    """The parts of an array that this process can see."""
+    if isinstance(x, jax.Array) and not x.is_fully_addressable:
+        return [np.asarray(shard.data) for shard in x.addressable_shards]
+    return [np.asarray(x)]
+
+
+def _summary(values: Sequence[_Value]) -> str:
+    """The operands in short: dtype, shape, and the range of what is finite."""
+    texts = [_describe(value.data) for value in values if _is_number(value.data)]
+    return " and ".join([*texts[:3], *(["more"] if len(texts) > 3 else [])])
+
+
+def _describe(data: Any) -> str:
+    x = np.asarray(data)
+    if x.ndim == 0 and not isinstance(data, jax.Array):
+        return f"{x:.6g}"  # written into the code, its dtype follows the other operand
+    shape = f"{x.dtype}[{','.join(map(str, x.shape))}]"
+    if x.size == 0 or not jnp.isdtype(x.dtype, ("integral", "real floating")):
+        return shape
+    finite = x[np.isfinite(x)]
+    parts = [f"{np.count_nonzero(bad)} {kind}" for kind, bad in (("NaN", np.isnan(x)), ("inf", np.isinf(x))) if bad.any()]
+    if finite.size:
+        low, high = float(finite.min()), float(finite.max())
+        parts.insert(0, f"{low:.6g}" if low == high else f"{low:.6g} to {high:.6g}")
+    return f"{shape} ({', '.join(parts)})"
+
+
+def _source(eqn: Any) -> str:
+    """The user's line of an equation, or "".
+
+    `summarize` is the public reader; it skips JAX's own frames. Its text is `file:line:column (function)` in jax 0.10.2 and
+    0.12.0.1, innermost frame last. Frames of installed packages are skipped too while one of the user's is left.
+    """
+    lines = [re.fullmatch(r"(.+?):(\d+)(?::\d+)? \((.*)\)", line) for line in source_info_util.summarize(eqn.source_info, 50).splitlines()]
+    frames = [line for line in reversed(lines) if line is not None]
+    libraries = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), str(Path(__file__).parent))
+    frames = [frame for frame in frames if not frame[1].startswith(libraries)] or frames
+    if not frames:
+        return ""
+    file, line, function = frames[0].groups()
+    return f"{Path(file).name}:{line} ({function.rpartition('<locals>.')[2]})"
