@@ -431,9 +431,14 @@ def _text(hint: Any) -> str:
 
 # Resolving what was written as a string.
 
-_jax: Any = jax  # parts of its types are unknown to pyright
-_LOOK_THROUGH: tuple[Any, ...] = (type(_jax.jit(len)), type(eqx.filter_jit(len)), _jax.custom_jvp, _jax.custom_vjp)
-_BOUND: tuple[type, ...] = (types.MethodType, type(eqx.nn.Identity().__call__))  # Equinox has bound methods of its own
+
+class _Probe(eqx.Module):
+    def method(self) -> None: ...
+
+
+_BOUND: tuple[type, ...] = (types.MethodType, type(_Probe().method))  # Equinox has a type of its own for bound methods
+_jitted: Any = (jax.jit(len), eqx.filter_jit(len))  # pyright: ignore[reportUnknownMemberType]
+_LOOK_THROUGH: tuple[type, ...] = (*map(type, _jitted), jax.custom_jvp, jax.custom_vjp)
 _UNRESOLVED = (NameError, AttributeError, TypeError, ValueError, SyntaxError, LookupError, ImportError)
 
 
@@ -507,8 +512,8 @@ def _innermost(fn: Any) -> tuple[Any, type | None]:
         elif isinstance(fn, _BOUND):
             receiver, fn = getattr(fn, "__self__", None), getattr(fn, "__func__", None)
             owner = receiver if isinstance(receiver, type) else receiver.__class__
-        elif hasattr(fn, "__wrapped__") and not hasattr(fn, "__signature__"):
-            fn = fn.__wrapped__
+        elif isinstance(fn, _LOOK_THROUGH) or (hasattr(fn, "__wrapped__") and not hasattr(fn, "__signature__")):
+            fn = getattr(fn, "__wrapped__")  # noqa: B009
         elif inspect.isclass(fn):
             return fn.__init__, fn
         elif not inspect.isroutine(fn) and inspect.isroutine(inspect.getattr_static(above, "__call__", None)):

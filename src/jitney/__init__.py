@@ -1,0 +1,18 @@
+"""Make numerical JAX code fast without rewriting it."""
+
+from ._cache import CacheFacts as CacheFacts
+from ._cache import configure as configure
+from ._errors import ContractError as ContractError
+from ._errors import DonationError as DonationError
+from ._errors import JitneyError as JitneyError
+from ._errors import JitneyWarning as JitneyWarning
+from ._errors import NonFiniteError as NonFiniteError
+from ._errors import OptionError as OptionError
+from ._errors import StaticError as StaticError
+from ._errors import TraceError as TraceError
+from ._events import Stats as Stats
+from ._optimize import optimize as optimize
+from ._program import Program as Program
+from ._report import Report as Report
+
+__version__ = "0.1.0"

@@ -1,0 +1,126 @@
+"""Arguments for a program that is not being called: examples where they are given, the annotations and sizes elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from inspect import Parameter as Kind
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+from ._annotations import ArrayHint, Dim, ScalarHint
+from ._contract import Contract, Parameter, all_matches
+from ._errors import ContractError, sentence
+from ._sizes import Unknown, evaluate
+
+if TYPE_CHECKING:
+    from ._core import Core
+
+_VARIABLE = (Kind.VAR_POSITIONAL, Kind.VAR_KEYWORD)
+
+
+def abstract_values(
+    core: Core, args: tuple[Any, ...], kwargs: Mapping[str, Any], sizes: Mapping[str, int]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """A complete call: what was given, and an abstract value for each parameter that was left out.
+
+    Raises:
+        ContractError: A size is missing, unknown or malformed, or a parameter needs an example.
+    """
+    _check_sizes(core, sizes)
+    try:
+        given = core.binder.signature.bind_partial(*args, **kwargs)
+    except TypeError as error:
+        raise TypeError(f"{core.where}: {error}") from None
+    known = {**_sizes_of_examples(core.contract, given.arguments), **sizes}
+    for parameter in core.contract.parameters:
+        if parameter.name not in given.arguments and parameter.kind not in _VARIABLE:
+            made = _made(core, parameter, known, given.arguments)
+            if made is not None:
+                given.arguments[parameter.name] = made
+    ordered = {p.name: given.arguments[p.name] for p in core.contract.parameters if p.name in given.arguments}
+    given.arguments.clear()
+    given.arguments.update(ordered)
+    return given.args, given.kwargs
+
+
+def _check_sizes(core: Core, sizes: Mapping[str, int]) -> None:
+    known = {*core.contract.axes, *(axis.name for axis in core.options.vmap)}
+    for name, size in sizes.items():
+        if name not in known:
+            raise ContractError(
+                sentence(core.where, f"sizes names {name!r}, which is no axis.",
+                         f"The axes of the signature and of `vmap` are {', '.join(sorted(known)) or 'none'}.", "correct the name.")
+            )  # fmt: skip
+        if not isinstance(size, int) or isinstance(size, bool) or size < 0:
+            raise ContractError(
+                sentence(core.where, f"axis {name!r} has size {size!r}.", "A size is an int, 0 or more.", "pass one.")
+            )
+
+
+def _sizes_of_examples(contract: Contract, given: Mapping[str, Any]) -> dict[str, int]:
+    """The sizes of named axes in the examples, where the ranks fit."""
+    return {
+        dim.name: size
+        for match in all_matches(Contract(contract.where, _present(contract, given), contract.result), given)
+        if isinstance(match.hint, ArrayHint) and match.hint.rank == len(getattr(match.value, "shape", ()))
+        for dim, size in zip(match.hint.dims, getattr(match.value, "shape", ()), strict=True)
+        if dim.kind == "named" and dim.name is not None and not dim.broadcast
+    }
+
+
+def _present(contract: Contract, given: Mapping[str, Any]) -> tuple[Parameter, ...]:
+    return tuple(parameter for parameter in contract.parameters if parameter.name in given)
+
+
+def _made(core: Core, parameter: Parameter, sizes: Mapping[str, int], given: Mapping[str, Any]) -> Any:
+    """An abstract value from an annotation; None leaves the parameter to its default."""
+    hint = parameter.hint
+    if isinstance(hint, ScalarHint) and not parameter.has_default:
+        return 0.0 if hint.kind == "float" else 0j
+    if isinstance(hint, ArrayHint) and hint.default_dtype() is not None:
+        shape = [_size(dim, sizes, given) for dim in hint.dims]
+        missing = [str(size.reason) for size in shape if isinstance(size, Unknown)]
+        if not missing:
+            return jax.ShapeDtypeStruct(_with_mapped(core, parameter, shape, sizes), hint.default_dtype())
+        if not parameter.has_default:
+            raise _no_size(core, parameter, hint, missing)
+    if parameter.has_default:
+        return None
+    raise ContractError(
+        sentence(core.where, f"nothing tells what {parameter.name!r} is.",
+                 "Sizes describe arguments annotated with a dtype and named axes; everything else needs an example.",
+                 f"pass an example for {parameter.name!r}: an array, a module, a jax.ShapeDtypeStruct or a static value.")
+    )  # fmt: skip
+
+
+def _no_size(core: Core, parameter: Parameter, hint: ArrayHint, missing: list[str]) -> ContractError:
+    names = [dim.name for dim in hint.dims if dim.name is not None]
+    return ContractError(
+        sentence(core.where, f"{parameter.name!r} is annotated {hint.text}, and {'; '.join(dict.fromkeys(missing))}.",
+                 "Ahead of time every axis needs a size.",
+                 f"pass sizes={{{', '.join(f'{name!r}: ...' for name in names)}}}, or an example for {parameter.name!r}.")
+    )  # fmt: skip
+
+
+def _size(dim: Dim, sizes: Mapping[str, int], given: Mapping[str, Any]) -> int | Unknown:
+    if dim.kind == "fixed" and dim.size is not None:
+        return dim.size
+    if dim.kind == "symbolic" and dim.expr is not None:
+        found = evaluate(dim.expr, sizes, given)
+        return found if isinstance(found, Unknown) else int(found)
+    if dim.variadic or dim.name is None:
+        return Unknown(f"`{dim.text}` stands for any axes")
+    return sizes.get(dim.name, Unknown(f"axis {dim.name!r} has no size"))
+
+
+def _with_mapped(core: Core, parameter: Parameter, shape: list[Any], sizes: Mapping[str, int]) -> tuple[int, ...]:
+    """Add the axes of `vmap` that have a size, innermost first, where this parameter has them."""
+    for axis in reversed(core.options.vmap):
+        if axis.name not in sizes:
+            continue
+        dims = {parameter.name: 0} if axis.dims is None else dict(axis.dims)
+        if parameter.name in dims:
+            at = dims[parameter.name]
+            shape.insert(at if at >= 0 else len(shape) + 1 + at, sizes[axis.name])
+    return tuple(shape)

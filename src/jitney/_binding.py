@@ -1,0 +1,123 @@
+"""Arguments as the caller wrote them -> one value per parameter, and back to a call of the body.
+
+`f(1, y=2)` and `f(1, 2)` are the same call and must share a program, so each becomes the same tuple: one value per parameter in
+the order of the signature, defaults filled in, `*args` as a tuple and `**kwargs` as a dict. How that is done depends only on the
+number of positional arguments and the names of the others, so it is worked out once for each such pattern.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ._errors import Where
+
+_ANY_CALL = inspect.Signature(
+    [
+        inspect.Parameter("args", inspect.Parameter.VAR_POSITIONAL),
+        inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD),
+    ]
+)
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def signature_of(fn: Callable[..., Any]) -> inspect.Signature:
+    """The signature, or `(*args, **kwargs)` for builtins that do not tell theirs."""
+    try:
+        return inspect.signature(fn)
+    except ValueError:
+        return _ANY_CALL
+
+
+def where_of(fn: Callable[..., Any]) -> Where:
+    """How messages name a function: its qualified name without `<locals>`, file and line."""
+    target = inspect.unwrap(fn)
+    name = getattr(target, "__qualname__", None) or type(target).__qualname__
+    code = getattr(target, "__code__", None)
+    short = name.rsplit("<locals>.", 1)[-1]
+    return Where(short) if code is None else Where(short, code.co_filename.rsplit("/", 1)[-1], code.co_firstlineno)
+
+
+@dataclass(frozen=True)
+class _Take:
+    """Where the value of one parameter comes from: a position, a name, a default, or what is left over."""
+
+    index: int | None = None
+    name: str | None = None
+    default: Any = None
+    rest: slice | None = None
+    names: tuple[str, ...] | None = None
+
+    def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        if self.index is not None:
+            return args[self.index]
+        if self.name is not None:
+            return kwargs[self.name]
+        if self.rest is not None:
+            return args[self.rest]
+        if self.names is not None:
+            return {name: kwargs[name] for name in self.names}
+        return self.default
+
+
+class Binder:
+    """Brings calls of one signature into their normal form."""
+
+    def __init__(self, where: Where, signature: inspect.Signature):
+        self.where = where
+        self.signature = signature
+        self.parameters = tuple(signature.parameters.values())
+        self._recipes: dict[tuple[int, tuple[str, ...]], tuple[_Take, ...]] = {}
+        plain = all(p.kind in _POSITIONAL for p in self.parameters)
+        self.arity = len(self.parameters) if plain else -1  # so many positional arguments are in normal form already
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+        """One value per parameter.
+
+        Raises:
+            TypeError: The arguments do not fit the signature, as Python would say.
+        """
+        pattern = (len(args), tuple(kwargs))
+        recipe = self._recipes.get(pattern)
+        if recipe is None:
+            recipe = self._recipes[pattern] = self._recipe(*pattern)
+        return tuple([take(args, kwargs) for take in recipe])
+
+    def _recipe(self, count: int, names: tuple[str, ...]) -> tuple[_Take, ...]:
+        try:
+            bound = self.signature.bind(*range(count), **dict.fromkeys(names))
+        except TypeError as error:
+            raise TypeError(f"{self.where}: {error}") from None
+        return tuple(self._take(parameter, bound.arguments) for parameter in self.parameters)
+
+    def _take(self, parameter: inspect.Parameter, given: Mapping[str, Any]) -> _Take:
+        value = given.get(parameter.name)
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            first = value[0] if value else 0
+            return _Take(rest=slice(first, first + len(value)) if value else slice(0, 0))
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            return _Take(names=tuple(value or ()))
+        if parameter.name not in given:
+            return _Take(default=parameter.default)
+        return _Take(name=parameter.name) if value is None else _Take(index=value)
+
+    def call(self, fn: Callable[..., Any], values: tuple[Any, ...]) -> Any:
+        """Call the body with values in normal form."""
+        args: list[Any] = []
+        kwargs: dict[str, Any] = {}
+        for parameter, value in zip(self.parameters, values, strict=True):
+            if parameter.kind in _POSITIONAL:
+                args.append(value)
+            elif parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+                args.extend(value)
+            elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
+                kwargs.update(value)
+            else:
+                kwargs[parameter.name] = value
+        return fn(*args, **kwargs)
+
+    def named(self, values: tuple[Any, ...]) -> dict[str, Any]:
+        """Values in normal form by parameter name."""
+        return {parameter.name: value for parameter, value in zip(self.parameters, values, strict=True)}

@@ -1,0 +1,169 @@
+"""A call as data: which leaves of its arguments are arrays, which are static, and how to put them together again.
+
+A `Layout` belongs to one tree structure with one type for each leaf, so finding it is one dictionary look-up; what it
+then does on each call is pick the arrays out of a list.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Hashable, Sequence
+from inspect import Parameter
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+from jax.tree_util import DictKey, KeyPath, SequenceKey, keystr, tree_flatten_with_path, tree_unflatten
+
+from ._annotations import ScalarHint
+from ._binding import Binder
+from ._contract import Contract
+from ._statics import Opaque, keyer_of, snapshot
+from ._view import Leaf, LeafHint, View, is_array, leaf_hints
+
+if TYPE_CHECKING:
+    from ._entry import Entry
+
+MAX_ENTRIES = 4096  # sets of static values kept for one function; past that the oldest goes, and would be traced again
+
+
+class Layout:
+    """How calls of one tree structure and one type for each leaf split into arrays and static values."""
+
+    def __init__(self, binder: Binder, contract: Contract, values: tuple[Any, ...], donate: tuple[str, ...]):
+        paths, self.treedef = tree_flatten_with_path(values)
+        leaves = [leaf for _, leaf in paths]
+        hints = annotations(contract, values)
+        self.dynamic = tuple(i for i, leaf in enumerate(leaves) if _is_traced(leaf, hints[i]))
+        self.static = tuple(sorted(set(range(len(leaves))) - set(self.dynamic)))
+        self.names = tuple(_name(binder, path) for path, _ in paths)
+        self.donated = tuple(n for n, i in enumerate(self.dynamic) if self.names[i][0] in donate)
+        self.nested = any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)
+        self.pick = self._picker(leaves, hints)
+        self._keyers = tuple((i, keyer_of(type(leaves[i]))) for i in self.static)
+        self.form = (self.treedef, self.dynamic, tuple(type(leaves[i]) for i in self.static))
+        """What two layouts must share for their calls to share programs."""
+        self.only: Entry | None = None  # the one entry, where no static value can tell two apart
+        self.entries: dict[Hashable, Entry] = {}
+
+    def remember(self, key: Hashable, entry: Entry) -> Entry:
+        """Find this entry by the key of its static values from now on."""
+        if not self.static:
+            self.only = entry
+        elif len(self.entries) >= MAX_ENTRIES:
+            self.entries.clear()
+        self.entries[key] = entry
+        return entry
+
+    def _picker(self, leaves: Sequence[Any], hints: Sequence[LeafHint]) -> Callable[[list[Any]], Sequence[Any]]:
+        """From the leaves of a call to its arrays, with as little work as the types allow."""
+        whole = {i: hints[i] for i in self.dynamic if type(leaves[i]) is int}
+        if whole:  # an int passed for a float is that float, or the function would compile once more for ints
+            return lambda all_: [_number(whole[i], all_[i]) if i in whole else all_[i] for i in self.dynamic]
+        if not self.static:
+            return _all
+        if len(self.dynamic) == 1:
+            only = self.dynamic[0]
+            return lambda all_: (all_[only],)
+        return operator.itemgetter(*self.dynamic) if self.dynamic else _nothing
+
+    def key(self, leaves: Sequence[Any]) -> Hashable:
+        """The key of the static values of a call; their types are part of `form`."""
+        return tuple([leaves[i] if keyer is None else keyer(leaves[i]) for i, keyer in self._keyers])
+
+    def statics(self, leaves: Sequence[Any]) -> tuple[Any, ...]:
+        """The static values of a call, copied, in the order of `static`."""
+        values = (leaves[i] for i in self.static)
+        return tuple(snapshot(v.value) if isinstance(v, Opaque) else snapshot(v) for v in values)
+
+    def values(self, arrays: Sequence[Any], statics: Sequence[Any]) -> tuple[Any, ...]:
+        """One value per parameter, from arrays (or what stands for them) and static values."""
+        leaves: list[Any] = [None] * (len(self.dynamic) + len(self.static))
+        for i, array in zip(self.dynamic, arrays, strict=True):
+            leaves[i] = array
+        for i, value in zip(self.static, statics, strict=True):
+            leaves[i] = value
+        return tree_unflatten(self.treedef, leaves)
+
+    def static_names(self) -> tuple[str, ...]:
+        return tuple(self.names[i][1] for i in self.static)
+
+    def view(self, contract: Contract, arrays: Sequence[Any], statics: Sequence[Any]) -> View:
+        """What the outermost stage sees. Static values that are trees of their own stand as one leaf each."""
+        hints = annotations(contract, self.values(arrays, [Opaque.holding(value) for value in statics]))
+        return View(tuple(_leaf(self.names[i], hints[i], array) for i, array in zip(self.dynamic, arrays, strict=True)))
+
+
+def _leaf(name: tuple[str, str], hint: LeafHint, array: Any) -> Leaf:
+    argument, path = name
+    return Leaf(path, argument, *described(array), hint)
+
+
+def described(array: Any) -> tuple[tuple[int, ...], Any, bool]:
+    """Shape, dtype as JAX takes it, and weak type of an array, a tracer, an abstract value or a Python number."""
+    if isinstance(array, (bool, int, float, complex)) and not isinstance(array, np.generic):
+        return (), jax.dtypes.canonicalize_dtype(type(array)), True
+    dtype = array.dtype
+    if not jax.dtypes.issubdtype(dtype, jax.dtypes.extended):
+        dtype = jax.dtypes.canonicalize_dtype(dtype)
+    return tuple(array.shape), dtype, bool(getattr(array, "weak_type", False))
+
+
+def wrap_statics(values: tuple[Any, ...], positions: Sequence[int], names: Sequence[str]) -> tuple[Any, ...]:
+    """Hold the arguments at `positions` (and `names` among `**kwargs`, which come last) static as a whole."""
+    out = list(values)
+    for i in positions:
+        out[i] = Opaque(out[i])
+    if names:
+        out[-1] = {name: Opaque(part) if name in names else part for name, part in out[-1].items()}
+    return tuple(out)
+
+
+def static_text(value: Any) -> str:
+    """A static value in a few words, for reports."""
+    text = getattr(value, "__qualname__", None) or repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def annotations(contract: Contract, values: tuple[Any, ...]) -> list[LeafHint]:
+    """The annotation of every leaf of a call, None where there is none."""
+    found: list[LeafHint] = []
+    for parameter, value in zip(contract.parameters, values, strict=True):
+        if parameter.kind is Parameter.VAR_POSITIONAL:
+            found += [hint for part in value for hint in leaf_hints(parameter.hint, part)]
+        elif parameter.kind is Parameter.VAR_KEYWORD:
+            found += [hint for name in sorted(value) for hint in leaf_hints(parameter.hint, value[name])]
+        else:
+            found += leaf_hints(parameter.hint, value)
+    return found
+
+
+def _is_traced(leaf: Any, hint: LeafHint) -> bool:
+    if isinstance(hint, ScalarHint) and isinstance(leaf, (float, int, complex)) and not isinstance(leaf, bool):
+        return True
+    return is_array(leaf)
+
+
+def _number(hint: LeafHint, value: Any) -> Any:
+    return complex(value) if isinstance(hint, ScalarHint) and hint.kind == "complex" else float(value)
+
+
+def _name(binder: Binder, path: KeyPath) -> tuple[str, str]:
+    """The argument that a leaf belongs to, and its path as a person would write it."""
+    first, rest = path[0], path[1:]
+    if not isinstance(first, SequenceKey):
+        raise AssertionError(f"{binder.where}: arguments flatten to {first}")
+    parameter = binder.parameters[first.idx]
+    if parameter.kind is Parameter.VAR_KEYWORD and rest and isinstance(rest[0], DictKey):
+        return rest[0].key, f"{rest[0].key}{keystr(rest[1:])}"
+    return parameter.name, f"{parameter.name}{keystr(rest)}"
+
+
+def _all(leaves: list[Any]) -> list[Any]:
+    return leaves
+
+
+def _nothing(leaves: list[Any]) -> tuple[Any, ...]:
+    return ()
+
+

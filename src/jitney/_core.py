@@ -1,0 +1,142 @@
+"""What programs of equal functions with equal options share: contract, layouts, entries and counters."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+from ._binding import Binder, signature_of, where_of
+from ._call import MAX_ENTRIES, Layout, wrap_statics
+from ._causes import Traced
+from ._contract import Contract, contract_of
+from ._entry import Entry
+from ._errors import Where
+from ._events import LISTENER, Counters
+from ._options import Options, fail
+
+
+class Core:
+    """The compiled side of a function. It holds the function weakly: the programs that a user holds keep it alive."""
+
+    def __init__(self, fn: Callable[..., Any], options: Options, namespace: Mapping[str, Any] | None = None):
+        self._fn = _reference(fn)
+        self.options = options
+        self.where: Where = where_of(fn)
+        self.name: str = getattr(fn, "__name__", type(fn).__name__)
+        self.binder = Binder(self.where, signature_of(fn))
+        self.contract: Contract = contract_of(fn, self.binder.signature, self.where, namespace)
+        self._namespace = dict(namespace or {}) if self.contract.unresolved else None
+        self.counters = Counters(self.name)
+        self.layouts: dict[Hashable, Layout] = {}
+        self.entries: dict[Hashable, Entry] = {}
+        self.lock = threading.RLock()
+        self.last: Traced | None = None
+        names = [parameter.name for parameter in self.binder.parameters]
+        self._static_at = tuple(names.index(name) for name in options.static if name in names)
+        self._static_rest = tuple(name for name in options.static if name not in names)
+        self.arity = -1 if options.static else self.binder.arity
+        _check_names(self)
+        LISTENER.register()
+
+    def fn(self) -> Callable[..., Any]:
+        fn = self._fn()
+        if fn is None:
+            raise ReferenceError(f"{self.where} is gone")
+        return fn
+
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        """One value per parameter; whole static arguments are wrapped."""
+        values = self.binder.bind(args, kwargs)
+        return wrap_statics(values, self._static_at, self._static_rest) if self.options.static else values
+
+    def layout(self, key: Hashable, values: tuple[Any, ...]) -> Layout:
+        """The layout of a call, made if this is the first of its kind."""
+        with self.lock:
+            if self.contract.unresolved:  # names that the annotations use may have been defined since the decoration
+                self._resolve()
+            found = self.layouts.get(key)
+            if found is None:
+                found = self.layouts[key] = Layout(self.binder, self.contract, values, self.options.donate)
+            return found
+
+    def entry(self, layout: Layout, leaves: Sequence[Any]) -> Entry:
+        """The entry of a call, made if this is the first of its kind."""
+        key = (layout.form, layout.nested and self._differs_nested, layout.key(leaves))
+        with self.lock:
+            found = self.entries.get(key)
+            if found is None:
+                if len(self.entries) >= MAX_ENTRIES:
+                    del self.entries[next(iter(self.entries))]
+                found = self.entries[key] = Entry(self, layout, layout.statics(leaves), key)
+            return found
+
+    def _resolve(self) -> None:
+        if self._namespace is not None:
+            self.contract = contract_of(self.fn(), self.binder.signature, self.where, self._namespace)
+            self._namespace = None
+            _check_names(self)
+
+    @property
+    def _differs_nested(self) -> bool:
+        return bool(self.options.donate) or self.options.compiler == "fast" or self.options.debug_nans
+
+
+class Registry:
+    """Cores by function and options, so that decorating equal functions twice compiles once. It keeps no function alive."""
+
+    def __init__(self) -> None:
+        self._cores: weakref.WeakKeyDictionary[Any, dict[Options, Core]] = weakref.WeakKeyDictionary()
+        self._lock = threading.Lock()
+
+    def core(self, fn: Callable[..., Any], options: Options, namespace: Mapping[str, Any] | None = None) -> Core:
+        if not _can_be_weak(fn):
+            return Core(fn, options, namespace)
+        with self._lock:
+            cores = self._cores.setdefault(fn, {})
+        core = cores.get(options) or Core(fn, options, namespace)
+        return cores.setdefault(options, core)
+
+
+REGISTRY = Registry()
+
+
+def _can_be_weak(fn: Any) -> bool:
+    return type(fn).__weakrefoffset__ != 0 and type(fn).__hash__ is not None
+
+
+def _reference(fn: Any) -> Callable[[], Any]:
+    return weakref.ref(fn) if _can_be_weak(fn) else lambda: fn
+
+
+def _check_names(core: Core) -> None:
+    """Whether the options name parameters that exist and an axis that does not, which can be known at decoration."""
+    parameters = {parameter.name for parameter in core.binder.parameters}
+    open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in core.binder.parameters)
+    mapped = tuple(name for axis in core.options.vmap for name, _ in axis.dims or ())
+    for option, names in (("static", core.options.static), ("donate", core.options.donate), ("vmap", mapped)):
+        for name in names:
+            if name not in parameters and not open_ended:
+                fail(core.where, f"`{option}` names {name!r}, which is not a parameter.",
+                     f"The parameters are {', '.join(sorted(parameters)) or 'none'}.", "correct the name.")  # fmt: skip
+    for axis in core.options.vmap:
+        if axis.name in core.contract.axes:
+            fail(core.where, f"vmap={axis.name!r} names an axis that the signature has already.",
+                 "An annotation says what the body sees; `vmap` adds an axis that it does not name.",
+                 f"drop {axis.name!r} from the annotations of a function of one element, or choose another name.")  # fmt: skip
+    if core.options.vmap and core.options.vmap[0].dims is None and len(core.options.vmap) == 1:
+        _check_rank_rule(core)
+
+
+def _check_rank_rule(core: Core) -> None:
+    """The rank rule needs at least one annotation with a rank."""
+    from ._annotations import AnyHint, ModuleHint, StaticHint
+
+    if core.contract.unresolved or any(not isinstance(p.hint, (AnyHint, ModuleHint, StaticHint)) for p in core.contract.parameters):
+        return
+    axis = core.options.vmap[0].name
+    fail(core.where, f"vmap={axis!r} has no annotation to go by.",
+         "An array is mapped if it has one axis more than its annotation.",
+         f'annotate the arrays (x: Float[Array, "n"]), or say it outright: vmap={{"{axis}": {{"x": 0}}}}.')  # fmt: skip
+

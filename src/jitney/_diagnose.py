@@ -1,0 +1,99 @@
+"""JAX's errors about traced values, deleted buffers and the like -> which argument, which line, what to do."""
+
+from __future__ import annotations
+
+import re
+import sysconfig
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from ._errors import DonationError, TraceError, Where, sentence
+
+TRACER_ERRORS = (
+    jax.errors.ConcretizationTypeError,  # and its subclass TracerBoolConversionError
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerIntegerConversionError,
+    jax.errors.NonConcreteBooleanIndexError,
+)
+_LIBRARIES = tuple(str(Path(sysconfig.get_path(name)).resolve()) for name in ("purelib", "platlib", "stdlib"))
+_OURS = str(Path(__file__).resolve().parent)
+# How JAX names the argument that a value depends on, in the messages of 0.10.2 to 0.12.0.1. Without a match no argument is named.
+_ARGUMENT = re.compile(r"the value(?:s)? of the arguments? ([^.]*arrays\[\d+\][^.\n]*)")
+
+
+def trace_error(error: Exception, where: Where, paths: Sequence[str]) -> TraceError:
+    """What to tell a user whose function needs a concrete value while it is traced."""
+    arguments = arguments_in(str(error), paths)
+    line = user_line(error)
+    what = f"{line or 'a line'} needs a concrete value"
+    what += f", which depends on {_listing(arguments)}." if arguments else "."
+    first = re.split(r"[.\[]", arguments[0])[0] if arguments else "name"
+    fix = (
+        f'if {first!r} takes few values, declare it static: @optimize(static="{first}"). If it is data, use jnp.where, jax.lax.cond '
+        "or jax.lax.while_loop for the decision, and shapes that do not depend on it. To run this function un-jitted, "
+        'say @optimize(on_trace_error="eager").'
+    )
+    rule = "While a function is traced, arrays have a shape and a dtype but no value: `if`, `int()`, `range()` and NumPy need one."
+    return TraceError(sentence(where, what, rule, fix))
+
+
+def arguments_in(message: str, paths: Sequence[str]) -> list[str]:
+    """The arguments that a message of JAX's blames, by their own names."""
+    match = _ARGUMENT.search(message)
+    numbers = re.findall(r"arrays\[(\d+)\]", match.group(1)) if match else []
+    return [paths[int(number)] for number in dict.fromkeys(numbers) if int(number) < len(paths)]
+
+
+def user_line(error: BaseException) -> str | None:
+    """`fit.py:12 (`if x > 0:`)`: the innermost line of the traceback outside jitney, installed packages and the standard library."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        path = str(Path(frame.filename).resolve())
+        if not path.startswith((_OURS, *_LIBRARIES)) and not frame.filename.startswith("<frozen"):
+            code = f" (`{frame.line}`)" if frame.line else ""
+            return f"{Path(frame.filename).name}:{frame.lineno}{code}"
+    return None
+
+
+def donation_error(
+    error: Exception, where: Where, arrays: Sequence[Any], paths: Sequence[str], donated: Sequence[int]
+) -> DonationError | None:
+    """A used-up or doubly passed buffer, named; None if the error has another cause."""
+    for array, path in zip(arrays, paths, strict=True):
+        if isinstance(array, jax.Array) and not isinstance(array, jax.core.Tracer) and array.is_deleted():
+            return DonationError(
+                sentence(where, f"the buffer of {path!r} has been donated to an earlier call.",
+                         "A donated buffer is gone once the call that took it has started.",
+                         "use what that call returned, pass a copy (jnp.copy), or take the name out of `donate`.")
+            )  # fmt: skip
+    twice = _passed_twice(arrays, donated)
+    if twice is None or "donate" not in str(error):
+        return None
+    return DonationError(
+        sentence(where, f"{paths[twice[0]]!r} and {paths[twice[1]]!r} are the same buffer, and {paths[twice[0]]!r} is donated.",
+                 "A donated buffer is overwritten, so nothing else in the call may read it.",
+                 "pass a copy (jnp.copy) for one of them, or take the name out of `donate`.")
+    )  # fmt: skip
+
+
+def _passed_twice(arrays: Sequence[Any], donated: Sequence[int]) -> tuple[int, int] | None:
+    pointers = [_pointer(array) for array in arrays]
+    for i in donated:
+        for j, other in enumerate(pointers):
+            if i != j and pointers[i] is not None and pointers[i] == other:
+                return i, j
+    return None
+
+
+def _pointer(array: Any) -> int | None:
+    if isinstance(array, np.ndarray) or not isinstance(array, jax.Array) or len(array.devices()) != 1:
+        return None
+    return array.unsafe_buffer_pointer()
+
+
+def _listing(names: Sequence[str]) -> str:
+    return " and ".join(repr(name) for name in names)

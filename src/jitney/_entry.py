@@ -1,0 +1,179 @@
+"""From a call key to a compiled program: what happens when a call is seen for the first time.
+
+An `Entry` is one tree structure with one set of static values. It holds one `jax.jit`-ed function of flat arrays, and leaves shapes,
+dtypes, weak types, shardings, x64, matmul precision, mesh and default device to that function's own key, which JAX looks up faster
+than Python could. The plan is made, and the contract checked, while JAX traces, on abstract values: a call whose key has been
+seen costs nothing extra.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import jax
+from jax.tree_util import tree_map
+
+from . import _cache
+from ._call import Layout, described
+from ._causes import Traced, cause
+from ._contract import check_arguments, check_result
+from ._outcome import Outcome, unmixed
+from ._plan import Plan
+from ._runners import runner
+from ._sizes import Sizes
+from ._stage import Request
+from ._stages import Jit
+from ._view import View, is_array
+
+if TYPE_CHECKING:
+    from ._core import Core
+
+
+class Retry(Exception):
+    """Another thread has just traced what this one was about to: call again, and find it done."""
+
+
+class Flight:
+    """A trace under way in one thread; others that need the same one wait until it has landed."""
+
+    def __init__(self) -> None:
+        self.thread = threading.get_ident()
+        self.landed = threading.Event()
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A plan, with what the contract check found on the way."""
+
+    view: View
+    plan: Plan
+    named: dict[str, Any] = field(default_factory=dict[str, Any], compare=False)
+    sizes: Sizes | None = field(default=None, compare=False)
+    notes: tuple[str, ...] = ()
+
+
+class Entry:
+    """One function of flat arrays, compiled once for each set of shapes and types that it meets."""
+
+    def __init__(self, core: Core, layout: Layout, statics: tuple[Any, ...], key: Hashable):
+        self.core = core
+        self.layout = layout
+        self.statics = statics
+        self.flights: dict[Hashable, Flight] = {}
+        self._key = key
+        self._lock = threading.Lock()
+        donated = () if core.options.debug_nans else layout.donated
+        self.request = Request(core.where, core.options, donated, layout.nested)
+        self.jitted: Any = self._jit()
+        self.run: Callable[..., Any] = self._first
+
+    @property
+    def paths(self) -> list[str]:
+        return [self.layout.names[i][1] for i in self.layout.dynamic]
+
+    def _jit(self) -> Any:
+        def traced(*arrays: Any) -> Any:
+            return self._trace(arrays)
+
+        traced.__name__ = traced.__qualname__ = self.core.name  # what profilers and JAX's own messages show
+        return Jit.plan(View(()), self.request).wrap(traced)
+
+    def _first(self, *arrays: Any) -> Any:
+        """The first call decides how the later ones run."""
+        run = runner(self, arrays)
+        if not self.layout.nested:
+            self.run = run
+        return run(*arrays)
+
+    def numbers(self) -> AbstractContextManager[Any]:
+        """The scope in which the numbers of this program live."""
+        return jax.enable_x64(True) if self.core.options.precision == "f64" else nullcontext()
+
+    def lowered(self, arrays: Sequence[Any]) -> Any:
+        """JAX's lowered program for these arrays or abstract values."""
+        _cache.ensure()
+        with self.numbers():
+            return self.jitted.lower(*arrays)
+
+    def ahead(self, arrays: Sequence[Any]) -> None:
+        """Compile for these arrays or abstract values; a later call of that key finds the program."""
+        with nullcontext() if self.core.options.cache else _cache.disabled():
+            self.lowered(arrays).compile()
+
+    def _trace(self, arrays: Sequence[Any]) -> Any:
+        """What JAX traces. One thread at a time for one key: whoever comes second waits, and calls again."""
+        key = tuple(described(array) for array in arrays)
+        with self._lock:
+            flight = self.flights.setdefault(key, Flight())
+        if flight.thread != threading.get_ident():
+            flight.landed.wait()
+            raise Retry
+        self.core.counters.traces += 1
+        return self.apply(arrays, remember=True)
+
+    def land(self) -> None:
+        """The call that traced is over: let those through that waited for it."""
+        me = threading.get_ident()
+        with self._lock:
+            mine = [key for key, flight in self.flights.items() if flight.thread == me]
+            landed = [self.flights.pop(key) for key in mine]
+        for flight in landed:
+            flight.landed.set()
+
+    def eagerly(self, *arrays: Any) -> Any:
+        """The same function without Jit: every other stage stays."""
+        self.core.counters.eager += 1
+        return unmixed(self.apply(arrays))
+
+    def planned(self, arrays: Sequence[Any]) -> Planned:
+        """The view and the plan of a call; the contract is checked on what the body will see.
+
+        Raises:
+            ContractError: An argument does not fit its annotation, or cannot be mapped as asked.
+        """
+        contract = self.core.contract
+        view = self.layout.view(contract, arrays, self.statics)
+        plan = Plan.make(view, self.request)
+        if not self.core.options.check:
+            return Planned(view, plan)
+        inside = plan.stage("vmap").inner(view)
+        values = self.layout.values([leaf.abstract() for leaf in inside.leaves], self.statics)
+        named = self.core.binder.named(values)
+        sizes, notes = check_arguments(contract, named)
+        return Planned(view, plan, named, sizes, notes)
+
+    def apply(self, arrays: Sequence[Any], remember: bool = False) -> Any:
+        """Run the body with every stage inside Jit around it, on tracers or on arrays."""
+        planned = self.planned(arrays)
+        if remember:
+            self._remember(planned)
+        core, outcome = self.core, Outcome()
+        fn = core.fn()
+
+        def body(*flat: Any) -> list[Any]:
+            return outcome.take_apart(core.binder.call(fn, self.layout.values(flat, self.statics)))
+
+        flat = planned.plan.build(body)(*arrays)
+        if planned.sizes is not None:
+            levels = len(getattr(planned.plan.stage("vmap"), "levels", ()))
+            inner = tree_map(lambda leaf: _without_leading(leaf, levels), outcome.whole(flat))
+            check_result(core.contract, inner, planned.sizes, planned.named)
+        return outcome.output(flat)
+
+    def _remember(self, planned: Planned) -> None:
+        static = tuple(zip(self.layout.static_names(), self.statics, strict=True))
+        new = Traced(planned.view, static, self._key, planned.plan)
+        self.core.counters.cause(cause(self.core.last, new))
+        self.core.last = new
+
+
+def _without_leading(leaf: Any, count: int) -> Any:
+    """What the body returned for one element, as a shape and a dtype."""
+    if not is_array(leaf):
+        return leaf
+    shape, dtype, weak = described(leaf)
+    return jax.ShapeDtypeStruct(shape[count:], dtype, weak_type=weak)

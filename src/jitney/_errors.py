@@ -1,0 +1,59 @@
+"""Every exception that jitney raises, and the one formatter of their messages.
+
+It stands first because everything else may fail. A message has three parts, in this order: where and what happened, the rule
+that was broken, and the fix.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class JitneyError(Exception):
+    """Base of all errors that jitney raises on its own account."""
+
+
+class OptionError(JitneyError, ValueError):
+    """An option of a decorator is unknown, malformed, contradicts another, or is not built yet."""
+
+
+class ContractError(JitneyError, TypeError):
+    """An argument or a result does not fit its annotation."""
+
+
+class TraceError(JitneyError, TypeError):
+    """The body needs a concrete value while it is being traced."""
+
+
+class StaticError(JitneyError, TypeError):
+    """A static value cannot be keyed."""
+
+
+class DonationError(JitneyError, RuntimeError):
+    """A donated buffer was used again, or was passed more than once."""
+
+
+class NonFiniteError(JitneyError, FloatingPointError):
+    """A decorated call with `debug_nans=True` made a NaN or an infinity."""
+
+
+class JitneyWarning(UserWarning):
+    """Something works, but not as it was asked for; the text says what to do."""
+
+
+@dataclass(frozen=True)
+class Where:
+    """A function as messages name it: `residual() at fit.py:12`."""
+
+    name: str
+    file: str | None = None
+    line: int | None = None
+
+    def __str__(self) -> str:
+        call = self.name if self.name.endswith(")") else f"{self.name}()"
+        return call if self.file is None else f"{call} at {self.file}:{self.line}"
+
+
+def sentence(where: Where | str, what: str, rule: str, fix: str) -> str:
+    """Format a message: where and what, the rule, the fix, one line each."""
+    return f"{where}: {what}\n{rule}\nFix: {fix}"

@@ -1,0 +1,138 @@
+"""Counters of a program, as `jax.monitoring` reports them.
+
+JAX reports each trace, lowering and compile to listeners, in the thread that does it, without saying for whom. One listener, registered
+with the first program, finds the program by looking up the call stack for the nearest call of one. That happens only when
+something is compiled: a warm call pays nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import CodeType
+from typing import Any
+
+import jax
+
+_TRACE = "/jax/core/compile/jaxpr_trace_duration"
+_LOWER = "/jax/core/compile/jaxpr_to_mlir_module_duration"
+_COMPILE = "/jax/core/compile/backend_compile_duration"
+_HIT = "/jax/compilation_cache/cache_hits"
+_KEPT = 100  # causes of retraces remembered
+
+
+@dataclass(frozen=True)
+class Stats:
+    """What a program has done so far. Seconds are wall-clock seconds, by phase, for this program alone."""
+
+    calls: int
+    traces: int
+    compiles: int
+    hits: int
+    persistent_hits: int
+    eager: int
+    trace_seconds: float
+    lower_seconds: float
+    compile_seconds: float
+    retraces: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**self.__dict__, "retraces": list(self.retraces)}
+
+    def __str__(self) -> str:
+        head = (
+            f"{self.calls} calls: {self.hits} in-process hits, {self.traces} traces ({self.trace_seconds:.3f} s), lowering "
+            f"{self.lower_seconds:.3f} s, {self.compiles} compiles ({self.compile_seconds:.3f} s), "
+            f"{self.persistent_hits} persistent-cache hits, {self.eager} eager calls"
+        )
+        return "\n".join([head, *(f"  {cause}" for cause in self.retraces)])
+
+
+@dataclass
+class Counters:
+    """The running totals behind `Stats`."""
+
+    name: str
+    calls: int = 0
+    misses: int = 0
+    traces: int = 0
+    eager: int = 0
+    compile_events: int = 0
+    persistent_hits: int = 0
+    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys((_TRACE, _LOWER, _COMPILE), 0.0))
+    warned: bool = False
+    causes: list[str] = field(default_factory=list[str])
+
+    def cause(self, text: str) -> None:
+        """Remember why a trace happened."""
+        self.causes.append(text)
+        del self.causes[:-_KEPT]
+
+    def warn_once(self) -> bool:
+        """True the first time."""
+        first, self.warned = not self.warned, True
+        return first
+
+    def stats(self) -> Stats:
+        return Stats(
+            calls=self.calls,
+            traces=self.traces,
+            compiles=self.compile_events - self.persistent_hits,
+            hits=max(0, self.calls - self.misses - self.eager),
+            persistent_hits=self.persistent_hits,
+            eager=self.eager,
+            trace_seconds=self.seconds[_TRACE],
+            lower_seconds=self.seconds[_LOWER],
+            compile_seconds=self.seconds[_COMPILE],
+            retraces=tuple(self.causes),
+        )
+
+
+class Listener:
+    """The one listener; `owners` maps the code of a function to what finds the counters in its frame."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._owners: dict[CodeType, Callable[[dict[str, Any]], Counters]] = {}
+        self._registered = False
+
+    def register(self) -> None:
+        """Listen from now on; later calls do nothing."""
+        with self._lock:
+            if not self._registered:
+                jax.monitoring.register_event_duration_secs_listener(self._duration)
+                jax.monitoring.register_event_listener(self._event)
+                self._registered = True
+
+    def owns(self, function: Any, find: Callable[[dict[str, Any]], Counters]) -> None:
+        """Events below a call of `function` belong to the counters that `find` gets from its local variables."""
+        self._owners[function.__code__] = find
+
+    def _nearest(self) -> Counters | None:
+        frame = sys._getframe(2)
+        while frame is not None:
+            find = self._owners.get(frame.f_code)
+            if find is not None:
+                return find(frame.f_locals)
+            frame = frame.f_back
+        return None
+
+    def _duration(self, event: str, seconds: float, **kwargs: Any) -> None:
+        if event not in (_TRACE, _LOWER, _COMPILE):
+            return
+        counters = self._nearest()
+        if counters is None or (event == _TRACE and kwargs.get("fun_name", counters.name) != counters.name):
+            return  # helpers such as `jnp.linalg.norm` are jitted too: their trace is part of the program's own
+        counters.seconds[event] += seconds
+        counters.compile_events += event == _COMPILE
+
+    def _event(self, event: str, **kwargs: Any) -> None:
+        if event == _HIT:
+            counters = self._nearest()
+            if counters is not None:
+                counters.persistent_hits += 1
+
+
+LISTENER = Listener()

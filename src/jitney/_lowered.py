@@ -1,0 +1,61 @@
+"""A program lowered or compiled for given arguments, to look at and to call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from jax.tree_util import tree_flatten
+
+from ._errors import StaticError, sentence
+
+if TYPE_CHECKING:
+    from ._core import Core
+    from ._entry import Entry
+
+
+class Lowered:
+    """What `jax.stages.Lowered` is, with the arguments of the user's function. Its other attributes are JAX's."""
+
+    def __init__(self, core: Core, entry: Entry, stage: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]):
+        self._core = core
+        self._entry = entry
+        self._stage = stage
+        self._args = args
+        self._kwargs = kwargs
+
+    def compile(self, compiler_options: dict[str, Any] | None = None) -> Compiled:
+        """Compile; the options are XLA's."""
+        compiled = self._stage.compile(compiler_options)
+        return Compiled(self._core, self._entry, compiled, self._args, self._kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stage, name)
+
+
+class Compiled:
+    """What `jax.stages.Compiled` is, called with the arguments of the user's function. Its other attributes are JAX's."""
+
+    def __init__(self, core: Core, entry: Entry, stage: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]):
+        self._core = core
+        self._entry = entry
+        self._stage = stage
+        self._args = args
+        self._kwargs = kwargs
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        core = self._core
+        values = core.bind(self._args + args, {**self._kwargs, **kwargs})
+        leaves, treedef = tree_flatten(values)
+        layout = core.layout((treedef, *map(type, leaves)), values)
+        if core.entry(layout, leaves) is not self._entry:
+            raise StaticError(
+                sentence(core.where, "a compiled program was called with another structure or other static values.",
+                         "It was compiled for one tree structure and one set of static values.",
+                         "pass the static values that `lower` was given, or call the decorated function itself.")
+            )  # fmt: skip
+        with self._entry.numbers():
+            return self._stage(*layout.pick(leaves))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stage, name)

@@ -1,0 +1,125 @@
+"""`@optimize`: read a function's signature, and give back a program."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import types
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, ParamSpec, TypeVar, overload
+
+import equinox as eqx
+
+from ._binding import where_of
+from ._core import REGISTRY
+from ._errors import OptionError, sentence
+from ._options import read_options
+from ._program import Program
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+Names = str | tuple[str, ...] | list[str]
+Precision = Literal["bf16-all", "fp16-all", "f32", "f64", "tf32"]
+
+
+@overload
+def optimize(fn: Callable[P, R], /) -> Program[P, R]: ...
+@overload
+def optimize(
+    *,
+    static: Names | None = None,
+    donate: Names | None = None,
+    vmap: str | Mapping[str, Mapping[str, int]] | None = None,
+    remat: bool | str = False,
+    precision: Precision | None = None,
+    cache: bool = True,
+    check: bool = True,
+    on_trace_error: Literal["raise", "eager"] = "raise",
+    compiler: Literal["default", "fast"] = "default",
+    debug_nans: bool = False,
+) -> Callable[[Callable[P, R]], Program[P, R]]: ...
+@overload
+def optimize(
+    fn: Callable[P, R],
+    /,
+    *,
+    static: Names | None = None,
+    donate: Names | None = None,
+    vmap: str | Mapping[str, Mapping[str, int]] | None = None,
+    remat: bool | str = False,
+    precision: Precision | None = None,
+    cache: bool = True,
+    check: bool = True,
+    on_trace_error: Literal["raise", "eager"] = "raise",
+    compiler: Literal["default", "fast"] = "default",
+    debug_nans: bool = False,
+) -> Program[P, R]: ...
+def optimize(fn: Any = None, /, **options: Any) -> Any:
+    """Compile a function as its signature says, without rewriting it.
+
+    Arrays are traced, all else is static; an annotation decides where it says more. See the page "Options" of the documentation.
+
+    Args:
+        fn: A function, method, `functools.partial`, or callable Equinox module.
+        static: Arguments held static as a whole; unhashable ones are keyed by value.
+        donate: Arguments whose buffers the call may overwrite.
+        vmap: An axis that the signature does not name: arrays with one axis more than their annotation are mapped over the leading one.
+            As a dict, {axis: {argument: position}} says it outright, outermost axis first.
+        remat: Recompute intermediate values in the backward pass: True, or the name of a policy in `jax.checkpoint_policies`.
+        precision: Compute in another floating-point type (`"bf16-all"`, `"fp16-all"`, `"f32"`, `"f64"`); arguments and results keep
+            theirs. `"tf32"` sets the precision of matrix products.
+        cache: Whether compiled programs go to the persistent compilation cache.
+        check: Whether calls are checked against the annotations, once for each new call key.
+        on_trace_error: What happens when the body needs a concrete value: an error, or the same function un-jitted.
+        compiler: `"fast"` asks XLA for short compile times at the cost of run time.
+        debug_nans: Name the first operation that makes a NaN or an infinity in a result. Also `JITNEY_DEBUG_NANS=1`.
+
+    Returns:
+        A `Program`, or without `fn` a decorator that makes one.
+
+    Raises:
+        OptionError: An option is unknown, malformed, contradicts another or the signature, or is not built yet.
+    """
+    if "debug_nans" not in options and os.environ.get("JITNEY_DEBUG_NANS", "").lower() in ("1", "true", "on", "yes"):
+        options["debug_nans"] = True
+    namespace = sys._getframe(1).f_locals
+    if fn is None:
+        read_options("optimize()", options)
+        return functools.partial(_decorate, options=options, namespace=namespace)
+    return _decorate(fn, options, namespace)
+
+
+def _decorate(fn: Any, options: Mapping[str, Any], namespace: Mapping[str, Any]) -> Any:
+    for kind in (staticmethod, classmethod):
+        if isinstance(fn, kind):
+            return kind(_decorate(fn.__func__, options, namespace))
+    if not callable(fn):
+        raise OptionError(
+            sentence("optimize()", f"{fn!r} is not callable.", "`optimize` takes a function, or options by keyword.",
+                     "write @optimize above a function, or @optimize(static=...).")
+        )  # fmt: skip
+    function, args, kwargs = _unwrapped(fn)
+    chosen = read_options(where_of(function), options)
+    return Program(REGISTRY.core(function, chosen, namespace), function, args, kwargs)
+
+
+def _unwrapped(fn: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """The function behind a callable, and the arguments that it is bound to. Those are traced as all others, not baked in."""
+    if isinstance(fn, functools.partial):
+        inner, args, kwargs = _unwrapped(fn.func)
+        return inner, (*args, *fn.args), {**kwargs, **fn.keywords}
+    if isinstance(fn, types.MethodType):
+        return fn.__func__, (fn.__self__,), {}
+    if isinstance(fn, Program):
+        return fn, (), {}
+    if isinstance(fn, eqx.Partial):
+        inner, args, kwargs = _unwrapped(fn.func)
+        return inner, (*args, *fn.args), {**kwargs, **fn.keywords}
+    if isinstance(fn, eqx.Module):
+        bound = getattr(fn, "__self__", None)
+        if bound is not None:  # a method of a module, which Equinox wraps in a module of its own
+            return fn.__func__, (bound,), {}  # pyright: ignore
+        return type(fn).__call__, (fn,), {}  # pyright: ignore
+    return fn, (), {}

@@ -1,0 +1,192 @@
+"""What the user may ask for: validated once, at decoration, and frozen.
+
+It stands before everything that acts on an option, so that nothing further down has to doubt what it is given.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import jax
+
+from ._errors import OptionError, Where, sentence
+
+NOT_BUILT = {
+    "pad": "padding to buckets",
+    "chunk": "chunking along an axis",
+    "shard": "sharding over devices",
+    "mesh": "a device mesh",
+    "memory": "a memory budget",
+    "max_compiles": "a limit on compiles",
+}
+PRECISIONS = ("bf16-all", "fp16-all", "f32", "f64", "tf32")
+# Factories in `jax.checkpoint_policies` take arguments, so a name alone does not choose a policy.
+POLICIES = (
+    "everything_saveable",
+    "nothing_saveable",
+    "dots_saveable",
+    "checkpoint_dots",
+    "dots_with_no_batch_dims_saveable",
+    "checkpoint_dots_with_no_batch_dims",
+)
+MAX_VMAP_AXES = 8
+
+
+@dataclass(frozen=True)
+class VmapAxis:
+    """One axis to map over; `dims` is None for the rank rule, else (argument, position) pairs."""
+
+    name: str
+    dims: tuple[tuple[str, int], ...] | None = None
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of one decoration. Two functions that are equal share programs when these are equal too."""
+
+    static: tuple[str, ...] = ()
+    donate: tuple[str, ...] = ()
+    vmap: tuple[VmapAxis, ...] = ()
+    remat: str | None = None
+    precision: str | None = None
+    cache: bool = True
+    check: bool = True
+    on_trace_error: str = "raise"
+    compiler: str = "default"
+    debug_nans: bool = False
+
+
+NAMES = tuple(f.name for f in fields(Options))
+
+
+def read_options(where: Where | str, raw: Mapping[str, Any]) -> Options:
+    """Validate the keywords of `@optimize`.
+
+    Raises:
+        OptionError: An option is unknown, malformed, not built yet, or contradicts another.
+    """
+    for name, value in raw.items():
+        if name in NOT_BUILT and value is not None:
+            fail(where, f"option {name!r} ({NOT_BUILT[name]}) is not there yet.", "jitney accepts no option that it "
+                 "does not carry out.", f"leave {name!r} out; the plan of `f.plan(...)` lists what is done.")
+        if name not in NAMES and name not in NOT_BUILT:
+            near = difflib.get_close_matches(name, [*NAMES, *NOT_BUILT], n=1)
+            fail(where, f"unknown option {name!r}.", f"The options are {', '.join(NAMES)}.",
+                 f"did you mean {near[0]!r}?" if near else "leave it out.")
+    options = Options(
+        static=_names(where, "static", raw.get("static")),
+        donate=_names(where, "donate", raw.get("donate")),
+        vmap=_vmap(where, raw.get("vmap")),
+        remat=_remat(where, raw.get("remat", False)),
+        precision=_precision(where, raw.get("precision")),
+        cache=_cache(where, raw.get("cache", True)),
+        check=_flag(where, "check", raw.get("check", True)),
+        on_trace_error=_choice(where, "on_trace_error", raw.get("on_trace_error", "raise"), ("raise", "eager")),
+        compiler=_choice(where, "compiler", raw.get("compiler", "default"), ("default", "fast")),
+        debug_nans=_flag(where, "debug_nans", raw.get("debug_nans", False)),
+    )  # fmt: skip
+    both = set(options.static) & set(options.donate)
+    if both:
+        fail(where, f"{_listing(both)} cannot be static and donated.", "A static value has no device buffer to donate.",
+             "name it in one of the two options.")
+    mapped = {name for axis in options.vmap for name, _ in axis.dims or ()}
+    if mapped & set(options.static):
+        fail(where, f"{_listing(mapped & set(options.static))} cannot be static and mapped.",
+             "A static value is one value for the whole program.", "name it in one of the two options.")
+    return options
+
+
+def fail(where: Where | str, what: str, rule: str, fix: str) -> None:
+    raise OptionError(sentence(where, what, rule, fix))
+
+
+def _listing(names: set[str]) -> str:
+    return ", ".join(repr(name) for name in sorted(names))
+
+
+def _names(where: Where | str, option: str, value: Any) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    names = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, (tuple, list)) else None
+    if names is None or not all(isinstance(name, str) and name.isidentifier() for name in names):
+        fail(where, f"{option}={value!r} does not name parameters.", f"`{option}` takes parameter names.",
+             f'write {option}="x" or {option}=("x", "y").')
+        raise AssertionError
+    if len(set(names)) != len(names):
+        fail(where, f"{option}={value!r} names a parameter twice.", "Each name stands once.", "drop the repetition.")
+    return names
+
+
+def _vmap(where: Where | str, value: Any) -> tuple[VmapAxis, ...]:
+    if value is None:
+        return ()
+    if isinstance(value, str):
+        axes = (VmapAxis(value),)
+    elif isinstance(value, Mapping) and value:
+        axes = tuple(_explicit(where, value, name, dims) for name, dims in value.items())
+    else:
+        axes = ()
+    if not axes or len(axes) > MAX_VMAP_AXES or not all(_is_axis(axis.name) for axis in axes):
+        fail(where, f"vmap={value!r} does not name an axis.",
+             "`vmap` takes one axis name, or a dict from axis name to {argument: position}, outermost axis first.",
+             'write vmap="batch" or vmap={"batch": {"x": 0}}.')
+    return axes
+
+
+def _explicit(where: Where | str, value: Any, name: Any, dims: Any) -> VmapAxis:
+    good = isinstance(dims, Mapping) and dims and all(
+        isinstance(argument, str) and isinstance(dim, int) and not isinstance(dim, bool) for argument, dim in dims.items()
+    )  # fmt: skip
+    if not good:
+        fail(where, f"vmap={value!r} does not say which argument has axis {name!r} where.",
+             "The dict form takes {axis: {argument: position}}.", f'write vmap={{"{name}": {{"x": 0}}}}.')
+    return VmapAxis(name, tuple(dims.items()))
+
+
+def _is_axis(name: Any) -> bool:
+    return isinstance(name, str) and name.isidentifier()
+
+
+def _remat(where: Where | str, value: Any) -> str | None:
+    if value is None or value is False:
+        return None
+    if value is True:
+        return "nothing_saveable"
+    if not isinstance(value, str) or value not in POLICIES or not hasattr(jax.checkpoint_policies, value):
+        fail(where, f"remat={value!r} is not a policy that a name alone can choose.",
+             f"`remat` takes True or one of {', '.join(POLICIES)} from `jax.checkpoint_policies`.",
+             "choose one of these, or wrap the part in question in `jax.checkpoint` yourself.")
+    return value
+
+
+def _precision(where: Where | str, value: Any) -> str | None:
+    if value is None or value in PRECISIONS:
+        return value
+    if value in ("bf16", "fp16"):
+        fail(where, f'precision="{value}" (autocast: products low, accumulation float32) is not there yet.',
+             "jitney accepts no option that it does not carry out.",
+             f'write precision="{value}-all" to compute everything in the low type, or leave it out.')
+    fail(where, f"precision={value!r} is not a policy.", f"`precision` is one of {', '.join(PRECISIONS)}.", "choose one.")
+
+
+def _cache(where: Where | str, value: Any) -> bool:
+    if value == "program":
+        fail(where, 'cache="program" (serialised executables) is not there yet.',
+             "jitney accepts no option that it does not carry out.",
+             "leave it out: JAX's persistent compilation cache is on by default.")
+    return _flag(where, "cache", value)
+
+
+def _flag(where: Where | str, option: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        fail(where, f"{option}={value!r} is neither True nor False.", f"`{option}` is a flag.", f"write {option}=True.")
+    return value
+
+
+def _choice(where: Where | str, option: str, value: Any, choices: tuple[str, ...]) -> str:
+    if value not in choices:
+        fail(where, f"{option}={value!r} is not a choice.", f"`{option}` is one of {', '.join(choices)}.", "choose one.")
+    return value

@@ -1,0 +1,61 @@
+"""What a body returns, taken apart into arrays and the rest, and put together again on the other side of the transforms.
+
+The stages carry flat arrays. What else a result holds (strings, shapes, functions) is known once the body has been traced, and
+travels as auxiliary data of a pytree node that turns back into the user's own tree when JAX rebuilds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+from jax.tree_util import PyTreeDef, tree_flatten, tree_unflatten
+
+from ._view import is_array
+
+
+class Outcome:
+    """The structure of one result, filled in while the body is traced."""
+
+    def __init__(self) -> None:
+        self.treedef: PyTreeDef | None = None
+        self.rest: tuple[tuple[int, Any], ...] = ()
+
+    def take_apart(self, result: Any) -> list[Any]:
+        """The arrays of a result; the structure is kept."""
+        leaves, self.treedef = tree_flatten(result)
+        self.rest = tuple((i, leaf) for i, leaf in enumerate(leaves) if not is_array(leaf))
+        return [leaf for leaf in leaves if is_array(leaf)]
+
+    def whole(self, arrays: Sequence[Any]) -> Any:
+        """The result with these arrays in it."""
+        leaves = list(arrays)
+        for i, leaf in self.rest:
+            leaves.insert(i, leaf)
+        assert self.treedef is not None, "the body has not run"
+        return tree_unflatten(self.treedef, leaves)
+
+    def output(self, arrays: Sequence[Any]) -> Any:
+        """What a transformed function returns to JAX: the result itself if it holds arrays only."""
+        return Mixed(self, tuple(arrays)) if self.rest else self.whole(arrays)
+
+
+class Mixed:
+    """A result that holds more than arrays; flattens to the arrays, and rebuilds as the user's own tree."""
+
+    def __init__(self, outcome: Outcome, arrays: tuple[Any, ...]):
+        self.outcome = outcome
+        self.arrays = arrays
+
+
+def unmixed(result: Any) -> Any:
+    """The user's tree, where JAX did not rebuild it: after a call without `jit`."""
+    return result.outcome.whole(result.arrays) if isinstance(result, Mixed) else result
+
+
+jax.tree_util.register_pytree_node(
+    Mixed,
+    lambda mixed: (mixed.arrays, mixed.outcome),
+    lambda outcome, arrays: outcome.whole(arrays),
+)

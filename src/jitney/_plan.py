@@ -1,0 +1,47 @@
+"""A plan: the stages of one call, decided outside-in over shapes and built inside-out over functions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ._stage import Fn, Request, Skip, Stage
+from ._stages import PIPELINE
+from ._view import View
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Every decision about a call, those not taken too, from the outside to the inside."""
+
+    stages: tuple[Any, ...]
+
+    @classmethod
+    def make(cls, view: View, request: Request) -> Plan:
+        """Decide every stage.
+
+        Raises:
+            ContractError: The arrays cannot be mapped as asked.
+        """
+        stages: list[Stage | Skip] = []
+        for kind in PIPELINE:
+            stage = kind.plan(view, request)
+            stages.append(stage)
+            view = stage.inner(view)
+        return cls(tuple(stages))
+
+    def stage(self, name: str) -> Any:
+        return next(stage for stage in self.stages if stage.name == name)
+
+    def build(self, body: Fn) -> Fn:
+        """The body with every stage inside Jit around it."""
+        for stage in reversed(self.stages[1:]):
+            body = stage.wrap(body)
+        return body
+
+
+def difference(old: Plan | None, new: Plan) -> list[str]:
+    """The stages that two plans decide differently."""
+    if old is None:
+        return []
+    return [f"{b.name}: {a.why} -> {b.why}" for a, b in zip(old.stages, new.stages, strict=True) if a != b]

@@ -1,0 +1,258 @@
+"""What the user holds: a function that compiles on its first call, and the questions one can ask it."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+import sys
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+
+import jax
+from jax.tree_util import tree_flatten
+
+from ._abstract import abstract_values
+from ._call import Layout
+from ._core import REGISTRY, Core
+from ._diagnose import TRACER_ERRORS, donation_error, trace_error
+from ._entry import Entry, Retry
+from ._errors import JitneyWarning
+from ._events import LISTENER, Stats
+from ._lowered import Lowered
+from ._options import Options
+from ._report import Report, report
+
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+R = TypeVar("R", covariant=True)
+S = TypeVar("S")
+_T = TypeVar("_T")
+
+
+class Program(Generic[P, R]):
+    """A function under `@optimize`. Made by `jitney.optimize`, not directly.
+
+    It is called as the function it wraps, keeps that function's name, docstring and signature, and binds to instances
+    as a method does. As a pytree it holds the arrays of what it is bound to: a module, or the arguments of a `functools.partial`.
+    """
+
+    _args: tuple[Any, ...]
+    _kwargs: dict[str, Any]
+
+    def __init__(self, core: Core, fn: Callable[P, R], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None):
+        self._core = core
+        self._fn = fn
+        self._args = args
+        self._kwargs = dict(kwargs or {})
+        for name in functools.WRAPPER_ASSIGNMENTS:
+            if hasattr(fn, name):
+                setattr(self, name, getattr(fn, name))
+
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        core = self._core
+        if self._args:
+            args = self._args + args  # pyright: ignore
+        if kwargs or self._kwargs or len(args) != core.arity:
+            args = core.bind(args, {**self._kwargs, **kwargs})  # pyright: ignore
+        leaves, treedef = tree_flatten(args)
+        layout = core.layouts.get((treedef, *map(type, leaves)))
+        if layout is None:
+            layout = core.layout((treedef, *map(type, leaves)), args)
+        entry = layout.only
+        if entry is None:
+            entry = self._entry(layout, leaves)
+        core.counters.calls += 1
+        try:
+            return entry.run(*layout.pick(leaves))
+        except Retry:
+            core.counters.calls -= 1
+        except TRACER_ERRORS as error:
+            return self._not_traceable(error, entry, layout.pick(leaves))
+        except (RuntimeError, ValueError) as error:
+            if not core.options.donate:
+                raise
+            named = donation_error(error, core.where, layout.pick(leaves), entry.paths, layout.donated)
+            if named is None:
+                raise
+            raise named from error
+        finally:
+            if entry.flights:
+                entry.land()
+                core.counters.misses += 1
+        return self._again(args)
+
+    def _again(self, values: tuple[Any, ...]) -> R:
+        leaves, treedef = tree_flatten(values)
+        layout = self._core.layout((treedef, *map(type, leaves)), values)
+        return self._entry(layout, leaves).run(*layout.pick(leaves))
+
+    def _entry(self, layout: Layout, leaves: list[Any]) -> Entry:
+        key = layout.key(leaves)
+        entry = layout.entries.get(key)
+        if entry is None:
+            entry = layout.remember(key, self._core.entry(layout, leaves))
+        return entry
+
+    def _not_traceable(self, error: Exception, entry: Entry, arrays: Any) -> Any:
+        core = self._core
+        explained = trace_error(error, core.where, entry.paths)
+        if core.options.on_trace_error == "raise":
+            raise explained from error
+        if not entry.layout.nested:
+            entry.run = entry.eagerly
+        if core.counters.warn_once():
+            warnings.warn(
+                f"{str(explained).splitlines()[0]}\nIt runs un-jitted from now on, as `on_trace_error=\"eager\"` asks.",
+                JitneyWarning,
+                stacklevel=3,
+            )
+        return entry.eagerly(*arrays)
+
+    # What one can ask.
+
+    @property
+    def stats(self) -> Stats:
+        """Traces, compiles, cache hits and seconds so far; shared by programs of equal functions with equal options."""
+        return self._core.counters.stats()
+
+    @property
+    def options(self) -> Options:
+        """The options of the decoration."""
+        return self._core.options
+
+    def compile(self, /, *args: Any, sizes: Mapping[str, int] | None = None, **kwargs: Any) -> Program[P, R]:
+        """Compile ahead of time, so that the first call with such arguments neither traces nor compiles.
+
+        Args:
+            args: Examples for the leading parameters: arrays, modules, `jax.ShapeDtypeStruct`, static values. What is left out is
+                made from its annotation: `Float` is JAX's default float, strongly typed.
+            sizes: Axis name -> size, for the annotations of what was left out, and for the axis of `vmap`.
+            kwargs: Examples by name; static arguments too.
+
+        Returns:
+            This program.
+
+        Raises:
+            ContractError: A size is missing, unknown, or contradicts an example.
+        """
+        entry, arrays = self._abstract(args, kwargs, sizes)
+        try:
+            entry.ahead(arrays)
+        except TRACER_ERRORS as error:
+            raise trace_error(error, self._core.where, entry.paths) from error
+        finally:
+            entry.land()
+        return self
+
+    def plan(self, /, *args: Any, sizes: Mapping[str, int] | None = None, **kwargs: Any) -> Report:
+        """Every decision about a call with such arguments (see `compile`), with its reason. Nothing is traced or compiled."""
+        entry, arrays = self._abstract(args, kwargs, sizes)
+        return report(self._core, entry, arrays)
+
+    def lower(self, /, *args: P.args, **kwargs: P.kwargs) -> Lowered:
+        """Trace and lower for these arguments, without compiling: `.as_text()`, `.compile()`, as of `jax.jit`."""
+        entry, arrays = self._abstract(args, kwargs, None)
+        try:
+            return Lowered(self._core, entry, entry.lowered(arrays), self._args, self._kwargs)
+        except TRACER_ERRORS as error:
+            raise trace_error(error, self._core.where, entry.paths) from error
+        finally:
+            entry.land()
+
+    def _abstract(self, args: Any, kwargs: Any, sizes: Mapping[str, int] | None) -> tuple[Entry, tuple[Any, ...]]:
+        core = self._core
+        args, kwargs = self._args + args, {**self._kwargs, **kwargs}
+        args, kwargs = abstract_values(core, args, kwargs, dict(sizes or {}))
+        values = core.bind(args, kwargs)
+        leaves, treedef = tree_flatten(values)
+        layout = core.layout((treedef, *map(type, leaves)), values)
+        return self._entry(layout, leaves), tuple(layout.pick(leaves))
+
+    # What a function does besides being called.
+
+    @overload
+    def __get__(self, instance: None, owner: Any = None, /) -> Program[P, R]: ...
+    @overload
+    def __get__(self: Program[Concatenate[S, Q], _T], instance: S, owner: Any = None, /) -> Program[Q, _T]: ...
+    def __get__(self, instance: Any, owner: Any = None, /) -> Any:
+        return self if instance is None else _bound(self, instance)
+
+    @property
+    def __wrapped__(self) -> Callable[P, R]:
+        return functools.partial(self._fn, *self._args, **self._kwargs) if self._args or self._kwargs else self._fn
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return inspect.signature(self.__wrapped__)
+
+    def __repr__(self) -> str:
+        chosen = [f"{name}={value!r}" for name, value in vars(self._core.options).items() if value != getattr(Options(), name)]
+        return f"<jitney program {self._core.where}{' ' if chosen else ''}{', '.join(chosen)}>"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Program):
+            return NotImplemented
+        mine, theirs = (*self._args, *self._kwargs.values()), (*other._args, *other._kwargs.values())
+        same = len(mine) == len(theirs) and all(a is b for a, b in zip(mine, theirs, strict=True))
+        return self._core is other._core and tuple(self._kwargs) == tuple(other._kwargs) and same
+
+    def __hash__(self) -> int:
+        return hash((id(self._core), *map(id, self._args), *map(id, self._kwargs.values())))
+
+    def __copy__(self) -> Program[P, R]:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Program[P, R]:
+        if not self._args and not self._kwargs:
+            return self  # as a plain function does
+        return Program(self._core, self._fn, *copy.deepcopy((self._args, self._kwargs), memo))
+
+    def __reduce__(self) -> Any:
+        if not self._args and not self._kwargs and _found_by_name(self):
+            return self.__qualname__
+        return _restore, (self._fn, self._core.options, self._args, self._kwargs)
+
+
+def _bound(program: Program[Any, Any], instance: Any) -> Program[Any, Any]:
+    """A method bound to its instance. Light, since it happens on every call of a method."""
+    method: Program[Any, Any] = object.__new__(Program)
+    method.__dict__.update(program.__dict__)
+    method._args = (*program._args, instance)
+    return method
+
+
+def _found_by_name(program: Program[Any, Any]) -> bool:
+    found: Any = sys.modules.get(program.__module__ or "")
+    for part in program.__qualname__.split("."):
+        found = getattr(found, part, None)
+    return found is program
+
+
+def _restore(fn: Callable[..., Any], options: Options, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Program[Any, Any]:
+    return Program(REGISTRY.core(fn, options), fn, args, kwargs)
+
+
+class _Function:
+    """What a program is besides the arrays it is bound to: auxiliary data of a pytree node, which keeps the function alive."""
+
+    def __init__(self, core: Core, fn: Callable[..., Any]):
+        self.core = core
+        self.fn = fn
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Function) and self.core is other.core
+
+    def __hash__(self) -> int:
+        return hash(id(self.core))
+
+
+jax.tree_util.register_pytree_node(
+    Program,
+    lambda program: ((program._args, program._kwargs), _Function(program._core, program._fn)),
+    lambda function, bound: Program(function.core, function.fn, *bound),
+)
+LISTENER.owns(Program.__call__, lambda names: names["self"]._core.counters)
+LISTENER.owns(Program.compile, lambda names: names["self"]._core.counters)
+LISTENER.owns(Program.lower, lambda names: names["self"]._core.counters)

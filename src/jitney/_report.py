@@ -1,0 +1,126 @@
+"""A plan for people: text, in colours on a terminal, a dict, or HTML in a notebook."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import jax
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from . import _cache
+from ._call import static_text
+from ._plan import Plan
+from ._stage import Skip
+
+if TYPE_CHECKING:
+    from ._core import Core
+    from ._entry import Entry
+
+
+@dataclass(frozen=True)
+class Line:
+    """One decision: what it is about, whether it was taken, and why."""
+
+    name: str
+    taken: bool
+    why: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """What `f.plan(...)` gives: every decision about one call, with its reason."""
+
+    function: str
+    plan: Plan
+    lines: tuple[Line, ...]
+    arguments: tuple[str, ...]
+    static: tuple[str, ...]
+    axes: tuple[tuple[str, int, str], ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as plain data."""
+        return {
+            "function": self.function,
+            "decisions": [{"name": line.name, "taken": line.taken, "why": line.why} for line in self.lines],
+            "arguments": list(self.arguments),
+            "static": list(self.static),
+            "axes": {name: {"size": size, "set_by": who} for name, size, who in self.axes},
+        }
+
+    def __rich__(self) -> Table:
+        table = Table(title=f"plan of {self.function}", title_justify="left", box=None, show_header=False, pad_edge=False)
+        table.add_column(style="bold", no_wrap=True)
+        table.add_column(overflow="fold")
+        for line in self.lines:
+            style = "green" if line.taken else "dim"
+            table.add_row(Text(line.name, style=style), Text(line.why if line.taken else f"skipped: {line.why}", style=style))
+        for name, size, who in self.axes:
+            table.add_row(Text("axis", style="cyan"), Text(f"{name} = {size}, set by {who}"))
+        for text in self.arguments:
+            table.add_row("traced", Text(text))
+        for text in self.static:
+            table.add_row("static", Text(text))
+        return table
+
+    def __str__(self) -> str:
+        return _rendered(self, Console(file=io.StringIO(), width=120, force_terminal=sys.stdout.isatty() or None))
+
+    def _repr_html_(self) -> str:
+        console = Console(file=io.StringIO(), record=True, width=120)
+        console.print(self)
+        return console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
+
+
+def _rendered(report: Report, console: Console) -> str:
+    console.print(report)
+    file = console.file
+    assert isinstance(file, io.StringIO)
+    return "\n".join(line.rstrip() for line in file.getvalue().splitlines())
+
+
+def report(core: Core, entry: Entry, arrays: Sequence[Any]) -> Report:
+    """Plan a call on abstract values, and say everything that was decided.
+
+    Raises:
+        ContractError: The call does not fit the contract.
+    """
+    with entry.numbers():
+        planned = entry.planned(arrays)
+    stages = [Line(stage.name, not isinstance(stage, Skip), stage.why) for stage in planned.plan.stages]
+    sizes = planned.sizes.bound if planned.sizes is not None else {}
+    static = zip(entry.layout.static_names(), entry.statics, strict=True)
+    return Report(
+        function=str(core.where),
+        plan=planned.plan,
+        lines=(*stages, *_around(core, planned.notes)),
+        arguments=tuple(str(leaf) for leaf in planned.view.leaves),
+        static=tuple(f"{name} = {static_text(value)}" for name, value in static),
+        axes=tuple((name, size, who) for name, (size, who) in sizes.items()),
+    )
+
+
+def _around(core: Core, notes: Sequence[str]) -> list[Line]:
+    """What is decided besides the stages."""
+    options = core.options
+    contract = Line("contract", options.check, "checked once for each new call key" if options.check else "`check=False`")
+    unresolved = [f"annotation of {name!r} could not be resolved" for name in core.contract.unresolved]
+    facts = _cache.facts()
+    kept = options.cache and jax.config.jax_enable_compilation_cache  # pyright: ignore
+    where = f"persistent compilation cache: {facts.reason}" + (f" ({facts.directory})" if facts.directory else "")
+    return [
+        contract,
+        *(Line("contract", False, note) for note in (*notes, *unresolved)),
+        Line("cache", kept, where if options.cache else "`cache=False`: compiled in every process anew"),
+        Line("trace errors", options.on_trace_error == "eager", _on_trace_error(options.on_trace_error)),
+        Line("debug_nans", options.debug_nans, "every result is checked, which waits for it" if options.debug_nans else "not asked for"),
+    ]
+
+
+def _on_trace_error(choice: str) -> str:
+    return "the function runs un-jitted if it cannot be traced" if choice == "eager" else "an error names argument and line"

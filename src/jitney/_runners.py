@@ -1,0 +1,137 @@
+"""How a compiled function is called, where more than calling it is asked for. Each wraps a call in what one option needs.
+
+A program without such an option runs its `jax.jit`-ed function directly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import equinox as eqx
+import jax
+
+from . import _cache
+from ._call import described
+from ._errors import NonFiniteError
+from ._nans import locate, message, nonfinite
+
+if TYPE_CHECKING:
+    from ._entry import Entry
+
+Run = Callable[..., Any]
+
+
+def runner(entry: Entry, arrays: Sequence[Any]) -> Run:
+    """How calls of this entry run from now on."""
+    options = entry.core.options
+    _cache.ensure()
+    run: Run = entry.jitted
+    if not entry.layout.nested:
+        with entry.numbers():
+            if has_equinox_checks(entry.jitted.trace(*arrays).jaxpr):
+                run = _translating(run, entry.request.donated)
+        if options.compiler == "fast":
+            run = _fast(entry, run)
+        if not options.cache:
+            run = _without_cache(run)
+        if options.debug_nans:
+            run = _finite(entry, run)
+    return _in_x64(run) if options.precision == "f64" else run
+
+
+def _in_x64(run: Run) -> Run:
+    def in_x64(*arrays: Any) -> Any:
+        with jax.enable_x64(True):
+            return run(*arrays)
+
+    return in_x64
+
+
+def _without_cache(run: Run) -> Run:
+    """Compile without the persistent cache: the first call of each set of shapes runs in that scope."""
+    seen: set[Any] = set()
+
+    def uncached(*arrays: Any) -> Any:
+        key = tuple(described(array) for array in arrays)
+        if key in seen:
+            return run(*arrays)
+        with _cache.disabled():
+            out = run(*arrays)
+        seen.add(key)
+        return out
+
+    return uncached
+
+
+def _fast(entry: Entry, run: Run) -> Run:
+    """Compiler options belong to the outermost `jit`; a call without any traced argument shows only by JAX's error that it is not."""
+    plain = jax.jit(lambda *arrays: entry.apply(arrays))
+
+    def fast(*arrays: Any) -> Any:
+        try:
+            return run(*arrays)
+        except ValueError as error:
+            if "compiler_options" not in str(error) or "top-level" not in str(error):
+                raise
+        return plain(*arrays)
+
+    return fast
+
+
+def _finite(entry: Entry, run: Run) -> Run:
+    """Look at every result, and if one is not finite, run again operation by operation to find the first that made it so."""
+
+    def finite(*arrays: Any) -> Any:
+        out = run(*arrays)
+        leaves = [leaf for leaf in jax.tree.leaves(out) if isinstance(leaf, jax.Array)]
+        if not any(isinstance(leaf, jax.core.Tracer) for leaf in leaves) and nonfinite(leaves):
+            finding = locate(entry.jitted.trace(*arrays).jaxpr, list(arrays))
+            raise NonFiniteError(message(finding, entry.core.where))
+        return out
+
+    return finite
+
+
+def _translating(run: Run, donated: Sequence[int]) -> Run:
+    """Let Equinox run a program that holds its run-time checks, so that their errors read as its users know them; it waits for
+    the result to see them."""
+    given = frozenset(donated)
+
+    def merged(kept: Sequence[Any], lost: Sequence[Any]) -> Any:
+        first, second = iter(kept), iter(lost)
+        return run(*(next(second) if i in given else next(first) for i in range(len(kept) + len(lost))))
+
+    through = eqx.filter_jit(merged, donate="all-except-first" if given else "none")
+
+    def checked(*arrays: Any) -> Any:
+        kept = tuple(array for i, array in enumerate(arrays) if i not in given)
+        lost = tuple(array for i, array in enumerate(arrays) if i in given)
+        return through(kept, lost)
+
+    return checked
+
+
+def has_equinox_checks(closed: Any) -> bool:
+    """Whether a program calls back into `eqx.error_if` or its kin.
+
+    Nothing public says so; their callbacks are functions of a module of Equinox. Tried on jax 0.10.2 and 0.12.0.1, Equinox 0.13.8.
+    """
+    return any(
+        "callback" in equation.primitive.name and _module_of(equation.params.get("callback")).startswith("equinox.")
+        for equation in _equations(closed.jaxpr)
+    )
+
+
+def _module_of(callback: Any) -> str:
+    return getattr(getattr(callback, "callback_func", callback), "__module__", "") or ""
+
+
+def _equations(jaxpr: Any) -> Iterator[Any]:
+    for equation in jaxpr.eqns:
+        yield equation
+        for value in equation.params.values():
+            for inner in value if isinstance(value, (tuple, list)) else (value,):
+                inner = getattr(inner, "jaxpr", inner)
+                if hasattr(inner, "eqns"):
+                    yield from _equations(inner)

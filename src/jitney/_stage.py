@@ -1,0 +1,51 @@
+"""What every stage is: one decision with its reason, plus the transform that carries it out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
+
+from ._errors import Where
+from ._options import Options
+from ._view import View
+
+Fn = Callable[..., Sequence[Any]]
+"""The one calling convention inside: flat arrays in, flat arrays out."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked for, and of whom: all that a stage may look at besides the view."""
+
+    where: Where
+    options: Options
+    donated: tuple[int, ...] = ()
+    nested: bool = False
+
+
+@dataclass(frozen=True)
+class Skip:
+    """A decision not taken, with its reason."""
+
+    name: str
+    why: str
+
+    def wrap(self, fn: Fn) -> Fn:
+        return fn
+
+    def inner(self, view: View) -> View:
+        return view
+
+
+class Stage(Protocol):
+    """One decision. Compared fields change the compiled code; `why` does not."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def why(self) -> str: ...
+    @classmethod
+    def plan(cls, view: View, request: Request) -> Self | Skip: ...
+    def inner(self, view: View) -> View: ...
+    def wrap(self, fn: Fn) -> Fn: ...

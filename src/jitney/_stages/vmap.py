@@ -1,0 +1,111 @@
+"""Map the body over axes that its signature does not name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Self
+
+import jax
+
+from .._errors import ContractError, sentence
+from .._options import VmapAxis
+from .._stage import Fn, Request, Skip
+from .._view import Leaf, View
+
+Dims = tuple[int | None, ...]
+
+
+@dataclass(frozen=True)
+class Vmap:
+    """One level for each axis, outermost first; each level has a position, or None to broadcast, for every array."""
+
+    axes: tuple[str, ...]
+    levels: tuple[Dims, ...]
+    why: str = field(compare=False)
+    name: str = field(default="vmap", compare=False)
+
+    @classmethod
+    def plan(cls, view: View, request: Request) -> Self | Skip:
+        axes: list[str] = []
+        levels: list[Dims] = []
+        reasons: list[str] = []
+        for axis in request.options.vmap:
+            dims = _by_rank(view, axis, request) if axis.dims is None else _as_said(view, axis, request)
+            if all(dim is None for dim in dims):
+                reasons.append(f"no argument has an axis {axis.name!r} before those of its annotation")
+                continue
+            reasons.append(_reason(view, axis, dims, request))
+            axes.append(axis.name)
+            levels.append(dims)
+            view = _drop(view, dims)
+        if not request.options.vmap:
+            return Skip("vmap", "no `vmap` axis given")
+        why = "; ".join(reasons)
+        return cls(tuple(axes), tuple(levels), why) if levels else Skip("vmap", why)
+
+    def inner(self, view: View) -> View:
+        for dims in self.levels:
+            view = _drop(view, dims)
+        return view
+
+    def wrap(self, fn: Fn) -> Fn:
+        for dims in reversed(self.levels):
+            fn = jax.vmap(fn, in_axes=dims)
+        return fn
+
+
+def _drop(view: View, dims: Dims) -> View:
+    return View(tuple(_without(leaf, dim) for leaf, dim in zip(view.leaves, dims, strict=True)))
+
+
+def _without(leaf: Leaf, dim: int | None) -> Leaf:
+    return leaf if dim is None else leaf.reshaped(leaf.shape[:dim] + leaf.shape[dim + 1 :])
+
+
+def _by_rank(view: View, axis: VmapAxis, request: Request) -> Dims:
+    """The rank rule: one above the annotation is mapped over the leading axis, as annotated is broadcast."""
+    dims = tuple(0 if leaf.declared_rank is not None and len(leaf.shape) == leaf.declared_rank + 1 else None for leaf in view.leaves)
+    for argument in dict.fromkeys(leaf.argument for leaf in view.leaves):
+        declared = [i for i in view.of(argument) if view.leaves[i].declared_rank is not None]
+        mapped = [i for i in declared if dims[i] is not None]
+        if mapped and len(mapped) < len(declared):
+            one, other = view.leaves[mapped[0]], next(view.leaves[i] for i in declared if dims[i] is None)
+            raise ContractError(
+                sentence(request.where, f"axis {axis.name!r} is in {one.path} {one.shape} but not in {other.path} {other.shape}.",
+                         "Of one argument all arrays are mapped or none.",
+                         f'stack all of them, or say which: vmap={{"{axis.name}": {{...}}}}.')
+            )  # fmt: skip
+    return dims
+
+
+def _as_said(view: View, axis: VmapAxis, request: Request) -> Dims:
+    said = dict(axis.dims or ())
+    return tuple(_position(leaf, said[leaf.argument], axis, request) if leaf.argument in said else None for leaf in view.leaves)
+
+
+def _position(leaf: Leaf, dim: int, axis: VmapAxis, request: Request) -> int:
+    rank = len(leaf.shape)
+    if not -rank <= dim < rank:
+        raise ContractError(
+            sentence(request.where, f"axis {axis.name!r} is at position {dim} of {leaf.path}, which has shape {leaf.shape}.",
+                     "`vmap` maps every array of a named argument over an axis that it has.",
+                     "pass an array with that axis, or change the position.")
+        )  # fmt: skip
+    return dim % rank
+
+
+def _reason(view: View, axis: VmapAxis, dims: Dims, request: Request) -> str:
+    mapped = [(leaf, leaf.shape[dim]) for leaf, dim in zip(view.leaves, dims, strict=True) if dim is not None]
+    first, size = mapped[0]
+    for leaf, other in mapped:
+        if other != size:
+            raise ContractError(
+                sentence(request.where, f"axis {axis.name!r} has two sizes, {size} from {first.path!r} and {other} from {leaf.path!r}.",
+                         f"Every argument mapped over {axis.name!r} must agree on it.", "pass equal sizes.")
+            )  # fmt: skip
+    return f"{axis.name}={size} over {_listing([leaf.path for leaf, _ in mapped])}; {len(dims) - len(mapped)} arrays broadcast"
+
+
+def _listing(paths: Sequence[str]) -> str:
+    return ", ".join(paths) if len(paths) <= 4 else f"{', '.join(paths[:3])} and {len(paths) - 3} more"

@@ -1,0 +1,160 @@
+"""Static values: a key by value, and a copy that later changes by the caller cannot reach.
+
+A static value becomes part of the compiled program, so two calls may share one only if their values are the same in every
+respect that the body could see: `1`, `True` and `1.0` differ, and so do `0.0` and `-0.0`, and dicts in another order.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import functools
+import types
+from collections.abc import Hashable
+from typing import Any
+
+import jax
+import numpy as np
+
+from ._errors import StaticError, sentence
+
+_PLAIN = (int, bool, str, bytes, type(None), type, types.FunctionType, types.BuiltinFunctionType)
+
+
+class Opaque:
+    """A whole argument held static: one leaf, whatever it contains, keyed and copied when it arrives."""
+
+    __slots__ = ("key", "value")
+
+    def __init__(self, value: Any):
+        self.value = value
+        self.key = static_key(value)
+
+    @classmethod
+    def holding(cls, value: Any) -> Opaque:
+        """A stand-in for a static leaf in a tree, without a key."""
+        stand_in = cls.__new__(cls)
+        stand_in.value = value
+        return stand_in
+
+
+def static_key(value: Any, seen: tuple[int, ...] = ()) -> Hashable:
+    """The key of a static value.
+
+    Raises:
+        StaticError: The value can be keyed neither by its parts nor by `hash`.
+    """
+    kind = type(value)
+    if kind in _PLAIN:
+        return kind, value
+    if kind is float:
+        return kind, value.hex()
+    if kind is complex:
+        return kind, value.real.hex(), value.imag.hex()
+    if id(value) in seen:
+        raise StaticError(sentence("A static value", "contains itself.", "It is keyed by value, part by part.", "pass a plain tree."))
+    parts = _parts(value)
+    if parts is not None:
+        inside = (*seen, id(value))
+        return kind, tuple(static_key(part, inside) for part in parts)
+    if isinstance(value, (set, frozenset)):
+        return kind, frozenset(static_key(part, (*seen, id(value))) for part in value)
+    return kind, _hashable(value)
+
+
+def snapshot(value: Any) -> Any:
+    """A copy of whatever in `value` the caller could change in place; the rest is the same object."""
+    kind = type(value)
+    if kind in _PLAIN or isinstance(value, jax.Array):
+        return value
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    if isinstance(value, (set, frozenset)):
+        return copy.copy(value)
+    if isinstance(value, dict):
+        twin = copy.copy(value)
+        twin.update((key, snapshot(part)) for key, part in value.items())
+        return twin
+    if isinstance(value, tuple):
+        parts = [snapshot(part) for part in value]
+        return kind(*parts) if hasattr(kind, "_fields") else kind(parts)
+    if isinstance(value, list):
+        twin = copy.copy(value)
+        twin[:] = [snapshot(part) for part in value]
+        return twin
+    if _is_record(value) and not _has_hash(value):
+        twin = copy.copy(value)
+        for field in dataclasses.fields(value):
+            if hasattr(value, field.name):
+                object.__setattr__(twin, field.name, snapshot(getattr(value, field.name)))
+        return twin
+    return value
+
+
+def keyer_of(kind: type) -> Any:
+    """A function from a static leaf of this type to its key; the type itself is part of the call key already."""
+    if kind is Opaque:
+        return _opaque_key
+    if kind in _PLAIN or (kind.__hash__ is object.__hash__ and kind.__eq__ is object.__eq__):
+        return None
+    if kind is float:
+        return float.hex
+    return static_key
+
+
+def _opaque_key(leaf: Opaque) -> Hashable:
+    return leaf.key
+
+
+def _parts(value: Any) -> tuple[Any, ...] | None:
+    """What an ordered container is made of, in an order that a body could observe; None if it is not one."""
+    if isinstance(value, jax.core.Tracer):
+        raise StaticError(
+            sentence("A static value", f"is traced: {value}.", "A static value is known before tracing.",
+                     "take its name out of `static`, or pass a concrete value.")
+        )  # fmt: skip
+    if isinstance(value, (np.ndarray, np.generic, jax.Array)):
+        return _array_parts(value)
+    if isinstance(value, (list, tuple)):
+        return tuple(value)
+    if isinstance(value, dict):
+        return tuple(part for item in value.items() for part in item)
+    if isinstance(value, functools.partial):
+        return (value.func, value.args, value.keywords)
+    if isinstance(value, types.MethodType):
+        return (value.__func__, value.__self__)
+    if _is_record(value) and not _has_hash(value):
+        return tuple(getattr(value, field.name, None) for field in dataclasses.fields(value))
+    return None
+
+
+def _array_parts(value: Any) -> tuple[Any, ...]:
+    if isinstance(value, jax.Array) and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
+        return ("key", str(value.dtype), *_array_parts(jax.random.key_data(value)))
+    host = np.asarray(value)
+    if host.dtype.hasobject:
+        return (host.dtype.str, host.shape, host.tolist())
+    weak = bool(getattr(value, "weak_type", False))
+    return (str(host.dtype), host.shape, weak, host.tobytes())
+
+
+def _is_record(value: Any) -> bool:
+    return dataclasses.is_dataclass(value) and not isinstance(value, type)
+
+
+def _has_hash(value: Any) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+def _hashable(value: Any) -> Hashable:
+    if not _has_hash(value):
+        raise StaticError(
+            sentence("A static value", f"of type {type(value).__qualname__} has no key.",
+                     "Lists, dicts, sets, arrays and dataclasses are keyed by value, all else by its own `hash`.",
+                     "give the type `__hash__` and `__eq__`, make it a dataclass, or pass arrays instead.")
+        )  # fmt: skip
+    return value

@@ -1,0 +1,106 @@
+"""What a stage sees of a call: the arrays with their paths, shapes, dtypes and annotations, at one depth of the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import numpy as np
+
+from ._annotations import ArrayHint, ContainerHint, Hint, ScalarHint, StaticHint, TreeHint, UnionHint
+
+LeafHint = ArrayHint | ScalarHint | None
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """One array among the arguments of a call."""
+
+    path: str  # as a person would write it: model.layers[0].weight
+    argument: str
+    shape: tuple[int, ...]
+    dtype: Any  # np.dtype, or the extended dtype of PRNG keys
+    weak_type: bool
+    hint: LeafHint = None
+
+    @property
+    def declared_rank(self) -> int | None:
+        """The rank that the annotation gives, or None if it gives none."""
+        if isinstance(self.hint, ArrayHint):
+            return self.hint.rank
+        return 0 if isinstance(self.hint, ScalarHint) else None
+
+    def abstract(self) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct(self.shape, self.dtype, weak_type=self.weak_type)
+
+    def reshaped(self, shape: tuple[int, ...]) -> Leaf:
+        return replace(self, shape=shape)
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.dtype}[{','.join(map(str, self.shape))}]{' weak' if self.weak_type else ''}"
+
+
+@dataclass(frozen=True)
+class View:
+    """All arrays of a call, flat, as the function at this depth takes them."""
+
+    leaves: tuple[Leaf, ...]
+
+    def of(self, argument: str) -> tuple[int, ...]:
+        """The positions of the arrays that belong to an argument."""
+        return tuple(index for index, leaf in enumerate(self.leaves) if leaf.argument == argument)
+
+
+def is_array(value: Any) -> bool:
+    """Equinox's rule for what is traced when nothing says otherwise; abstract values count as what they stand for."""
+    return isinstance(value, (jax.Array, np.ndarray, np.generic, jax.ShapeDtypeStruct))
+
+
+def leaf_hints(hint: Hint, value: Any) -> list[LeafHint]:
+    """The annotation of each leaf of `value`, in the order in which JAX flattens it; None where there is none."""
+    if isinstance(hint, UnionHint):
+        hint = _alternative(hint, value)
+    if isinstance(hint, (ArrayHint, ScalarHint)):
+        return [hint] if _is_leaf(value) else _none(value)
+    if isinstance(hint, TreeHint):
+        return [found for leaf in jax.tree.leaves(value) for found in leaf_hints(hint.leaf, leaf)]
+    if isinstance(hint, ContainerHint):
+        return _in_container(hint, value)
+    return _none(value)
+
+
+def _in_container(hint: ContainerHint, value: Any) -> list[LeafHint]:
+    if isinstance(value, Mapping) and len(hint.items) >= 1:
+        names = list(value) if not type(value) is dict else sorted(value)
+        return [found for name in names for found in leaf_hints(hint.items[-1], value[name])]
+    if not isinstance(value, (tuple, list)):
+        return _none(value)
+    many = hint.variadic or (isinstance(value, list) and len(hint.items) == 1)
+    items: Sequence[Hint] = hint.items * len(value) if many else hint.items
+    if len(items) != len(value):
+        return _none(value)
+    return [found for item, part in zip(items, value, strict=True) for found in leaf_hints(item, part)]
+
+
+def _alternative(hint: UnionHint, value: Any) -> Hint | None:
+    """The alternative of a union that a value belongs to, as far as its kind and rank tell; None if they do not."""
+    if is_array(value):
+        arrays = [option for option in hint.options if isinstance(option, ArrayHint)]
+        exact = [option for option in arrays if option.rank == len(value.shape)]
+        scalars = [option for option in hint.options if isinstance(option, ScalarHint)]
+        chosen = exact[:1] or arrays or scalars
+        return chosen[0] if len(chosen) == 1 else None
+    if isinstance(value, (float, int, complex)):
+        static = [o for o in hint.options if isinstance(o, StaticHint) and o.hint is type(value)]
+        return None if static else next((o for o in hint.options if isinstance(o, ScalarHint)), None)
+    return next((o for o in hint.options if isinstance(o, (ContainerHint, TreeHint))), None)
+
+
+def _is_leaf(value: Any) -> bool:
+    return jax.tree_util.all_leaves([value])
+
+
+def _none(value: Any) -> list[LeafHint]:
+    return [None] * len(jax.tree.leaves(value))
