@@ -35,11 +35,10 @@ except RuntimeError as error:
 def interpreter(version: str) -> str | None:
     """Path of a `python3.N` that runs (a shim of pyenv may not): from PATH, else from pyenv's own folder."""
     folders = [Path(folder) for folder in os.get_exec_path()]
-    root = os.environ.get("PYENV_ROOT")
-    if root is None and shutil.which("pyenv"):
-        root = subprocess.run(["pyenv", "root"], capture_output=True, text=True, check=False).stdout.strip()
-    if root:
-        folders += sorted(Path(root, "versions").glob(f"{version}.*/bin"))
+    roots = {folder.parent for folder in folders if folder.name == "shims"}
+    if shutil.which("pyenv"):
+        roots.add(Path(subprocess.run(["pyenv", "root"], capture_output=True, text=True, check=False).stdout.strip()))
+    folders += sorted(folder for root in roots for folder in root.glob(f"versions/{version}.*/bin"))
     for folder in folders:
         found = shutil.which(f"python{version}", path=str(folder))
         if found and subprocess.run([found, "-c", PROBE], capture_output=True, check=False).returncode == 0:
