@@ -1,0 +1,1 @@
+"""Worked examples: each folder is a small package with its README, tests and benchmark."""

@@ -1,0 +1,191 @@
+"""The method: one `lax.while_loop` over trial steps, from the start to the verdict.
+
+SciPy nests a loop that shrinks the region inside one that moves the point. Here they are one loop, whose body tries a step and either moves or
+shrinks, so that fits mapped over an axis do not wait for each other at every move. The state is a few numbers a parameter: residuals and
+Jacobian live within one turn, where XLA can fuse them away.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int
+
+from examples.trf._coleman_li import Bounds, Hat, choose_step, distance, hat, model_value, off_bounds, rescaled, strictly_inside
+from examples.trf._problem import Controls, Data, Model, Setup, model_at
+from examples.trf._subproblem import solve_subproblem
+
+Scalar = Float[Array, ""]
+Vector = Float[Array, "k"]
+
+RUNNING = -2  # statuses from 0 on are SciPy's
+NOT_FINITE = -1
+
+
+class Records(eqx.Module):
+    """One row per trial step; see `History`."""
+
+    cost: Float[Array, "trials"]
+    step: Float[Array, "trials"]
+    radius: Float[Array, "trials"]
+    optimality: Float[Array, "trials"]
+
+
+class State(eqx.Module):
+    """Where the solver stands before a trial step."""
+
+    x: Vector
+    model: Model
+    scale_inv: Vector
+    radius: Scalar
+    alpha: Scalar
+    optimality: Scalar
+    nfev: Int[Array, ""]
+    njev: Int[Array, ""]
+    status: Int[Array, ""]
+    records: Records | None
+
+
+class Trial(eqx.Module):
+    """A step that was tried."""
+
+    x: Vector
+    model: Model
+    predicted: Scalar
+    length: Scalar
+    scaled_length: Scalar
+    alpha: Scalar
+
+
+def solve(setup: Setup, x0: Vector, data: Data) -> State:
+    """Minimise 0.5 sum C^2 rho((f / C)^2) over the box, by SciPy's rules.
+
+    Args:
+        setup: Functions, loss and which parts of the method are needed.
+        x0: Start, inside the bounds.
+        data: Bounds, tolerances and what the functions take.
+    Returns:
+        The last state. Its status is SciPy's, or `NOT_FINITE` for a start where residuals or Jacobian are not finite.
+    """
+    bounds = Bounds(data.lower, data.upper) if setup.bounded else None
+
+    def unfinished(state: State) -> Bool[Array, ""]:
+        return (state.status == RUNNING) & (state.nfev < Controls.unpack(data.controls).max_nfev)
+
+    def turn(state: State) -> State:
+        return advance(setup, data, state, attempt(setup, data, state, bounds), bounds)
+
+    last = lax.while_loop(unfinished, turn, start(setup, x0, data, bounds))
+    return eqx.tree_at(lambda state: state.status, last, jnp.where(last.status == RUNNING, 0, last.status))
+
+
+def start(setup: Setup, x0: Vector, data: Data, bounds: Bounds | None) -> State:
+    """Evaluate the start and set the first radius: the length of x0, scaled."""
+    x = x0 if bounds is None else off_bounds(x0, bounds, 1e-10)
+    model = model_at(setup, x, data)
+    if setup.scale_by_jac:
+        norms = column_norms(model)
+        scale_inv = jnp.where(norms == 0, 1.0, norms)
+    else:
+        scale_inv = jnp.ones_like(x) if data.x_scale is None else 1 / data.x_scale
+    scaled = x * scale_inv
+    if bounds is not None:
+        v, dv = distance(x, model.g, bounds)
+        scaled = scaled / jnp.sqrt(rescaled(v, dv, 1 / scale_inv))
+    radius = jnp.linalg.norm(scaled)
+    optimality = optimality_of(x, model, bounds)
+    small = optimality < Controls.unpack(data.controls).gtol
+    status = jnp.where(model.finite(), jnp.where(small, 1, RUNNING), NOT_FINITE)
+    one = jnp.ones((), int)
+    blank = None if setup.records is None else Records(*jnp.full((4, setup.records), jnp.nan))
+    return State(x, model, scale_inv, jnp.where(radius == 0, 1.0, radius), jnp.zeros(()), optimality, one, one, status, blank)
+
+
+def column_norms(model: Model) -> Vector:
+    """Lengths of the Jacobian's columns, which are those of its triangle."""
+    return jnp.linalg.norm(model.R, axis=0)
+
+
+def optimality_of(x: Vector, model: Model, bounds: Bounds | None) -> Scalar:
+    """Largest component of the gradient, each times the distance to the bound that it points to."""
+    g = model.g if bounds is None else model.g * distance(x, model.g, bounds)[0]
+    return jnp.max(jnp.abs(g))
+
+
+def attempt(setup: Setup, data: Data, state: State, bounds: Bounds | None) -> Trial:
+    """Solve the subproblem, step, and evaluate the model there."""
+    model, scale = state.model, 1 / state.scale_inv
+    if bounds is None:
+        local = Hat(scale, scale * model.g, model.R * scale, model.c)
+    else:
+        local = hat(state.x, model.g, model.R, model.c, scale, bounds)
+    p, alpha = solve_subproblem(local.R, local.c, state.radius, state.alpha, points(data, setup, state.x))
+    if bounds is None:
+        s, value = p, model_value(local, p)
+        x = state.x + local.d * s
+    else:
+        theta = jnp.maximum(0.995, 1 - state.optimality)
+        step = choose_step(state.x, local, p, state.radius, theta, bounds)
+        s, value = step.s, step.value
+        x = strictly_inside(state.x + local.d * s, bounds)
+    return Trial(x, model_at(setup, x, data), -value, jnp.linalg.norm(local.d * s), jnp.linalg.norm(s), alpha)
+
+
+def points(data: Data, setup: Setup, x: Vector) -> Scalar:
+    """Number of residuals that count."""
+    if data.mask is not None:
+        return jnp.sum(data.mask).astype(x.dtype)
+    shape = jax.eval_shape(lambda: jnp.atleast_1d(setup.fun(x, *data.args, **data.kwargs))).shape
+    return jnp.asarray(shape[0], x.dtype)
+
+
+def advance(setup: Setup, data: Data, state: State, trial: Trial, bounds: Bounds | None) -> State:
+    """Judge a trial: move or stay, resize the region, and stop if a tolerance is met."""
+    controls = Controls.unpack(data.controls)
+    finite = trial.model.finite()
+    actual = jnp.where(finite, state.model.cost - trial.model.cost, -jnp.inf)
+    ratio = gain(actual, trial.predicted)
+    moved = actual > 0
+    radius, alpha = resized(state, trial, ratio, finite)
+    status = jnp.where(finite, verdict(controls, state, trial, actual, ratio), RUNNING)
+
+    def pick(new: Array, old: Array) -> Array:
+        return jnp.where(moved, new, old)
+
+    x = pick(trial.x, state.x)
+    model = jax.tree.map(pick, trial.model, state.model)
+    scale_inv = jnp.maximum(state.scale_inv, column_norms(model)) if setup.scale_by_jac else state.scale_inv
+    optimality = optimality_of(x, model, bounds)
+    status = jnp.where(optimality < controls.gtol, 1, status)
+    records = recorded(state, model.cost, jnp.where(moved, trial.length, 0.0), radius, optimality)
+    return State(x, model, scale_inv, radius, alpha, optimality, state.nfev + 1, state.njev + moved, status, records)
+
+
+def gain(actual: Scalar, predicted: Scalar) -> Scalar:
+    """Reduction of the cost as a fraction of what the model predicted; 1 if both are zero, 0 if the model predicted none."""
+    down = predicted > 0
+    neither = (predicted == 0) & (actual == 0)
+    return jnp.where(down, actual / jnp.where(down, predicted, 1.0), jnp.where(neither, 1.0, 0.0))
+
+
+def resized(state: State, trial: Trial, ratio: Scalar, finite: Bool[Array, ""]) -> tuple[Scalar, Scalar]:
+    """New radius and, with it, a new guess for the multiplier."""
+    at_edge = trial.scaled_length > 0.95 * state.radius
+    grown = jnp.where((ratio > 0.75) & at_edge, 2 * state.radius, state.radius)
+    radius = jnp.where(finite & (ratio >= 0.25), grown, 0.25 * trial.scaled_length)
+    return radius, jnp.where(finite, trial.alpha * (state.radius / radius), trial.alpha)
+
+
+def verdict(controls: Controls, state: State, trial: Trial, actual: Scalar, ratio: Scalar) -> Int[Array, ""]:
+    """Tell whether the cost (2), the step (3) or both (4) changed too little to go on."""
+    by_cost = (actual < controls.ftol * state.model.cost) & (ratio > 0.25)
+    by_step = trial.length < controls.xtol * (controls.xtol + jnp.linalg.norm(state.x))
+    return jnp.where(by_cost & by_step, 4, jnp.where(by_cost, 2, jnp.where(by_step, 3, RUNNING)))
+
+
+def recorded(state: State, cost: Scalar, step: Scalar, radius: Scalar, optimality: Scalar) -> Records | None:
+    """Write one row of the history."""
+    if state.records is None:
+        return None
+    row = Records(cost, step, radius, optimality)
+    return jax.tree.map(lambda column, value: column.at[state.nfev - 1].set(value), state.records, row)
