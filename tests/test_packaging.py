@@ -27,8 +27,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 def test_installed_version_is_the_one_of_pyproject():
-    """Package metadata, and so `pip show`, gives the version that the tree says."""
-    assert importlib.metadata.version("jitney") == PROJECT["version"]
+    """Package metadata, and so `pip show`, and `jitney.__version__` give the version that the tree says."""
+    assert importlib.metadata.version("jitney") == jitney.__version__ == PROJECT["version"]
 
 
 def test_changelog_knows_the_version():
