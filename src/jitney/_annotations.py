@@ -117,10 +117,14 @@ class ScalarHint:
 
 @dataclass(frozen=True)
 class StaticHint:
-    """A value that is part of the program: `int`, `str`, `Literal`, an enum, a type. beartype checks it."""
+    """A value that is part of the program: `int`, `str`, `Literal`, an enum, a type. beartype checks it.
+
+    `parts` are the items of a container or the alternatives of a union: beartype looks at one item at random.
+    """
 
     hint: Any = field(hash=False)
     text: str
+    parts: Hint | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -278,10 +282,10 @@ def _read_union(hint: Any, seen: frozenset[int]) -> Hint | None:
     for option in options:
         if isinstance(option, AnyHint):
             return AnyHint(option.reason or f"`{_text(hint)}` takes anything")
-    if all(isinstance(option, StaticHint) for option in options):
-        return StaticHint(hint, _text(hint))
-    text = " | ".join(option.text for option in options)
-    return options[0] if len(options) == 1 else UnionHint(options, text)
+    if len(options) == 1:
+        return options[0]
+    found = UnionHint(options, " | ".join(option.text for option in options))
+    return StaticHint(hint, _text(hint), found) if all(isinstance(option, StaticHint) for option in options) else found
 
 
 def _one_array(members: tuple[Any, ...], seen: frozenset[int]) -> ArrayHint | None:
@@ -331,9 +335,9 @@ def _read_container(hint: Any, seen: frozenset[int]) -> Hint | None:
     else:
         return None
     hints = tuple(_read(item, seen) for item in items)
-    if hints and all(isinstance(item, StaticHint) for item in hints):
-        return StaticHint(hint, _text(hint))
-    return ContainerHint(kind, hints, variadic, _text(hint))
+    found = ContainerHint(kind, hints, variadic, _text(hint))
+    static = bool(hints) and all(isinstance(item, StaticHint) for item in hints)
+    return StaticHint(hint, _text(hint), found) if static else found
 
 
 def _is_namedtuple(kind: Any) -> bool:

@@ -19,7 +19,7 @@ import numpy as np
 from beartype.door import is_bearable
 from beartype.roar import BeartypeException
 
-from jitney._annotations import (
+from ._annotations import (
     AnyHint,
     ArrayHint,
     ContainerHint,
@@ -33,8 +33,8 @@ from jitney._annotations import (
     fields_of,
     hints_of,
 )
-from jitney._errors import ContractError, Where, sentence
-from jitney._sizes import Problem, Sizes, fit_shape, settle
+from ._errors import ContractError, Where, sentence
+from ._sizes import Problem, Sizes, fit_shape, settle
 
 _jtu: Any = jax.tree_util  # parts of its types are unknown to pyright
 
@@ -364,7 +364,7 @@ def _fit_static(hint: StaticHint, value: Any, path: str, scope: _Scope) -> Probl
     if fits is None:
         scope.sizes.notes.append(f"{path!r} is not checked: beartype does not read `{hint.text}`")
     if fits is not False:
-        return None
+        return None if hint.parts is None else _fit(hint.parts, value, path, scope)
     if is_array(value):
         name = _suggest(value.dtype)
         return Problem(

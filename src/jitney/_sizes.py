@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from jitney._annotations import ArrayHint, Dim
+from ._annotations import ArrayHint, Dim
 
 
 @dataclass(frozen=True)
