@@ -8,7 +8,7 @@ number of positional arguments and the names of the others, so it is worked out 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,6 +62,17 @@ class _Take:
         return self.default
 
 
+def _tails(parameters: tuple[inspect.Parameter, ...]) -> Iterator[tuple[int, tuple[Any, ...]]]:
+    """For each number of positional arguments that may come alone, the defaults that complete them."""
+    if any(p.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD) for p in parameters):
+        return
+    most = sum(p.kind in _POSITIONAL for p in parameters)
+    for count in range(most + 1):
+        rest = parameters[count:]
+        if all(p.default is not inspect.Parameter.empty for p in rest):
+            yield count, tuple(p.default for p in rest)
+
+
 class Binder:
     """Brings calls of one signature into their normal form."""
 
@@ -70,8 +81,7 @@ class Binder:
         self.signature = signature
         self.parameters = tuple(signature.parameters.values())
         self._recipes: dict[tuple[int, tuple[str, ...]], tuple[_Take, ...]] = {}
-        plain = all(p.kind in _POSITIONAL for p in self.parameters)
-        self.arity = len(self.parameters) if plain else -1  # so many positional arguments are in normal form already
+        self.tails = dict(_tails(self.parameters))
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
         """One value per parameter.

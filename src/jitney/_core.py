@@ -7,6 +7,8 @@ import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
+import equinox as eqx
+
 from ._binding import Binder, signature_of, where_of
 from ._call import MAX_ENTRIES, Layout, wrap_statics
 from ._causes import Traced
@@ -14,6 +16,7 @@ from ._contract import Contract, contract_of
 from ._entry import Entry
 from ._errors import Where
 from ._events import LISTENER, Counters
+from ._flatten import Flattener
 from ._options import Options, fail
 
 
@@ -32,11 +35,12 @@ class Core:
         self.layouts: dict[Hashable, Layout] = {}
         self.entries: dict[Hashable, Entry] = {}
         self.lock = threading.RLock()
+        self.flattener: Flattener | None = None  # once a module has been among the arguments
         self.last: Traced | None = None
         names = [parameter.name for parameter in self.binder.parameters]
         self._static_at = tuple(names.index(name) for name in options.static if name in names)
         self._static_rest = tuple(name for name in options.static if name not in names)
-        self.arity = -1 if options.static else self.binder.arity
+        self.tails = {} if options.static else self.binder.tails
         _check_names(self)
         LISTENER.register()
 
@@ -58,6 +62,8 @@ class Core:
                 self._resolve()
             found = self.layouts.get(key)
             if found is None:
+                if self.flattener is None and any(isinstance(value, eqx.Module) for value in values):
+                    self.flattener = Flattener()
                 found = self.layouts[key] = Layout(self.binder, self.contract, values, self.options.donate)
             return found
 

@@ -17,7 +17,7 @@ import re
 import sysconfig
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, reduce
+from functools import cached_property
 from itertools import count
 from pathlib import Path
 from typing import Any, Final, Literal, cast
@@ -49,15 +49,14 @@ _CALLS: Final = {  # primitive -> the parameter that holds its jaxpr, in jax 0.1
     "checkpoint": "jaxpr",
     "custom_vmap_call": "call",
 }
-_ELEMENTWISE: Final = frozenset(
-    (
-        "abs acos acosh add add_any asin asinh atan atan2 atanh cbrt ceil clamp complex conj convert_element_type copy cos cosh digamma "
-        "div erf erf_inv erfc exp exp2 expm1 floor igamma imag integer_pow lgamma log log1p log2 logistic max min mul neg nextafter "
-        "one_minus_square pow real reduce_precision rem round rsqrt sign sin sinh sqrt square stop_gradient sub tan tanh zeta"
-    ).split()
+_NAMES: Final = (
+    "abs acos acosh add add_any asin asinh atan atan2 atanh cbrt ceil clamp complex conj convert_element_type copy cos cosh digamma "
+    "div erf erf_inv erfc exp exp2 expm1 floor igamma imag integer_pow lgamma log log1p log2 logistic max min mul neg nextafter "
+    "one_minus_square pow real reduce_precision rem round rsqrt sign sin sinh sqrt square stop_gradient sub tan tanh zeta"
 )
+_ELEMENTWISE: Final = frozenset(_NAMES.split())
 _FIXES: Final = {
-    "log": "keep what `log` is taken of above 0",
+    "log": "keep what it is taken of above 0",
     "log1p": "keep what it is taken of above -1",
     "sqrt": "keep what it is taken of at 0 or above; for a gradient, above 0",
     "rsqrt": "keep what it is taken of above 0",
@@ -173,8 +172,9 @@ def _inside(finding: Finding) -> str:
 
 
 def _advice(finding: Finding) -> str:
-    rest = "scale its inputs down, or use a wider dtype" if finding.kind == "inf" else "keep its inputs where its result is a number"
-    return _FIXES.get(finding.primitive, f"of `{finding.primitive}`, {rest}")
+    name = f"`{finding.primitive}`"
+    rest = f"scale the inputs of {name} down, or use a wider dtype" if finding.kind == "inf" else f"give {name} inputs it is defined for"
+    return _FIXES.get(finding.primitive, rest)
 
 
 class _Tracer:
@@ -295,30 +295,32 @@ class _Loop:
         return cls("scan", params["jaxpr"], *parts, params["length"], params["reverse"])
 
     def marks(self, tracer: _Tracer, results: list[_Value], path: tuple[str, ...], source: str) -> list[dict[Kind, _Mark]]:
-        """Who made what the results have: each iteration that makes something is followed inside."""
-        kind: Kind = "NaN" if any(value.has("NaN") for value in results) else "inf"
-        stride = self.stride(kind)
-        carry = self.carry
-        ys: list[dict[Kind, _Mark]] = [{} for _ in results[len(carry) :]]
-        i = 0
+        """Who made what the results have; where infinities come and go all the time, for the NaN alone."""
+        has_nan = any(value.has("NaN") for value in results)
+        found = self.visit(tracer, _KINDS if has_nan else ("inf",), path, source)
+        if found is None and has_nan:
+            found = self.visit(tracer, ("NaN",), path, source)
+        return [{} for _ in results] if found is None else found
+
+    def visit(self, tracer: _Tracer, kinds: tuple[Kind, ...], path: tuple[str, ...], source: str) -> list[dict[Kind, _Mark]] | None:
+        """Follow each iteration that makes something inside. `None` if they are too many."""
+        carry, i = self.carry, 0
+        ys: list[dict[Kind, _Mark]] = [{} for _ in _opened(self.body)[0].outvars[len(carry) :]]
+        stride = self.stride(kinds)
         for _ in range(_VISITS):
-            settled = [_settled(value.marks, kind) for value in carry], [_settled(marks, kind) for marks in ys]
-            i, data, found = stride(i, [value.data for value in carry], settled, self.constant_data, [x.data for x in self.xs])
-            i = int(i)
+            settled = [[_settled(marks, kind) for kind in kinds] for marks in (*(value.marks for value in carry), *ys)]
+            at, data, found = stride(i, [x.data for x in carry], settled, [x.data for x in self.constants], [x.data for x in self.xs])
             carry = [_kept(new, old.marks) for new, old in zip(data, carry, strict=True)]
             if not bool(found):
-                break
-            at = self.position(i)
-            inputs = [*self.constants, *carry, *(_kept(x.data[at], x.marks) for x in self.xs)]
-            outputs = tracer.follow(self.body, inputs, (*path, f"{self.name} iteration {at}"), source)
+                return [*(value.marks for value in carry), *ys]
+            i = int(at)
+            position = self.position(i)
+            inputs = [*self.constants, *carry, *(_kept(x.data[position], x.marks) for x in self.xs)]
+            outputs = tracer.follow(self.body, inputs, (*path, f"{self.name} iteration {position}"), source)
             carry, new = outputs[: len(carry)], outputs[len(carry) :]
             ys = [{**value.marks, **_lasting(marks)} for value, marks in zip(new, ys, strict=True)]
             i += 1
-        return [*(value.marks for value in carry), *ys]
-
-    @property
-    def constant_data(self) -> list[Any]:
-        return [value.data for value in self.constants]
+        return None
 
     def position(self, i: Any) -> Any:
         return self.length - 1 - i if self.reverse and self.length is not None else i
@@ -326,16 +328,8 @@ class _Loop:
     def more(self, i: Any, carry: Sequence[Any]) -> Any:
         return i < self.length if self.condition is None else _evaluate(self.condition, [*self.condition_constants, *carry])[0]
 
-    def stride(self, kind: Kind) -> Callable[..., Any]:
-        """A compiled run from iteration `i` to the start of the next one that makes something of this kind, or to the end."""
-        test = _TRACED_TEST[kind]
-
-        def made(old: Any, new: Any, settled: Any) -> Any:
-            if not _is_inexact(new):
-                return False
-            before = test(old)
-            same = before if kind == "NaN" else before & (old == new)
-            return jnp.any(test(new) & ~same) & ~(settled & jnp.any(before))
+    def stride(self, kinds: tuple[Kind, ...]) -> Callable[..., Any]:
+        """A compiled run from iteration `i` to the start of the next one that makes something, or to the end."""
 
         def run(i: Any, carry: Any, settled: Any, constants: Any, xs: Any) -> Any:
             def going(state: Any) -> Any:
@@ -346,15 +340,30 @@ class _Loop:
                 i, carry, _ = state
                 x = [_jax.lax.dynamic_index_in_dim(x, self.position(i), keepdims=False) for x in xs]
                 out = _evaluate(self.body, [*constants, *carry, *x])
-                new, ys = out[: len(carry)], out[len(carry) :]
-                signs = [made(a, b, s) for a, b, s in zip(carry, new, settled[0], strict=True)]
-                signs += [jnp.any(test(y)) & ~s for y, s in zip(ys, settled[1], strict=True) if _is_inexact(y)]
-                found = reduce(jnp.logical_or, signs, False)  # noqa: FBT003 - where to start
-                return i + ~found, [_jax.lax.select(found, a, b) for a, b in zip(carry, new, strict=True)], found
+                before = [*carry, *(None for _ in out[len(carry) :])]
+                found = jnp.any(jnp.array([_news(*slot, kinds) for slot in zip(before, out, settled, strict=True)]))
+                kept = [_jax.lax.select(found, old, new) for old, new in zip(carry, out[: len(carry)], strict=True)]
+                return jnp.where(found, i, i + 1), kept, found
 
             return _jax.lax.while_loop(going, advance, (i, carry, False))
 
         return _jax.jit(run)
+
+
+def _news(old: Any, new: Any, settled: Sequence[Any], kinds: tuple[Kind, ...]) -> Any:
+    """Whether an iteration puts something into a slot that it did not hold, unless its maker is known."""
+    if not _is_inexact(new):
+        return False
+    news: Any = False
+    for kind, known in zip(kinds, settled, strict=True):
+        bad = _TRACED_TEST[kind](new)
+        if old is None:
+            news |= jnp.any(bad) & ~known
+        else:
+            before = _TRACED_TEST[kind](old)
+            same = before if kind == "NaN" else before & (old == new)
+            news |= jnp.any(bad & ~same) & ~(known & jnp.any(before))
+    return news
 
 
 def _settled(marks: dict[Kind, _Mark], kind: Kind) -> bool:
@@ -378,7 +387,7 @@ def _origins(eqn: Any, operands: list[_Value], value: _Value, kind: Kind, of: Ki
     Element by element where the operation works so, which tells an overflow of `exp` from the `-inf` beside it.
     """
     here = value.bad(of or kind)
-    name = eqn.primitive.name
+    name, masks = eqn.primitive.name, list[Any]()
     if name in _ELEMENTWISE:
         masks = [np.broadcast_to(bad, here.shape) & here for bad in (x.bad(kind) for x in operands) if bad is not None]
         owners = [x for x in operands if x.numbers is not None]
@@ -391,7 +400,7 @@ def _origins(eqn: Any, operands: list[_Value], value: _Value, kind: Kind, of: Ki
         masks = [here for _ in owners]
     marks = [x.marks[kind] for x, mask in zip(owners, masks, strict=True) if kind in x.marks and mask.any()]
     for mask in masks:
-        here = here & ~mask
+        here = here & np.logical_not(mask)
     return marks, bool(here.any())
 
 
@@ -418,7 +427,7 @@ def _is_inexact(x: Any) -> bool:
 
 
 def _is_number(x: Any) -> bool:
-    return _is_inexact(x) or (isinstance(x, (jax.Array, np.ndarray)) and jnp.issubdtype(x.dtype, np.integer))
+    return _is_inexact(x) or (isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, np.integer))
 
 
 def _local(x: Any) -> list[Any]:

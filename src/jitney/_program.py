@@ -54,12 +54,19 @@ class Program(Generic[P, R]):
         core = self._core
         if self._args:
             args = self._args + args  # pyright: ignore
-        if kwargs or self._kwargs or len(args) != core.arity:
+        tail = None if kwargs or self._kwargs else core.tails.get(len(args))
+        if tail is None:
             args = core.bind(args, {**self._kwargs, **kwargs})  # pyright: ignore
-        leaves, treedef = tree_flatten(args)
-        layout = core.layouts.get((treedef, *map(type, leaves)))
+        elif tail:
+            args += tail  # pyright: ignore
+        if core.flattener is None:
+            leaves, treedef = tree_flatten(args)
+            key = (treedef, *map(type, leaves))
+        else:
+            leaves, key = core.flattener(args)
+        layout = core.layouts.get(key)
         if layout is None:
-            layout = core.layout((treedef, *map(type, leaves)), args)
+            layout = core.layout(key, args)
         entry = layout.only
         if entry is None:
             entry = self._entry(layout, leaves)

@@ -95,11 +95,12 @@ def keyer_of(kind: type) -> Any:
     """A function from a static leaf of this type to its key; the type itself is part of the call key already."""
     if kind is Opaque:
         return _opaque_key
-    if kind in _PLAIN or (kind.__hash__ is object.__hash__ and kind.__eq__ is object.__eq__):
-        return None
     if kind is float:
         return float.hex
-    return static_key
+    by_parts = (float, complex, np.ndarray, np.generic, jax.Array, list, tuple, dict, set, frozenset, functools.partial, types.MethodType)
+    if kind.__hash__ is None or dataclasses.is_dataclass(kind) or issubclass(kind, by_parts):
+        return static_key
+    return None
 
 
 def _opaque_key(leaf: Opaque) -> Hashable:

@@ -1,0 +1,113 @@
+"""What a warm call costs: `jitney.optimize` against `jax.jit` on the flat leaves and `eqx.filter_jit`, in turn in one process.
+
+Run from the project's root: `python tests/perf/warm_call.py`. Results are compared first; compiling is not timed. Each figure is the
+least of several rounds, in microseconds a call. The last line shows that a call returns before the device is done.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+import jitney
+
+ROUNDS = int(os.environ.get("JITNEY_BENCH_ROUNDS", "15"))
+CALLS = 500
+Call = Callable[[], Any]
+
+
+def one(x):
+    return x + 1
+
+
+def three(x, y, z):
+    return x + y + z
+
+
+def annotated(x: Float[Array, "n"], y: Float[Array, "n"], z: Float[Array, "n"]) -> Float[Array, "n"]:
+    return x + y + z
+
+
+def apply(model, x):
+    return model(x)
+
+
+def arrays_case(fn: Callable[..., Any], plain: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Call, Call, Call]:
+    """The same call under `jax.jit`, `optimize` and `filter_jit`."""
+    jitted, program, filtered = jax.jit(plain), jitney.optimize(fn), eqx.filter_jit(plain)
+    return lambda: jitted(*args, **kwargs), lambda: program(*args, **kwargs), lambda: filtered(*args, **kwargs)
+
+
+def model_case(depth: int, bound: bool) -> tuple[str, tuple[Call, Call, Call]]:
+    """An MLP as an argument, or decorated itself; `jax.jit` gets its arrays ready flat."""
+    model = eqx.nn.MLP(4, 4, 4, depth, key=jax.random.key(0))
+    x = jnp.ones(4)
+    arrays, rest = eqx.partition(model, eqx.is_array)
+    leaves, treedef = jax.tree.flatten(arrays)
+    flat = jax.jit(lambda x, *leaves: eqx.combine(jax.tree.unflatten(treedef, leaves), rest)(x))
+    name = f"{'decorated' if bound else 'argument'} MLP of {len(leaves)} arrays"
+    if bound:
+        program, filtered = jitney.optimize(model), eqx.filter_jit(model)
+        return name, (lambda: flat(x, *leaves), lambda: program(x), lambda: filtered(x))
+    program, filtered = jitney.optimize(apply), eqx.filter_jit(apply)
+    return name, (lambda: flat(x, *leaves), lambda: program(model, x), lambda: filtered(model, x))
+
+
+def race(calls: Sequence[Call]) -> list[float]:
+    """Microseconds a call, each the least of several rounds in turn."""
+    least = [float("inf")] * len(calls)
+    for _ in range(ROUNDS):
+        for i, call in enumerate(calls):
+            start = time.perf_counter()
+            for _ in range(CALLS):
+                call()
+            least[i] = min(least[i], (time.perf_counter() - start) / CALLS * 1e6)
+    return least
+
+
+def returns_at_once() -> str:
+    """Milliseconds until a call of a long program returns, and until its result is there."""
+
+    @jitney.optimize
+    def long(x):
+        return jax.lax.fori_loop(0, 60, lambda _, y: y @ x / 700.0, x)
+
+    x = jnp.ones((700, 700))
+    long(x).block_until_ready()
+    start = time.perf_counter()
+    out = long(x)
+    returned = time.perf_counter() - start
+    out.block_until_ready()
+    return f"a program of {(time.perf_counter() - start) * 1e3:.0f} ms returns after {returned * 1e3:.2f} ms"
+
+
+def main() -> None:
+    x = jnp.ones(4)
+    cases = [
+        ("one array", arrays_case(one, one, x)),
+        ("three arrays", arrays_case(three, three, x, x, x)),
+        ("three annotated arrays", arrays_case(annotated, three, x, x, x)),
+        ("three arrays, one by keyword", arrays_case(three, three, x, x, z=x)),
+        *(model_case(depth, bound) for bound in (False, True) for depth in (2, 8, 32)),
+    ]
+    print(f"jax {jax.__version__}, equinox {eqx.__version__}; microseconds a warm call")
+    print(f"{'':32} {'jax.jit':>8} {'jitney':>8} {'filter_jit':>10} {'jitney/filter_jit':>18}")
+    for name, calls in cases:
+        expected, *others = [np.asarray(call()) for call in calls]
+        for other in others:
+            np.testing.assert_allclose(other, expected, rtol=1e-6)
+        jit, ours, filtered = race(calls)
+        print(f"{name:32} {jit:8.2f} {ours:8.2f} {filtered:10.2f} {ours / filtered:18.2f}")
+    print(returns_at_once())
+
+
+if __name__ == "__main__":
+    main()
