@@ -341,7 +341,7 @@ class _Loop:
                 x = [_jax.lax.dynamic_index_in_dim(x, self.position(i), keepdims=False) for x in xs]
                 out = _evaluate(self.body, [*constants, *carry, *x])
                 before = [*carry, *(None for _ in out[len(carry) :])]
-                found = jnp.any(jnp.array([_news(*slot, kinds) for slot in zip(before, out, settled, strict=True)]))
+                found = jnp.any(_jax.numpy.array([_news(*slot, kinds) for slot in zip(before, out, settled, strict=True)]))
                 kept = [_jax.lax.select(found, old, new) for old, new in zip(carry, out[: len(carry)], strict=True)]
                 return jnp.where(found, i, i + 1), kept, found
 
