@@ -104,7 +104,7 @@ class _Switch:
         self.made: dict[str, _Setting] = {}
         self.released = False  # the user changed the directory after jitney had set it
         self.decision: _Decision | None = None
-        self.prepared: tuple[Path, _Refusal | None] | None = None
+        self.prepared: tuple[tuple[Path, int], _Refusal | None] | None = None
         self.warned: set[str] = set()
         self.pauses = 0
         self.flag_before_pause = True
@@ -148,7 +148,7 @@ class _Switch:
     def _ours(self, warning: str | None) -> _Decision:
         base = self.request.base or _default_base()
         size = _jax(_BYTES) if self._is_users(_BYTES) else self.request.size or _DEFAULT_SIZE
-        refusal = self._prepare(base) or _unlockable(size)
+        refusal = self._prepare(base, size)
         if refusal is not None:
             text = sentence("the compilation cache", f"{base} {refusal.what}", _WITHOUT, refusal.fix)
             return _off(f"{base} {refusal.what}", text)
@@ -156,11 +156,12 @@ class _Switch:
         found = CacheFacts(enabled=True, directory=base / "xla", size_limit=_limit(size), reason=reason)
         return _Decision(found, ours=True, warning=warning)
 
-    def _prepare(self, base: Path) -> _Refusal | None:
+    def _prepare(self, base: Path, size: int) -> _Refusal | None:
         """Check a directory once, and again when it has vanished."""
-        if self.prepared is None or self.prepared[0] != base or not (self.prepared[1] or (base / "xla").is_dir()):
-            self.prepared = base, _prepare(base)
-        return self.prepared[1]
+        known = self.prepared
+        if known is None or known[0] != (base, size) or not (known[1] or (base / "xla").is_dir()):
+            self.prepared = known = (base, size), _prepare(base) or _unlockable(size)
+        return known[1]
 
     def _apply(self, facts: CacheFacts) -> None:
         size = _UNLIMITED if facts.size_limit is None else facts.size_limit
