@@ -279,6 +279,16 @@ def test_strings_are_resolved_one_by_one():
     assert result.rank == 0
 
 
+def test_a_missing_part_leaves_the_rest():
+    """The string is inside a list."""
+
+    def body(x: tuple[Float[Array, "n"], "Nowhere"]): ...  # type: ignore
+
+    hints, _, unresolved = hints_of(body)
+    assert [type(item) for item in hints["x"].items] == [ArrayHint, AnyHint]
+    assert unresolved == ("x",)
+
+
 def test_a_namespace_resolves_local_names():
     """The caller may hand over the locals of the decorating frame."""
     Local = Float[Array, "k"]

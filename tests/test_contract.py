@@ -1,6 +1,7 @@
 """Signatures as data, and what they accept."""
 
 import inspect
+import typing
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, Optional, Protocol, TypedDict
 
@@ -281,6 +282,13 @@ def test_every_item_of_a_static_container_is_checked():
     """beartype alone looks at one of them, at random."""
     for last in range(50):
         refusal(one(tuple[int, ...] | None), (*range(last), "1", *range(50)))
+
+
+def test_old_forms_of_hints_do_not_warn():
+    """beartype warns of `typing.List`; here warnings are errors."""
+    check(one(typing.List[int]), [1])  # noqa: UP006
+    check(one(typing.Mapping[str, typing.Tuple[int, ...]] | None), {"a": (1,)})  # noqa: UP006
+    check(one(typing.Optional[typing.Type[int]]), int)  # noqa: UP006, UP045
 
 
 def test_a_default_is_not_checked():

@@ -1,7 +1,7 @@
 """Read a type hint as data: which axes, which dtypes, traced or static.
 
-This is the only door to jaxtyping: everything behind it sees `ArrayHint` and its siblings. It stands before `_sizes.py` and
-`_contract.py` because those compare values with what is read here.
+This is the only door to jaxtyping: everything behind it sees `ArrayHint` and its siblings. It stands before `_sizes.py`
+and `_contract.py` because those compare values with what is read here.
 """
 
 from __future__ import annotations
@@ -157,7 +157,10 @@ class ContainerHint:
 
 @dataclass(frozen=True)
 class ModuleHint:
-    """An instance of a class that may be a pytree: an Equinox module, a dataclass, a callable. Its leaves decide themselves."""
+    """An instance of a class that may be a pytree: an Equinox module, a dataclass, a callable.
+
+    Its leaves decide themselves: arrays are traced, all else is static.
+    """
 
     cls: type
     text: str
@@ -211,8 +214,16 @@ def _read_plain(hint: Any) -> Hint | None:
     if _same(hint, jax.typing.ArrayLike) or _same(hint, npt.ArrayLike):
         return ArrayHint((_dim("..."),), None, "ArrayLike", array_like=True)
     if get_origin(hint) is Literal or get_origin(hint) is type:
-        return StaticHint(hint, _text(hint))
+        return StaticHint(_modern(hint), _text(hint))
     return None
+
+
+def _modern(hint: Any) -> Any:
+    """`list[int]` for `typing.List[int]`: beartype warns of the old form, and the user of jitney did not ask beartype."""
+    origin, args = get_origin(hint), get_args(hint)
+    if not isinstance(origin, type) or not args or isinstance(args[0], list):  # the last is `Callable[[X], Y]`
+        return hint
+    return types.GenericAlias(origin, tuple(_modern(arg) for arg in args))
 
 
 def _is_class(hint: Any) -> bool:
@@ -285,7 +296,10 @@ def _read_union(hint: Any, seen: frozenset[int]) -> Hint | None:
     if len(options) == 1:
         return options[0]
     found = UnionHint(options, " | ".join(option.text for option in options))
-    return StaticHint(hint, _text(hint), found) if all(isinstance(option, StaticHint) for option in options) else found
+    statics = [option.hint for option in options if isinstance(option, StaticHint)]
+    if len(statics) < len(options):
+        return found
+    return StaticHint(typing.Union[tuple(statics)], _text(hint), found)  # noqa: UP007  # a tuple of them
 
 
 def _one_array(members: tuple[Any, ...], seen: frozenset[int]) -> ArrayHint | None:
@@ -337,7 +351,7 @@ def _read_container(hint: Any, seen: frozenset[int]) -> Hint | None:
     hints = tuple(_read(item, seen) for item in items)
     found = ContainerHint(kind, hints, variadic, _text(hint))
     static = bool(hints) and all(isinstance(item, StaticHint) for item in hints)
-    return StaticHint(hint, _text(hint), found) if static else found
+    return StaticHint(_modern(hint), _text(hint), found) if static else found
 
 
 def _is_namedtuple(kind: Any) -> bool:
@@ -365,7 +379,7 @@ def _read_class(hint: Any) -> Hint | None:
     if issubclass(kind, jax.Array | np.ndarray | jax.ShapeDtypeStruct | np.generic):
         return AnyHint(f"`{_text(hint)}` names no axes")
     if issubclass(kind, _STATIC):
-        return StaticHint(hint, _text(hint))
+        return StaticHint(_modern(hint), _text(hint))
     if kind in (collections.abc.Iterable, collections.abc.Iterator, collections.abc.Collection, collections.abc.Generator):
         return None
     return ModuleHint(kind, _text(hint))
@@ -463,7 +477,8 @@ def hints_of(fn: Callable[..., Any], namespace: Mapping[str, Any] | None = None)
         try:
             hints[name] = read(_resolve(raw, getattr(base, "__globals__", {}), scope))
         except _UNRESOLVED as error:
-            hints[name] = AnyHint(f"`{_text(raw)}` cannot be resolved: {error}")
+            # Where only a part is missing, as in `list["Later"]`, the rest is read.
+            hints[name] = AnyHint(f"`{raw}` cannot be resolved: {error}") if isinstance(raw, str) else read(raw)
             unresolved.append(name)
     result = hints.pop("return", AnyHint())
     return hints, result, tuple(unresolved)
@@ -528,7 +543,7 @@ def _innermost(fn: Any) -> tuple[Any, type | None]:
 
 
 def _rewrites(fn: Any) -> bool:
-    """Whether this is `jax.grad(f)`, `eqx.filter_vmap(f)` or the like: they show the signature of `f` and have another one."""
+    """Whether this is `jax.grad(f)`, `eqx.filter_vmap(f)` or the like: they show the signature of `f`, but have another."""
     if not hasattr(fn, "__wrapped__") or isinstance(fn, (*_BOUND, *_LOOK_THROUGH)):
         return False
     home = fn.__globals__.get("__name__", "") if isinstance(fn, types.FunctionType) else fn.__class__.__module__
@@ -558,4 +573,5 @@ def _class_scope(fn: Any, owner: type | None) -> dict[str, Any]:
     if not isinstance(found, type):
         return {}
     params = {str(param): param for param in getattr(found, "__type_params__", ())}
-    return {**params, **{name: value for name, value in vars(found).items() if not hasattr(builtins, name)}, found.__name__: found}
+    body = {name: value for name, value in vars(found).items() if not hasattr(builtins, name)}
+    return {**params, **body, found.__name__: found}

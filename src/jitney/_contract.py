@@ -1,7 +1,7 @@
 """A signature as data, and the comparison of values with it.
 
-It stands after `_annotations.py` (one hint) and `_sizes.py` (one shape): here hints and values are walked together, and what
-does not fit becomes a `ContractError`. Everything works on shapes and dtypes, so tracers and `jax.ShapeDtypeStruct` will do.
+It stands after `_annotations.py` (one hint) and `_sizes.py` (one shape): here hints and values are walked together, and
+what does not fit becomes a `ContractError`. Shapes and dtypes are enough, so tracers and `jax.ShapeDtypeStruct` will do.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Bind axis names to sizes, and work out sizes that are written as expressions.
 
-It stands between `_annotations.py`, which says what a shape should be, and `_contract.py`, which walks values. The rules are
-jaxtyping's, with one difference: an expression may refer to an axis that a later argument binds.
+It stands between `_annotations.py`, which says what a shape should be, and `_contract.py`, which walks values. The rules
+are jaxtyping's, with one difference: an expression may refer to an axis that a later argument binds.
 """
 
 from __future__ import annotations
@@ -258,7 +258,7 @@ _LARGEST_POWER = 64
 
 
 def evaluate(expr: str, sizes: Mapping[str, int], arguments: Mapping[str, Any]) -> int | float | Unknown:
-    """The value of a symbolic size. Braces are filled in from the arguments first, as in an f-string: `{self.width}+1`."""
+    """The value of a symbolic size. Braces are filled in from the arguments first, as in an f-string: `{self.dim}+1`."""
     try:
         value = _compute(_parse(_fill(expr, arguments)), sizes)
     except _UnsupportedError as error:
