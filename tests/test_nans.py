@@ -247,6 +247,16 @@ def test_an_infinity_from_outside_is_meant(fn):
     assert locate(jax.make_jaxpr(fn)(x), [x]) is None
 
 
+def test_what_does_not_come_again_is_said_to_be_the_programs():
+    """A compiled program rounds differently; here its result is made up."""
+    jaxpr = jax.make_jaxpr(lambda x: 2 * x)(X)
+    finding = locate(jaxpr, [X], [X / 0])
+    assert finding is not None
+    assert (finding.primitive, finding.kind) == ("program", "NaN")
+    assert "no operation makes one" in message(finding, "f()")
+    assert locate(jaxpr, [X], [X]) is None
+
+
 def test_an_overflow_beside_a_meant_infinity_is_found():
     """Attention masks with -inf; the overflow is in another element."""
     finding = found(lambda x: jnp.exp(jnp.where(x > 0, 1000 * x, -jnp.inf)), X)

@@ -70,7 +70,7 @@ _FIXES: Final = {
 class Finding:
     """The operation that made the first NaN or infinity that reaches a result."""
 
-    primitive: str  # JAX's name of the operation; "argument" or "constant" if it came in from outside
+    primitive: str  # JAX's name of the operation; "argument", "constant" or "program" if it is none
     kind: Kind
     source: str  # the user's line, "fit.py:12 (residual)"
     path: tuple[str, ...] = ()  # from the outside in: "scan iteration 3", counted from 0
@@ -117,24 +117,31 @@ def nonfinite(leaves: Sequence[Any]) -> bool:
     return any(not np.isfinite(part).all() for leaf in leaves if _is_inexact(leaf) for part in _local(leaf))
 
 
-def locate(closed_jaxpr: Any, flat_args: Sequence[Any]) -> Finding | None:
+def locate(closed_jaxpr: Any, flat_args: Sequence[Any], results: Sequence[Any] = ()) -> Finding | None:
     """Evaluate a closed jaxpr on concrete arguments and say which operation made the NaN or infinity in its results.
 
-    Call it outside any trace, in the x64 scope that the jaxpr was traced in, with arguments that are not donated.
+    Call it outside any trace, in the x64 scope that the jaxpr was traced in, with arguments that were not donated.
 
+    Args:
+        closed_jaxpr: The program.
+        flat_args: Its arguments.
+        results: What the compiled program made of them. A fused program rounds differently: if it has a NaN or infinity that
+            does not come again operation by operation, the finding says so, with "program" for the operation.
     Returns:
-        `None` if no operation made one: the results are finite when evaluated one operation at a time (a fused program may
-        round differently), or their infinities came in with arguments and constants.
+        `None` if there is nothing to report: the results are finite, or their infinities came in with arguments and constants.
     """
     tracer = _Tracer()
     with jax.debug_nans(False), jax.debug_infs(False):  # noqa: FBT003 - JAX's own, they would raise here
         arguments = [tracer.given(x, f"argument {i}", i) for i, x in enumerate(flat_args)]
-        results = tracer.follow(closed_jaxpr, arguments, (), "")
+        evaluated = tracer.follow(closed_jaxpr, arguments, (), "")
+    seen = [_Value(x) for x in results]
     for kind in _KINDS:
-        marks = [value.marks[kind] for value in results if kind in value.marks]
+        marks = [value.marks[kind] for value in evaluated if kind in value.marks]
         if marks:
             first = min(marks, key=lambda mark: mark.rank)
             return None if first.rank[0] else first.finding
+        if any(value.has(kind) for value in seen):
+            return Finding("program", kind, "")
     return None
 
 
@@ -145,6 +152,9 @@ def message(finding: Finding, where: Where | str, arguments: Sequence[str] = ())
         name = dict(enumerate(arguments)).get(finding.argument, str(finding.argument))
         fix = "pass finite numbers; to find their origin, run the code that made them with debug_nans=True."
         return sentence(where, f"argument {name} already has a {finding.kind}, {finding.inputs}", rule, fix)
+    if finding.primitive == "program":
+        what = f"a result has a {finding.kind}, but no operation makes one when they run one at a time"
+        return sentence(where, what, rule, "look for rounding at the edge of overflow or of a domain; compiled programs round differently.")
     if finding.primitive == "constant":
         what = f"a {finding.kind} is written into the code at {finding.source}{_inside(finding)}"
         return sentence(where, what, rule, "mark failure by a flag or a finite number, or drop debug_nans=True.")
