@@ -150,7 +150,7 @@ def types(session: nox.Session) -> None:
 @nox.session(python=DEFAULT)
 def docs(session: nox.Session) -> None:
     """Build the site into `site/`; a broken link is an error."""
-    session.install(*EXTRAS["docs"])  # the API reference is read, not imported
+    session.install(*EXTRAS["docs"], *EXTRAS["lint"])  # the API reference is read, not imported; ruff formats its signatures
     session.run("mkdocs", "build", "--strict", *session.posargs, env={"NO_MKDOCS_2_WARNING": "1"})
 
 
