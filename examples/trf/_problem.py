@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax import lax
 from jaxtyping import Array, Bool, Float
 
 from examples.trf._losses import reweigh, rho_of
@@ -42,8 +43,8 @@ class Controls(eqx.Module):
         return cls(*packed)
 
 
-class Data(eqx.Module):
-    """All arrays of a fit besides its start."""
+class Data(NamedTuple):
+    """All that a fit depends on besides its start. A named tuple, since one is made for every call."""
 
     lower: Float[Array, "k"] | None
     upper: Float[Array, "k"] | None
@@ -67,10 +68,21 @@ class Model(eqx.Module):
         return jnp.isfinite(self.cost) & jnp.all(jnp.isfinite(self.R)) & jnp.all(jnp.isfinite(self.c)) & jnp.all(jnp.isfinite(self.g))
 
 
+def residual_type(setup: Setup, x: Float[Array, "k"], data: Data) -> jax.ShapeDtypeStruct:
+    """Shape and dtype of what `fun` gives, before it is cast."""
+    return jax.eval_shape(lambda x, data: jnp.atleast_1d(setup.fun(x, *data.args, **data.kwargs)), x, data)
+
+
+def points(setup: Setup, x: Float[Array, "k"], data: Data) -> Float[Array, ""]:
+    """Number of residuals that count."""
+    if data.mask is not None:
+        return jnp.sum(data.mask).astype(x.dtype)
+    return jnp.asarray(residual_type(setup, x, data).shape[0], x.dtype)
+
+
 def residuals(setup: Setup, x: Float[Array, "k"], data: Data) -> Float[Array, "points"]:
-    """Residuals at x in float64, 0 where masked out."""
-    f = jnp.asarray(setup.fun(x, *data.args, **data.kwargs)).astype(x.dtype)
-    f = jnp.atleast_1d(f)
+    """Residuals at x in the dtype of x, 0 where masked out."""
+    f = jnp.atleast_1d(jnp.asarray(setup.fun(x, *data.args, **data.kwargs))).astype(x.dtype)
     return f if data.mask is None else jnp.where(data.mask, f, 0.0)
 
 
@@ -79,9 +91,8 @@ def residuals_and_columns(setup: Setup, x: Float[Array, "k"], data: Data) -> tup
     if setup.jac is None:
         f, push = jax.linearize(lambda x: residuals(setup, x, data), x)
         return f, jax.vmap(push)(jnp.eye(x.size, dtype=x.dtype))
-    columns = jnp.asarray(setup.jac(x, *data.args, **data.kwargs)).astype(x.dtype).reshape(-1, x.size).T
-    f = residuals(setup, x, data)
-    return f, columns if data.mask is None else jnp.where(data.mask, columns, 0.0)
+    columns = jnp.asarray(setup.jac(x, *data.args, **data.kwargs)).astype(x.dtype).T
+    return residuals(setup, x, data), columns if data.mask is None else jnp.where(data.mask, columns, 0.0)
 
 
 def weighted(setup: Setup, f: Float[Array, "points"], columns: Columns, data: Data) -> tuple[Array, Array, Columns]:
@@ -94,7 +105,7 @@ def weighted(setup: Setup, f: Float[Array, "points"], columns: Columns, data: Da
 
 
 def model_at(setup: Setup, x: Float[Array, "k"], data: Data) -> Model:
-    """Evaluate residuals and Jacobian at x and reduce them to k numbers a parameter."""
-    f, columns = residuals_and_columns(setup, x, data)
+    """Evaluate residuals and Jacobian at x and reduce them to a few numbers a parameter, which carry no derivative."""
+    f, columns = lax.stop_gradient(residuals_and_columns(setup, x, data))
     cost, f, columns = weighted(setup, f, columns, data)
     return Model(cost, columns @ f, *triangularise(columns, f))

@@ -11,8 +11,10 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
+from examples.trf._check import check_shapes
 from examples.trf._coleman_li import Bounds, Hat, choose_step, distance, hat, model_value, off_bounds, rescaled, strictly_inside
-from examples.trf._problem import Controls, Data, Model, Setup, model_at
+from examples.trf._implicit import without_derivative
+from examples.trf._problem import Controls, Data, Model, Setup, model_at, points
 from examples.trf._subproblem import solve_subproblem
 
 Scalar = Float[Array, ""]
@@ -67,6 +69,8 @@ def solve(setup: Setup, x0: Vector, data: Data) -> State:
     Returns:
         The last state. Its status is SciPy's, or `NOT_FINITE` for a start where residuals or Jacobian are not finite.
     """
+    check_shapes(setup, x0, data)
+    x0, data = without_derivative((x0, data))
     bounds = Bounds(data.lower, data.upper) if setup.bounded else None
 
     def unfinished(state: State) -> Bool[Array, ""]:
@@ -119,7 +123,7 @@ def attempt(setup: Setup, data: Data, state: State, bounds: Bounds | None) -> Tr
         local = Hat(scale, scale * model.g, model.R * scale, model.c)
     else:
         local = hat(state.x, model.g, model.R, model.c, scale, bounds)
-    p, alpha = solve_subproblem(local.R, local.c, state.radius, state.alpha, points(data, setup, state.x))
+    p, alpha = solve_subproblem(local.R, local.c, state.radius, state.alpha, points(setup, state.x, data))
     if bounds is None:
         s, value = p, model_value(local, p)
         x = state.x + local.d * s
@@ -129,14 +133,6 @@ def attempt(setup: Setup, data: Data, state: State, bounds: Bounds | None) -> Tr
         s, value = step.s, step.value
         x = strictly_inside(state.x + local.d * s, bounds)
     return Trial(x, model_at(setup, x, data), -value, jnp.linalg.norm(local.d * s), jnp.linalg.norm(s), alpha)
-
-
-def points(data: Data, setup: Setup, x: Vector) -> Scalar:
-    """Number of residuals that count."""
-    if data.mask is not None:
-        return jnp.sum(data.mask).astype(x.dtype)
-    shape = jax.eval_shape(lambda: jnp.atleast_1d(setup.fun(x, *data.args, **data.kwargs))).shape
-    return jnp.asarray(shape[0], x.dtype)
 
 
 def advance(setup: Setup, data: Data, state: State, trial: Trial, bounds: Bounds | None) -> State:

@@ -1,0 +1,202 @@
+"""What a fit gives back. Numbers come from one packed vector when asked for; residuals, Jacobian and covariance are computed then."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from examples.trf._losses import EPS
+from examples.trf._problem import Data, Setup
+from examples.trf._program import SCALARS, evaluate, evaluate_batch
+from examples.trf._solve import Records
+
+MESSAGES = MappingProxyType(
+    {
+        -1: "Residuals or their Jacobian are not finite at the start.",
+        0: "The maximum number of function evaluations is exceeded.",
+        1: "`gtol` termination condition is satisfied.",
+        2: "`ftol` termination condition is satisfied.",
+        3: "`xtol` termination condition is satisfied.",
+        4: "Both `ftol` and `xtol` termination conditions are satisfied.",
+    }
+)
+
+
+@dataclass(frozen=True)
+class History:
+    """One row per trial step.
+
+    Attributes:
+        cost: Cost after the step; unchanged where it was refused.
+        step: Length of the step taken, in the parameters' units; 0 where it was refused.
+        radius: Radius of the trust region after it, in scaled parameters.
+        optimality: Largest component of the (scaled) gradient after it.
+    """
+
+    cost: Float[np.ndarray, "trials"]
+    step: Float[np.ndarray, "trials"]
+    radius: Float[np.ndarray, "trials"]
+    optimality: Float[np.ndarray, "trials"]
+
+
+@jax.tree_util.register_pytree_node_class
+@dataclass(frozen=True, eq=False, repr=False)
+class Result:
+    """A fit, or a batch of fits with a leading axis on every attribute.
+
+    The attributes are those of SciPy's `OptimizeResult` for `least_squares`, and `covariance`. NumPy arrays in float64; JAX arrays inside `jax.jit` and
+    its like, where `x` and `cost` carry derivatives with respect to the data.
+    """
+
+    packed: Any
+    records: Records | None
+    setup: Setup
+    mapped: Data | None
+    data: Data
+    variance: float | None  # of one residual, where it is known
+
+    def on_host(self) -> "Result":
+        """The same with its numbers in NumPy: the one transfer of a fit."""
+        return replace(self, packed=np.asarray(self.packed))
+
+    def with_known_variance(self) -> "Result":
+        """The same for residuals that are in units of their standard deviation."""
+        return replace(self, variance=1.0)
+
+    def tree_flatten(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """Give JAX the arrays."""
+        return (self.packed, self.records, self.mapped, self.data), (self.setup, self.variance)
+
+    @classmethod
+    def tree_unflatten(cls, fixed: tuple[Any, ...], arrays: tuple[Any, ...]) -> "Result":
+        """Take them back."""
+        packed, records, mapped, data = arrays
+        setup, variance = fixed
+        return cls(packed, records, setup, mapped, data, variance)
+
+    @property
+    def _size(self) -> int:
+        # 7 scalars, three vectors of k and k * k numbers
+        return int(np.sqrt(self.packed.shape[-1] - len(SCALARS) + 2.25) - 1.5)
+
+    def _scalar(self, name: str) -> Any:
+        return self.packed[..., SCALARS.index(name)][()]  # a NumPy scalar, not an array of rank 0
+
+    def _count(self, name: str) -> Any:
+        value = self._scalar(name)
+        return value.astype(int) if value.ndim else int(value) if isinstance(value, np.generic) else value
+
+    def _vector(self, i: int) -> Any:
+        first = len(SCALARS) + i * self._size
+        return self.packed[..., first : first + self._size]
+
+    @property
+    def x(self) -> Float[Array, "*fit k"]:
+        """The parameters."""
+        return self._vector(0)
+
+    @property
+    def cost(self) -> Float[Array, "*fit"]:
+        """0.5 times the sum of C^2 rho((f / C)^2)."""
+        return self._scalar("cost")
+
+    @property
+    def grad(self) -> Float[Array, "*fit k"]:
+        """Gradient of the cost."""
+        return self._vector(1)
+
+    @property
+    def active_mask(self) -> Any:
+        """-1 where the lower bound holds the parameter, 1 where the upper does, else 0."""
+        return self._vector(2).astype(int)
+
+    @property
+    def optimality(self) -> Float[Array, "*fit"]:
+        """Largest component of the gradient, each times the distance to the bound it points to."""
+        return self._scalar("optimality")
+
+    @property
+    def nfev(self) -> Any:
+        """Points at which the residuals were needed: the start and every trial."""
+        return self._count("nfev")
+
+    @property
+    def njev(self) -> Any:
+        """Points at which the Jacobian was needed: the start and every accepted trial."""
+        return self._count("njev")
+
+    @property
+    def status(self) -> Any:
+        """Why it stopped, in SciPy's codes: 1 `gtol`, 2 `ftol`, 3 `xtol`, 4 both of these, 0 `max_nfev`; -1: the start is not finite."""
+        return self._count("status")
+
+    @property
+    def success(self) -> Any:
+        """Whether a tolerance was met."""
+        return self.status > 0
+
+    @property
+    def message(self) -> Any:
+        """The status in words; a list for a batch."""
+        status = self.status
+        return MESSAGES[status] if isinstance(status, int) else [MESSAGES[int(code)] for code in status]
+
+    @cached_property
+    def _evaluated(self) -> tuple[Any, Any]:
+        with jax.enable_x64(True):
+            if self.mapped is None:
+                both = evaluate(self.setup, self.x, self.data)
+            else:
+                both = evaluate_batch(self.setup, self.x, self.mapped, self.data)
+        return both if isinstance(self.packed, jax.Array) else jax.device_get(both)
+
+    @property
+    def fun(self) -> Float[Array, "*fit points"]:
+        """Residuals at the solution, 0 where masked out. Computed when first asked for."""
+        return self._evaluated[0]
+
+    @property
+    def jac(self) -> Float[Array, "*fit points k"]:
+        """Jacobian at the solution, its rows weighted by the loss, so that `jac.T @ jac` approximates the Hessian of the cost."""
+        return self._evaluated[1]
+
+    @cached_property
+    def covariance(self) -> Float[Array, "*fit k k"]:
+        """Covariance of the parameters: the pseudo-inverse of J^T J times the variance of a residual.
+
+        The variance is 2 cost / (points - k) unless `curve_fit` was told that `sigma` is absolute. Singular values below eps max(points, k) s_max
+        count as zero, as in SciPy; inf everywhere if points = k and the variance is not known.
+        """
+        xp = jnp if isinstance(self.packed, jax.Array) else np
+        k, m = self._size, self._scalar("points")
+        R = self.packed[..., len(SCALARS) + 3 * k :].reshape(*self.packed.shape[:-1], k, k)
+        with jax.enable_x64(True):
+            _, s, vt = xp.linalg.svd(R)
+            kept = s > EPS * m[..., None] * s[..., :1]
+            rows = vt * xp.where(kept, 1 / xp.where(kept, s, 1.0), 0.0)[..., None]
+            unit = xp.swapaxes(rows, -1, -2) @ rows
+            if self.variance is not None:
+                return unit * self.variance
+            known = m > k
+            variance = xp.where(known, 2 * self.cost / xp.where(known, m - k, 1.0), xp.inf)
+            return xp.where(known[..., None, None], unit * xp.where(known, variance, 1.0)[..., None, None], xp.inf)
+
+    @cached_property
+    def history(self) -> History | list[History] | None:
+        """The trial steps, where `history=True` asked for them; a list for a batch."""
+        if self.records is None:
+            return None
+        columns = jax.device_get((self.records.cost, self.records.step, self.records.radius, self.records.optimality))
+        trials = np.asarray(self.nfev) - 1
+        if trials.ndim == 0:
+            return History(*(column[:trials] for column in columns))
+        return [History(*(column[i, :n] for column in columns)) for i, n in enumerate(trials)]
+
+    def __repr__(self) -> str:
+        names = ("message", "status", "success", "cost", "x", "grad", "optimality", "active_mask", "nfev", "njev")
+        return "\n".join(f"{name:>12}: {getattr(self, name)}" for name in names)
