@@ -319,6 +319,15 @@ def test_a_folder_that_cannot_be_trusted_is_refused(tmp_path, make):
     assert refusal.fix
 
 
+@pytest.mark.parametrize("named", ["gs://bucket/cache", "s3://bucket"])
+def test_a_remote_folder_is_refused(tmp_path, monkeypatch, named):
+    """Its owner and mode cannot be checked; JAX's own setting takes one."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("JITNEY_CACHE_DIR", named)
+    assert _cache._prepare(_cache._default_base()) is not None
+    assert list(tmp_path.iterdir()) == []
+
+
 @POSIX
 def test_a_link_to_a_folder_of_ones_own_is_fine(tmp_path):
     """Homes are often links to larger disks."""

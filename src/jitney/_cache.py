@@ -288,7 +288,13 @@ def _standard_base() -> Path:
 
 def _default_base() -> Path:
     named = os.environ.get("JITNEY_CACHE_DIR", "")
-    return Path(named).expanduser().absolute() if named else _standard_base()
+    if "://" in named:
+        return Path(named)  # not absolute, so refused
+    return _path(named) if named else _standard_base()
+
+
+def _path(text: str) -> Path:
+    return Path(os.path.expanduser(text)).absolute()  # noqa: PTH111 - `Path.expanduser` raises where there is no home
 
 
 def _wanted(request: _Request) -> tuple[bool, str | None]:
@@ -319,7 +325,7 @@ def _read_base(cache_dir: str | os.PathLike[str] | None) -> Path | None:
     if not text or "://" in text:
         rule = f"It is a local directory; for a remote one set JAX's own `{_FOLDER}`."
         raise OptionError(_malformed("cache_dir", cache_dir, rule))
-    return Path(text).expanduser().absolute()
+    return _path(text)
 
 
 def _read_size(cache_size: int | str | None) -> int | None:
@@ -352,7 +358,7 @@ def _malformed(name: str, value: object, rule: str) -> str:
 def _prepare(base: Path) -> _Refusal | None:
     """Make `base` and the folder for XLA's entries inside it, or say why they cannot be trusted or used."""
     if not base.is_absolute():
-        return _Refusal("has no home folder above it", "set HOME or JITNEY_CACHE_DIR.")
+        return _Refusal("is not an absolute local path", "set HOME, or JITNEY_CACHE_DIR to a local folder of your own.")
     try:
         base.parent.mkdir(parents=True, exist_ok=True)
         for folder in (base, base / "xla"):

@@ -6,6 +6,7 @@ import copy
 import functools
 import inspect
 import sys
+import types
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
@@ -188,7 +189,13 @@ class Program(Generic[P, R]):
 
     @property
     def __wrapped__(self) -> Callable[P, R]:
-        return functools.partial(self._fn, *self._args, **self._kwargs) if self._args or self._kwargs else self._fn
+        """What was decorated: the function, the bound method, the module or the partial."""
+        fn, args = self._fn, self._args
+        if not args and not self._kwargs:
+            return fn
+        if len(args) == 1 and not self._kwargs:
+            return args[0] if getattr(type(args[0]), "__call__", None) is fn else types.MethodType(fn, args[0])
+        return functools.partial(fn, *args, **self._kwargs)
 
     @property
     def __signature__(self) -> inspect.Signature:
