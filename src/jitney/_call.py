@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
-from jax.tree_util import DictKey, KeyPath, SequenceKey, keystr, tree_flatten_with_path, tree_unflatten
+from jax.tree_util import DictKey, KeyPath, SequenceKey, keystr, tree_flatten_with_path, tree_map, tree_unflatten
 
 from ._annotations import ScalarHint
 from ._binding import Binder
@@ -117,6 +117,11 @@ def wrap_statics(values: tuple[Any, ...], positions: Sequence[int], names: Seque
     if names:
         out[-1] = {name: Opaque(part) if name in names else part for name, part in out[-1].items()}
     return tuple(out)
+
+
+def unwrap_statics(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments as they were before `wrap_statics`."""
+    return tree_map(lambda leaf: leaf.value if isinstance(leaf, Opaque) else leaf, values)
 
 
 def static_text(value: Any) -> str:

@@ -60,7 +60,7 @@ def _statics(old: Traced, new: Traced) -> list[str]:
         [
             f"static {path!r} {static_text(before[path])} -> {static_text(value)}" if path in before else f"a new static {path!r}"
             for path, value in new.static
-            if path not in before or before[path] is not value and static_text(before[path]) != static_text(value)
+            if path not in before or (before[path] is not value and static_text(before[path]) != static_text(value))
         ]
     ) or ["another static value or tree structure"]
 

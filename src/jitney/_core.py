@@ -75,7 +75,7 @@ class Core:
             if found is None:
                 if len(self.entries) >= MAX_ENTRIES:
                     del self.entries[next(iter(self.entries))]
-                found = self.entries[key] = Entry(self, layout, layout.statics(leaves), key)
+                found = self.entries[key] = Entry(self, layout, layout.statics(leaves), (layout.form, key[-1]))
             return found
 
     def _resolve(self) -> None:

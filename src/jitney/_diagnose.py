@@ -26,8 +26,8 @@ _OURS = str(Path(__file__).resolve().parent)
 _ARGUMENT = re.compile(r"the value(?:s)? of the arguments? ([^.]*arrays\[\d+\][^.\n]*)")
 
 
-def trace_error(error: Exception, where: Where, paths: Sequence[str]) -> TraceError:
-    """What to tell a user whose function needs a concrete value while it is traced."""
+def trace_error(error: Exception, where: Where, paths: Sequence[str], *, eager: bool = False) -> TraceError:
+    """What to tell a user whose function needs a concrete value while it is traced, or (`eager`) even un-jitted."""
     arguments = arguments_in(str(error), paths)
     line = user_line(error)
     what = f"{line or 'a line'} needs a concrete value"
@@ -35,8 +35,12 @@ def trace_error(error: Exception, where: Where, paths: Sequence[str]) -> TraceEr
     first = re.split(r"[.\[]", arguments[0])[0] if arguments else "name"
     fix = (
         f'if {first!r} takes few values, declare it static: @optimize(static="{first}"). If it is data, use jnp.where, jax.lax.cond '
-        "or jax.lax.while_loop for the decision, and shapes that do not depend on it. To run this function un-jitted, "
-        'say @optimize(on_trace_error="eager").'
+        "or jax.lax.while_loop for the decision, and shapes that do not depend on it. "
+    )
+    fix += (
+        "Un-jitted it fails too, because `vmap`, `remat` or an outer transform traces it."
+        if eager
+        else 'To run this function un-jitted, say @optimize(on_trace_error="eager").'
     )
     rule = "While a function is traced, arrays have a shape and a dtype but no value: `if`, `int()`, `range()` and NumPy need one."
     return TraceError(sentence(where, what, rule, fix))
@@ -63,6 +67,8 @@ def donation_error(
     error: Exception, where: Where, arrays: Sequence[Any], paths: Sequence[str], donated: Sequence[int]
 ) -> DonationError | None:
     """A used-up or doubly passed buffer, named; None if the error has another cause."""
+    if not re.search("deleted|donate", str(error)):
+        return None
     for array, path in zip(arrays, paths, strict=True):
         if isinstance(array, jax.Array) and not isinstance(array, jax.core.Tracer) and array.is_deleted():
             return DonationError(
@@ -71,7 +77,7 @@ def donation_error(
                          "use what that call returned, pass a copy (jnp.copy), or take the name out of `donate`.")
             )  # fmt: skip
     twice = _passed_twice(arrays, donated)
-    if twice is None or "donate" not in str(error):
+    if twice is None:
         return None
     return DonationError(
         sentence(where, f"{paths[twice[0]]!r} and {paths[twice[1]]!r} are the same buffer, and {paths[twice[0]]!r} is donated.",

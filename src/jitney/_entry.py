@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +43,7 @@ class Flight:
     def __init__(self) -> None:
         self.thread = threading.get_ident()
         self.landed = threading.Event()
+        self.depth = 0  # above 0 while the body runs: a body that calls its own program must not land the outer trace
 
 
 @dataclass(frozen=True)
@@ -91,13 +92,14 @@ class Entry:
 
     def numbers(self) -> AbstractContextManager[Any]:
         """The scope in which the numbers of this program live."""
-        return jax.enable_x64(True) if self.core.options.precision == "f64" else nullcontext()
+        return jax.enable_x64(True) if self.core.options.precision == "f64" else nullcontext()  # noqa: FBT003
 
     def lowered(self, arrays: Sequence[Any]) -> Any:
         """JAX's lowered program for these arrays or abstract values."""
         _cache.ensure()
-        with self.numbers():
-            return self.jitted.lower(*arrays)
+        while True:
+            with suppress(Retry), self.numbers():
+                return self.jitted.lower(*arrays)
 
     def ahead(self, arrays: Sequence[Any]) -> None:
         """Compile for these arrays or abstract values; a later call of that key finds the program."""
@@ -112,22 +114,30 @@ class Entry:
         if flight.thread != threading.get_ident():
             flight.landed.wait()
             raise Retry
+        flight.depth += 1
         self.core.counters.traces += 1
-        return self.apply(arrays, remember=True)
+        try:
+            planned = self.planned(arrays)
+            self._remember(planned)
+            return self._applied(planned, arrays)
+        finally:
+            flight.depth -= 1
 
-    def land(self) -> None:
-        """The call that traced is over: let those through that waited for it."""
+    def land(self) -> bool:
+        """The call that traced is over: let those through that waited for it. Whether this thread had traced."""
         me = threading.get_ident()
         with self._lock:
-            mine = [key for key, flight in self.flights.items() if flight.thread == me]
+            mine = [key for key, flight in self.flights.items() if flight.thread == me and not flight.depth]
             landed = [self.flights.pop(key) for key in mine]
         for flight in landed:
             flight.landed.set()
+        return bool(landed)
 
     def eagerly(self, *arrays: Any) -> Any:
         """The same function without Jit: every other stage stays."""
         self.core.counters.eager += 1
-        return unmixed(self.apply(arrays))
+        with self.numbers():
+            return unmixed(self.apply(arrays))
 
     def planned(self, arrays: Sequence[Any]) -> Planned:
         """The view and the plan of a call; the contract is checked on what the body will see.
@@ -146,11 +156,11 @@ class Entry:
         sizes, notes = check_arguments(contract, named)
         return Planned(view, plan, named, sizes, notes)
 
-    def apply(self, arrays: Sequence[Any], remember: bool = False) -> Any:
+    def apply(self, arrays: Sequence[Any]) -> Any:
         """Run the body with every stage inside Jit around it, on tracers or on arrays."""
-        planned = self.planned(arrays)
-        if remember:
-            self._remember(planned)
+        return self._applied(self.planned(arrays), arrays)
+
+    def _applied(self, planned: Planned, arrays: Sequence[Any]) -> Any:
         core, outcome = self.core, Outcome()
         fn = core.fn()
 

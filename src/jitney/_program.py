@@ -15,7 +15,7 @@ import jax
 from jax.tree_util import tree_flatten
 
 from ._abstract import abstract_values
-from ._call import Layout
+from ._call import Layout, unwrap_statics
 from ._core import REGISTRY, Core
 from ._diagnose import TRACER_ERRORS, donation_error, trace_error
 from ._entry import Entry, Retry
@@ -86,15 +86,13 @@ class Program(Generic[P, R]):
                 raise
             raise named from error
         finally:
-            if entry.flights:
-                entry.land()
+            if entry.flights and entry.land():
                 core.counters.misses += 1
         return self._again(args)
 
     def _again(self, values: tuple[Any, ...]) -> R:
-        leaves, treedef = tree_flatten(values)
-        layout = self._core.layout((treedef, *map(type, leaves)), values)
-        return self._entry(layout, leaves).run(*layout.pick(leaves))
+        """The whole call once more, from arguments in normal form."""
+        return self._core.binder.call(Program(self._core, self._fn), unwrap_statics(values))
 
     def _entry(self, layout: Layout, leaves: list[Any]) -> Entry:
         key = layout.key(leaves)
@@ -105,18 +103,23 @@ class Program(Generic[P, R]):
 
     def _not_traceable(self, error: Exception, entry: Entry, arrays: Any) -> Any:
         core = self._core
-        explained = trace_error(error, core.where, entry.paths)
-        if core.options.on_trace_error == "raise":
+        eager = entry.run == entry.eagerly
+        explained = trace_error(error, core.where, entry.paths, eager=eager)
+        if eager or core.options.on_trace_error == "raise":
             raise explained from error
+        core.counters.misses -= 1  # the trace that failed; the call counts as an eager one
         if not entry.layout.nested:
             entry.run = entry.eagerly
         if core.counters.warn_once():
             warnings.warn(
-                f"{str(explained).splitlines()[0]}\nIt runs un-jitted from now on, as `on_trace_error=\"eager\"` asks.",
+                f"{str(explained).splitlines()[0]}\nIt runs un-jitted from now on, as `on_trace_error='eager'` asks.",
                 JitneyWarning,
                 stacklevel=3,
             )
-        return entry.eagerly(*arrays)
+        try:
+            return entry.eagerly(*arrays)
+        except TRACER_ERRORS as again:
+            raise trace_error(again, core.where, entry.paths, eager=True) from again
 
     # What one can ask.
 
@@ -132,6 +135,9 @@ class Program(Generic[P, R]):
 
     def compile(self, /, *args: Any, sizes: Mapping[str, int] | None = None, **kwargs: Any) -> Program[P, R]:
         """Compile ahead of time, so that the first call with such arguments neither traces nor compiles.
+
+        One exception: a function with run-time checks of Equinox (`eqx.error_if`) is compiled once more on its first call, since
+        Equinox then runs it, to raise its own errors.
 
         Args:
             args: Examples for the leading parameters: arrays, modules, `jax.ShapeDtypeStruct`, static values. What is left out is
@@ -155,7 +161,11 @@ class Program(Generic[P, R]):
         return self
 
     def plan(self, /, *args: Any, sizes: Mapping[str, int] | None = None, **kwargs: Any) -> Report:
-        """Every decision about a call with such arguments (see `compile`), with its reason. Nothing is traced or compiled."""
+        """Every decision about a call with such arguments (see `compile`), with its reason. Nothing is compiled.
+
+        Only with `donate` does the body run, once, on abstract values: its results tell which buffers can be reused. That is no
+        trace in `stats`.
+        """
         entry, arrays = self._abstract(args, kwargs, sizes)
         return report(self._core, entry, arrays)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,8 +16,10 @@ from rich.text import Text
 
 from . import _cache
 from ._call import static_text
+from ._diagnose import TRACER_ERRORS
 from ._plan import Plan
 from ._stage import Skip
+from ._view import View, is_array
 
 if TYPE_CHECKING:
     from ._core import Core
@@ -69,19 +72,14 @@ class Report:
         return table
 
     def __str__(self) -> str:
-        return _rendered(self, Console(file=io.StringIO(), width=120, force_terminal=sys.stdout.isatty() or None))
+        file = io.StringIO()
+        Console(file=file, width=120, force_terminal=sys.stdout.isatty() or None).print(self)
+        return "\n".join(line.rstrip() for line in file.getvalue().splitlines())
 
     def _repr_html_(self) -> str:
         console = Console(file=io.StringIO(), record=True, width=120)
         console.print(self)
         return console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
-
-
-def _rendered(report: Report, console: Console) -> str:
-    console.print(report)
-    file = console.file
-    assert isinstance(file, io.StringIO)
-    return "\n".join(line.rstrip() for line in file.getvalue().splitlines())
 
 
 def report(core: Core, entry: Entry, arrays: Sequence[Any]) -> Report:
@@ -92,17 +90,34 @@ def report(core: Core, entry: Entry, arrays: Sequence[Any]) -> Report:
     """
     with entry.numbers():
         planned = entry.planned(arrays)
+        donation = _without_taker(entry, planned.view, arrays) if entry.request.donated and not entry.layout.nested else []
     stages = [Line(stage.name, not isinstance(stage, Skip), stage.why) for stage in planned.plan.stages]
     sizes = planned.sizes.bound if planned.sizes is not None else {}
     static = zip(entry.layout.static_names(), entry.statics, strict=True)
     return Report(
         function=str(core.where),
         plan=planned.plan,
-        lines=(*stages, *_around(core, planned.notes)),
+        lines=(*stages, *donation, *_around(core, planned.notes)),
         arguments=tuple(str(leaf) for leaf in planned.view.leaves),
         static=tuple(f"{name} = {static_text(value)}" for name, value in static),
         axes=tuple((name, size, who) for name, (size, who) in sizes.items()),
     )
+
+
+def _without_taker(entry: Entry, view: View, arrays: Sequence[Any]) -> list[Line]:
+    """Donated buffers that no result can take over. JAX pairs them by shape and dtype, one result for each buffer."""
+    try:
+        results = jax.eval_shape(lambda *flat: entry.apply(flat), *arrays)
+    except TRACER_ERRORS:
+        return [Line("donation", taken=False, why="the body cannot be traced, so nothing says which buffers could be reused")]
+    free = Counter((leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(results) if is_array(leaf))
+    lines: list[Line] = []
+    for leaf in (view.leaves[i] for i in entry.request.donated):
+        free[leaf.shape, leaf.dtype] -= 1
+        if free[leaf.shape, leaf.dtype] < 0:
+            why = f"the buffer of {leaf.path!r} is given up but not reused: no result is left with its shape and dtype ({leaf})"
+            lines.append(Line("donation", taken=False, why=why))
+    return lines
 
 
 def _around(core: Core, notes: Sequence[str]) -> list[Line]:
@@ -115,7 +130,7 @@ def _around(core: Core, notes: Sequence[str]) -> list[Line]:
     where = f"persistent compilation cache: {facts.reason}" + (f" ({facts.directory})" if facts.directory else "")
     return [
         contract,
-        *(Line("contract", False, note) for note in (*notes, *unresolved)),
+        *(Line("contract", taken=False, why=note) for note in (*notes, *unresolved)),
         Line("cache", kept, where if options.cache else "`cache=False`: compiled in every process anew"),
         Line("trace errors", options.on_trace_error == "eager", _on_trace_error(options.on_trace_error)),
         Line("debug_nans", options.debug_nans, "every result is checked, which waits for it" if options.debug_nans else "not asked for"),

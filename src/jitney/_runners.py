@@ -42,7 +42,7 @@ def runner(entry: Entry, arrays: Sequence[Any]) -> Run:
 
 def _in_x64(run: Run) -> Run:
     def in_x64(*arrays: Any) -> Any:
-        with jax.enable_x64(True):
+        with jax.enable_x64(True):  # noqa: FBT003
             return run(*arrays)
 
     return in_x64

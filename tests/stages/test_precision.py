@@ -1,0 +1,246 @@
+"""`precision`: the body computes in another type, what goes in and out keeps its own."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import Array, Float, Float32
+
+from jitney import OptionError, optimize
+
+X = jnp.asarray(np.linspace(0, 1, 5, dtype=np.float32))
+TYPES = {"bf16-all": jnp.bfloat16, "fp16-all": jnp.float16, "f32": jnp.float32, "f64": np.float64}
+
+
+def recorded(**options):
+    """A program that returns its argument, and the dtypes that its body saw by path."""
+    seen = {}
+
+    def body(tree):
+        seen.update({jax.tree_util.keystr(path): leaf.dtype for path, leaf in jax.tree_util.tree_leaves_with_path(tree)})
+        return tree
+
+    return optimize(**options)(body), seen
+
+
+def decision(program, *args):
+    (found,) = [d for d in program.plan(*args).to_dict()["decisions"] if d["name"] == "precision"]
+    return found["taken"], found["why"]
+
+
+@pytest.mark.parametrize("policy", TYPES)
+@pytest.mark.parametrize("given", [jnp.float32, jnp.bfloat16, jnp.float16])
+def test_the_body_computes_in_the_type_and_the_result_comes_back(policy, given):
+    """Whatever the type of the argument."""
+    f, seen = recorded(precision=policy)
+    out = f(X.astype(given))
+    assert seen[""] == TYPES[policy]
+    assert out.dtype == given
+
+
+@pytest.mark.parametrize("policy", TYPES)
+def test_what_is_no_float_stays(policy):
+    """Integers, booleans, complex numbers and random keys are as they were, inside and outside."""
+    f, seen = recorded(precision=policy)
+    tree = {"i": jnp.arange(3), "b": X > 0, "c": X.astype(jnp.complex64), "k": jax.random.key(0), "u": jnp.uint8(3), "x": X.astype(jnp.float16)}
+    out = f(tree)
+    for name in "ibcku":
+        assert seen[f"['{name}']"] == out[name].dtype == tree[name].dtype
+    assert out["x"].dtype == jnp.float16
+
+
+def test_an_exact_annotation_keeps_its_type():
+    """`Float32[...]` among `Float[...]`."""
+    seen = {}
+
+    @optimize(precision="bf16-all")
+    def body(x: Float[Array, "n"], exact: Float32[Array, "n"]):
+        seen.update(x=x.dtype, exact=exact.dtype)
+        return x.astype(exact.dtype) + exact
+
+    assert body(X, X).dtype == jnp.float32
+    assert seen == {"x": jnp.bfloat16, "exact": jnp.float32}
+    assert "exact keeps its exact dtype" in decision(body, X, X)[1]
+
+
+def test_an_exact_field_of_a_module_keeps_its_type_or_says_otherwise():
+    """A module is one argument; without an exact annotation in the signature all its floats are cast."""
+    seen = {}
+
+    class Model(eqx.Module):
+        w: Float[Array, "n"]
+
+    @optimize(precision="bf16-all")
+    def body(model: Model, x: Float[Array, "n"]):
+        seen["w"] = model.w.dtype
+        return model, model.w * x
+
+    model, product = body(Model(X), X)
+    assert seen["w"] == jnp.bfloat16
+    assert model.w.dtype == product.dtype == jnp.float32
+
+
+def test_products_are_those_of_the_low_type():
+    """1 + 2**-9 is 1 in bfloat16, whose last digit is 2**-7. (XLA may skip a rounding between two casts, so the body rounds.)"""
+
+    @optimize(precision="bf16-all")
+    def bits(x):
+        return jax.lax.bitcast_convert_type(x, jnp.int16)
+
+    assert bits(jnp.float32(1 + 2**-9)) == bits(jnp.float32(1))
+
+
+@pytest.mark.parametrize("policy", ["bf16-all", "fp16-all", "f64"])
+def test_gradients_keep_the_type_of_the_parameters(policy):
+    """Through a module, in both directions of nesting."""
+
+    class Model(eqx.Module):
+        w: Array
+        n: int
+
+    @optimize(precision=policy)
+    def loss(model, x):
+        return (model.w * x).sum()
+
+    model = Model(X, 3)
+    for grad in (eqx.filter_grad(loss)(model, X), optimize(precision=policy)(eqx.filter_grad(loss.__wrapped__))(model, X)):
+        assert grad.w.dtype == jnp.float32
+        np.testing.assert_allclose(grad.w, X, rtol=1e-2)
+
+
+def test_results_that_the_body_makes_in_another_type_are_left():
+    """Only what comes out in the compute type is cast back."""
+
+    @optimize(precision="bf16-all")
+    def body(x):
+        return x, x.astype(jnp.float16), x.astype(jnp.int32), x > 0, (x.sum(), "text")
+
+    out = body(X)
+    assert [leaf.dtype for leaf in out[:4]] == [jnp.float32, jnp.float16, jnp.int32, jnp.bool_]
+    assert out[4][0].dtype == jnp.float32
+    assert out[4][1] == "text"
+
+
+def test_results_come_back_in_the_widest_type_that_was_cast():
+    """float16 and float32 in, float32 out."""
+
+    @optimize(precision="bf16-all")
+    def body(a, b):
+        return a + b
+
+    assert body(X.astype(jnp.float16), X).dtype == jnp.float32
+
+
+def test_nothing_to_cast_is_a_skip_with_its_reason():
+    """An argument that has the type already."""
+    f, _ = recorded(precision="bf16-all")
+    assert decision(f, X.astype(jnp.bfloat16)) == (False, "no argument to cast to bfloat16")
+    assert decision(f, X) == (True, "1 of 1 arrays computed in bfloat16, results back to float32")
+
+
+def test_a_float_argument_is_cast_too():
+    """A Python number for a `float`."""
+
+    @optimize(precision="fp16-all")
+    def body(x: float):
+        return x * 2
+
+    out = body(1.0)
+    assert out.dtype == jnp.float32
+    assert out == 2
+
+
+def logsumexp(x):
+    return jnp.log(jnp.sum(jnp.exp(x)))
+
+
+VALUES = np.linspace(-3, 3, 1001)
+EXACT = float(np.log(np.sum(np.exp(VALUES))))
+
+
+def test_f64_needs_no_global_flag():
+    """Twelve digits from NumPy's doubles, and the flag as it was."""
+    f = optimize(precision="f64")(logsumexp)
+    out = f(VALUES)
+    assert out.dtype == np.float64
+    assert abs(float(out) - EXACT) < 1e-12
+    assert not jax.config.jax_enable_x64
+    assert jnp.zeros(1).dtype == jnp.float32
+
+
+def test_f64_computes_float32_arguments_in_double():
+    """2**24 + 1 - 2**24 is 0 in float32."""
+
+    @optimize(precision="f64")
+    def cancel(big, one):
+        return (big + one) - big
+
+    assert cancel(jnp.float32(2**24), jnp.float32(1)) == 1
+    assert cancel(jnp.float32(2**24), jnp.float32(1)).dtype == jnp.float32
+
+
+def test_f64_holds_ahead_of_time():
+    """`compile`, `lower` and `plan` see doubles too."""
+    f = optimize(precision="f64")(logsumexp)
+    assert "f64" in f.lower(VALUES).as_text()
+    assert abs(float(f.lower(VALUES).compile()(VALUES)) - EXACT) < 1e-12
+    assert f.plan(VALUES).to_dict()["arguments"] == ["x: float64[1001]"]
+    f.compile(VALUES)
+    traces = f.stats.traces
+    assert abs(float(f(VALUES)) - EXACT) < 1e-12
+    assert f.stats.traces == traces
+    assert not jax.config.jax_enable_x64
+
+
+def test_f64_holds_for_sizes_of_annotations():
+    """`Float` is JAX's default float, so float32 arguments come from `sizes`."""
+
+    @optimize(precision="f64")
+    def cancel(x: Float[Array, "n"]):
+        return (x + 1) - x
+
+    cancel.compile(sizes={"n": 3})
+    traces = cancel.stats.traces
+    np.testing.assert_array_equal(cancel(jnp.full(3, 2.0**24, jnp.float32)), np.ones(3))
+    assert cancel.stats.traces == traces == 1
+
+
+def test_f64_under_grad_and_jit():
+    """Inside another trace the scope is the same."""
+    f = optimize(precision="f64")(lambda x: ((x + 1) - x).sum())
+    x = jnp.full(3, 2.0**24, jnp.float32)
+    assert jax.jit(f)(x) == 3
+    np.testing.assert_allclose(jax.grad(optimize(precision="f64")(logsumexp))(X), jax.nn.softmax(X), rtol=1e-6)
+
+
+def test_f64_survives_eager():
+    """A body that cannot be traced runs un-jitted, in double all the same."""
+
+    @optimize(precision="f64", on_trace_error="eager")
+    def cancel(big, one):
+        return (big + one) - big if one > 0 else big
+
+    with pytest.warns(UserWarning, match="un-jitted"):
+        assert cancel(jnp.float32(2**24), jnp.float32(1)) == 1
+    assert cancel(jnp.float32(2**24), jnp.float32(1)) == 1
+
+
+def test_tf32_sets_the_precision_of_products():
+    """In the lowered program; types stay."""
+    f = optimize(precision="tf32")(lambda a, b: a @ b)
+    a = jnp.eye(4)
+    assert "TF32" in f.lower(a, a).as_text().upper() or "precision = [HIGH, HIGH]" in f.lower(a, a).as_text()
+    plain = optimize(lambda a, b: a @ b)
+    assert f.lower(a, a).as_text() != plain.lower(a, a).as_text()
+    assert f(a, a).dtype == jnp.float32
+    assert decision(f, a, a)[0]
+
+
+@pytest.mark.parametrize(("policy", "text"), [("bf16", "is not there yet"), ("fp16", "is not there yet"), ("float8", "is not a policy")])
+def test_policies_that_are_not_there_say_so(policy: Any, text):
+    """Autocast is another matter than casting all."""
+    with pytest.raises(OptionError, match=text):
+        optimize(precision=policy)(logsumexp)

@@ -1,0 +1,101 @@
+"""`remat`: the same gradients from fewer kept values."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import Array, Float
+
+from jitney import OptionError, optimize
+
+W = jnp.asarray(np.linspace(-1, 1, 64, dtype=np.float32).reshape(8, 8))
+X = jnp.asarray(np.linspace(0, 1, 8, dtype=np.float32))
+
+
+def deep(w: Float[Array, "n n"], x: Float[Array, "n"]) -> Float[Array, ""]:
+    for _ in range(4):
+        x = jnp.sin(w @ x)
+    return x.sum()
+
+
+def kept(fn):
+    """How many numbers the backward pass of `fn` holds besides the arguments and what they are made of."""
+    _, back = jax.vjp(fn, W, X)
+    return sum(leaf.size for leaf in jax.tree.leaves(back))
+
+
+def count(fn, name):
+    """How often a primitive stands in the gradient, at any depth."""
+    return str(jax.make_jaxpr(jax.grad(fn))(W, X)).count(f"= {name}[") + str(jax.make_jaxpr(jax.grad(fn))(W, X)).count(f"= {name} ")
+
+
+def reference():
+    """The gradient in float64, by the chain rule in numpy."""
+    w, x = np.asarray(W, np.float64), np.asarray(X, np.float64)
+    steps = [x]
+    for _ in range(4):
+        steps.append(np.sin(w @ steps[-1]))
+    back, grad = np.ones(8), np.zeros_like(w)
+    for before in reversed(steps[:-1]):
+        back = back * np.cos(w @ before)
+        grad += np.outer(back, before)
+        back = w.T @ back
+    return grad
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        False,
+        True,
+        "everything_saveable",
+        "nothing_saveable",
+        "dots_saveable",
+        "checkpoint_dots",
+        "dots_with_no_batch_dims_saveable",
+        "checkpoint_dots_with_no_batch_dims",
+    ],
+)
+def test_gradients_are_the_same_under_every_policy(policy):
+    """What is recomputed comes out equal."""
+    np.testing.assert_allclose(jax.grad(optimize(remat=policy)(deep))(W, X), reference(), rtol=2e-5, atol=1e-6)
+
+
+def test_true_keeps_the_arguments_only():
+    """The plain function keeps its intermediate values too."""
+    assert kept(optimize(remat=True)(deep)) == W.size + X.size
+    assert kept(optimize(deep)) > W.size + X.size
+
+
+def test_the_forward_pass_is_computed_again():
+    """Four sines forward; with `remat` they are also in the backward pass, which stands apart."""
+    assert count(optimize(remat=True)(deep), "sin") > count(optimize(deep), "sin")
+
+
+def test_a_policy_by_name_decides_what_is_kept():
+    """`dots_saveable` keeps the products that `nothing_saveable` computes again."""
+    assert count(optimize(remat="dots_saveable")(deep), "dot_general") < count(optimize(remat="nothing_saveable")(deep), "dot_general")
+
+
+@pytest.mark.parametrize("policy", ["save_only_these_names", "save_from_both_policies", "everything", 3, lambda *_, **__: True])
+def test_policies_that_no_name_chooses_are_refused(policy):
+    """Factories take arguments; callables have no name."""
+    with pytest.raises(OptionError, match="not a policy that a name alone can choose"):
+        optimize(remat=policy)(deep)
+
+
+def test_the_plan_says_what_is_kept():
+    """Taken with its policy, or skipped."""
+    (line,) = [d for d in optimize(remat=True)(deep).plan(W, X).to_dict()["decisions"] if d["name"] == "remat"]
+    assert line["taken"]
+    assert "`nothing_saveable`" in line["why"]
+    (line,) = [d for d in optimize(deep).plan(W, X).to_dict()["decisions"] if d["name"] == "remat"]
+    assert (line["taken"], line["why"]) == (False, "no `remat` policy given")
+
+
+def test_acts_on_the_body_of_a_mapped_function():
+    """Each element keeps its arguments only, and the gradient is that of a loop."""
+    f = optimize(remat=True, vmap="batch")(deep)
+    xs = jnp.stack([X, 2 * X, 3 * X])
+    expected = sum(np.asarray(jax.grad(deep)(W, x)) for x in xs)
+    np.testing.assert_allclose(jax.grad(lambda w: f(w, xs).sum())(W), expected, rtol=2e-5, atol=1e-5)
