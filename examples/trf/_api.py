@@ -11,7 +11,7 @@ from jaxtyping import Array, ArrayLike, Float
 
 from examples.trf import _check
 from examples.trf._result import Result
-from examples.trf._run import UNBOUNDED, Request, run, traced
+from examples.trf._run import UNBOUNDED, Request, any_traced, run
 
 Loss = str | Callable[[Array], Array]
 
@@ -65,10 +65,8 @@ def least_squares(
         ValueError: An argument is infeasible, has a wrong shape or value, or the start is not finite; see the message.
         TypeError: An argument is not of the right kind.
     """
-    by_jac = isinstance(x_scale, str) and x_scale == "jac"
-    request = Request(fun, jac, loss, by_jac, history, mapped)
-    numbers = (ftol, xtol, gtol, f_scale, max_nfev)
-    return run(request, x0, bounds, None if by_jac else x_scale, mask, args, kwargs or {}, numbers)
+    request = Request(fun, jac, loss, x_scale, history, (ftol, xtol, gtol, f_scale, max_nfev), mapped)
+    return run(request, x0, bounds, mask, args, kwargs or {})
 
 
 @dataclass(frozen=True)
@@ -100,6 +98,18 @@ class ResidualJacobian:
         if self.whiten == "matrix":
             return solve_triangular(sigma, J, lower=True)
         return J if sigma is None else J / jnp.broadcast_to(sigma, J.shape[:1])[:, None]
+
+
+def _batched(p0: Any, t: Any, y: Any, sigma: Any, whiten: str) -> tuple[Any, tuple[str, ...]]:
+    """One start per fit, and which of the data each fit has for itself."""
+    fits = y.shape[0] if y.ndim == 2 else np.shape(p0)[0]
+    xp = jnp if any_traced(p0) else np
+    own = {
+        "t": y.ndim == 2 and t.shape == y.shape,
+        "y": y.ndim == 2,
+        "sigma": sigma is not None and sigma.ndim == (3 if whiten == "matrix" else 2),
+    }
+    return xp.broadcast_to(p0, (fits, np.shape(p0)[-1])), tuple(name for name, is_own in own.items() if is_own)
 
 
 def curve_fit(
@@ -134,16 +144,12 @@ def curve_fit(
     """
     if not callable(model):
         _check.fail(f"`model` is {model!r}.", "It is a function model(t, *p).", "pass a callable.", TypeError)
-    if not traced((t, y, p0, sigma)):
+    if not any_traced(t, y, p0, sigma):
         y, t = _check.measured(y, "y"), _check.measured(t, "t")
-    batch = jnp.ndim(y) == 2 or jnp.ndim(p0) == 2
     whiten, sigma = _check.spread(sigma, y)
-    mapped = ()
-    if batch:
-        fits = y.shape[0] if jnp.ndim(y) == 2 else jnp.shape(p0)[0]
-        p0 = jnp.broadcast_to(p0, (fits, jnp.shape(p0)[-1])) if traced(p0) else np.broadcast_to(p0, (fits, np.shape(p0)[-1]))
-        own = {"t": jnp.ndim(y) == 2 and t.shape == y.shape, "y": jnp.ndim(y) == 2, "sigma": _check.spread_is_mapped(whiten, sigma)}
-        mapped = tuple(name for name, is_own in own.items() if is_own)
+    mapped: tuple[str, ...] = ()
+    if y.ndim == 2 or np.ndim(p0) == 2:
+        p0, mapped = _batched(p0, t, y, sigma, whiten)
     columns = None if jac is None else ResidualJacobian(jac, whiten)
     result = least_squares(Residual(model, whiten), p0, columns, bounds, args=(t, y, sigma), mapped=mapped, **options)
     return result.with_known_variance() if absolute_sigma else result

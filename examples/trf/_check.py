@@ -22,15 +22,14 @@ def fail(what: str, rule: str, fix: str, kind: type[Exception] = ValueError) -> 
 def start(x0: Any) -> np.ndarray:
     """x0 as float64, of rank 1, or 2 for a batch of fits."""
     x = np.asarray(x0)
-    if x.dtype.kind not in "fiub":
-        if x.dtype.kind == "c":
-            fail("`x0` is complex.", "The parameters are real.", "fit the real and imaginary parts as two parameters.", TypeError)
-        fail(f"`x0` has dtype {x.dtype}.", "The parameters are real numbers.", "pass numbers.", TypeError)
-    x = np.atleast_1d(x.astype(np.float64, copy=False))
+    if x.dtype != np.float64:
+        if x.dtype.kind not in "fiub":
+            fail(f"`x0` has dtype {x.dtype}.", "The parameters are real numbers.", "pass numbers; fit real and imaginary parts as two parameters.", TypeError)
+        x = x.astype(np.float64)
+    if x.ndim == 0:
+        x = x[None]
     if x.ndim > 2 or x.size == 0:
         fail(f"`x0` has shape {x.shape}.", "It is one number per parameter, and for a batch of fits has one more leading axis.", "reshape it.")
-    if not np.isfinite(x).all():
-        fail(f"`x0` is not finite: {x}.", "The start is a point.", "pass finite numbers.")
     return x
 
 
@@ -65,18 +64,18 @@ def _first(mask: np.ndarray) -> tuple[int, ...]:
     return tuple(int(i) for i in np.argwhere(mask)[0])
 
 
-def scale(x_scale: Any, x0: np.ndarray) -> np.ndarray | None:
-    """Scale of each parameter, or `None` for 1."""
-    if x_scale is None:
-        return None
+def scale(x_scale: Any, x0: np.ndarray) -> tuple[bool, np.ndarray | None]:
+    """Whether the Jacobian sets the scale, and if not, the scale of each parameter."""
     if isinstance(x_scale, str):
+        if x_scale == "jac":
+            return True, None
         fail(f"`x_scale` is {x_scale!r}.", 'It is "jac", a number, or one per parameter.', 'write "jac" or numbers.')
     values = np.asarray(x_scale, dtype=np.float64)
     if values.shape not in ((), x0.shape[-1:]):
         fail(f"`x_scale` has shape {values.shape} and `x0` has {x0.shape}.", "It is a number or one per parameter.", "make the shapes agree.")
     if not (np.isfinite(values) & (values > 0)).all():
         fail(f"`x_scale` is {values}.", "A scale is positive and finite.", "pass typical sizes of the parameters.")
-    return np.broadcast_to(values, x0.shape[-1:])
+    return False, np.broadcast_to(values, x0.shape[-1:])
 
 
 def controls(ftol: float | None, xtol: float | None, gtol: float | None, f_scale: float, max_nfev: int) -> tuple[float, ...]:
@@ -110,11 +109,15 @@ def functions(fun: Any, jac: Any, loss: Any) -> None:
         fail(f"`loss` is {loss!r}.", f"It is one of {', '.join(LOSSES)}, or a function of z = (f / f_scale)^2.", "choose one of these.")
 
 
-def counted(mask: np.ndarray, k: int) -> None:
-    """Enough points left by the mask, in every fit."""
+def counted(mask: Any, x0: np.ndarray) -> np.ndarray:
+    """The mask, which leaves every fit enough points."""
+    mask = np.asarray(mask, dtype=bool)
+    k = x0.shape[-1]
     left = mask.sum(axis=-1).min()
     if left < k:
-        fail(f"The mask leaves {left} points for {k} parameters.", "A fit needs at least as many points as parameters.", "mask fewer points or hold parameters fixed.")
+        fail(f"The mask leaves {left} points for {k} parameters.", "A fit needs at least as many points as parameters.",
+             "mask fewer points or hold parameters fixed.")  # fmt: skip
+    return mask
 
 
 def check_shapes(setup: Setup, x: Any, data: Data) -> None:
@@ -135,19 +138,21 @@ def check_shapes(setup: Setup, x: Any, data: Data) -> None:
         fail(f"`jac` returns shape {J.shape}.", f"It is (points, parameters) = {(f.shape[0], k)}.", "return df_i / dx_j in row i and column j.")
 
 
-def outcome(status: np.ndarray, resolution: float, tolerances: tuple[float, ...]) -> None:
+def outcome(packed: np.ndarray, status: int, resolution: int, finest: float, x0: np.ndarray) -> None:
     """A start that could be evaluated, and residuals fine enough for the tolerances."""
-    if (status < 0).any():
-        where = "" if status.ndim == 0 else f" of fits {np.flatnonzero(status < 0).tolist()}"
-        fail(f"Residuals or their Jacobian are not finite at the start{where}.", "The solver needs a finite cost and slope to leave a point.",
+    bad = packed[status] < 0 if packed.ndim == 1 else (packed[:, status] < 0).any()
+    if bad:
+        fits = "" if packed.ndim == 1 else f" of fits {np.flatnonzero(packed[:, status] < 0).tolist()}"
+        what = "Residuals or their Jacobian are" if np.isfinite(x0).all() else "`x0` is"
+        fail(f"{what} not finite at the start{fits}.", "The solver needs a finite cost and slope to leave a point.",
              "move the start to where the model is defined, or leave points out with `mask`.")  # fmt: skip
-    finest = min(tolerance for tolerance in tolerances if tolerance > 0)
-    if resolution > finest:
+    unit = packed[resolution] if packed.ndim == 1 else packed[0, resolution]
+    if unit > finest:
         warnings.warn(
-            f"`fun` returns residuals with a rounding unit of {resolution:.1e}, and the finest tolerance is {finest:.1e}.\n"
+            f"`fun` returns residuals with a rounding unit of {unit:.1e}, and the finest tolerance is {finest:.1e}.\n"
             "A change of the cost below the rounding unit is noise, so the tolerance may never be met.\n"
             "Fix: compute the residuals in float64 (data as float64, no casts to float32), or raise the tolerances.",
-            stacklevel=4,
+            stacklevel=5,
         )
 
 
@@ -180,8 +185,3 @@ def spread(sigma: Any, y: Any) -> tuple[str, Any]:
         return "matrix", np.linalg.cholesky(sigma)
     except np.linalg.LinAlgError:
         fail("`sigma` is not positive definite.", "A covariance matrix of the points is.", "check it for duplicate points or a missing diagonal.")
-
-
-def spread_is_mapped(whiten: str, sigma: Any) -> bool:
-    """In a batch: whether each fit has its own."""
-    return sigma is not None and sigma.ndim == (3 if whiten == "matrix" else 2)

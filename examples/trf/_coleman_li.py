@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from examples.trf._qr import triangularise
+from examples.trf._qr import product, triangularise
 
 Scalar = Float[Array, ""]
 Vector = Float[Array, "k"]
@@ -58,8 +58,8 @@ def hat(x: Vector, g: Vector, R: Matrix, c: Vector, scale: Vector, bounds: Bound
     v, dv = distance(x, g, bounds)
     d = jnp.sqrt(rescaled(v, dv, scale)) * scale
     curvature = jnp.diag(jnp.sqrt(g * dv * scale))  # g and dv have the same sign
-    Rh, ch = triangularise(jnp.concatenate([R * d, curvature]).T, jnp.concatenate([c, jnp.zeros_like(c)]))
-    return Hat(d, d * g, Rh, ch)
+    triangle = triangularise(jnp.concatenate([R * d, curvature]).T, jnp.concatenate([c, jnp.zeros_like(c)]))
+    return Hat(d, d * g, triangle[:, :-1], triangle[:, -1])
 
 
 def stride_to_bounds(x: Vector, s: Vector, bounds: Bounds) -> tuple[Scalar, Bool[Array, "k"]]:
@@ -81,10 +81,10 @@ def stride_to_sphere(start: Vector, s: Vector, radius: Scalar) -> Scalar:
 
 def along(hat: Hat, s: Vector, low: Scalar, high: Scalar, start: Vector | None = None) -> Step:
     """Minimise the model over start + t s with low <= t <= high; the value is inf where low > high."""
-    Rs = hat.R @ s
+    Rs = product(hat.R, s)
     a, b, offset = 0.5 * (Rs @ Rs), hat.g @ s, jnp.zeros(())
     if start is not None:
-        Rstart = hat.R @ start
+        Rstart = product(hat.R, start)
         b = b + Rstart @ Rs
         offset = 0.5 * (Rstart @ Rstart) + hat.g @ start
     best = jnp.where(a > 0, -0.5 * b / jnp.where(a > 0, a, 1.0), low)
@@ -97,7 +97,7 @@ def along(hat: Hat, s: Vector, low: Scalar, high: Scalar, start: Vector | None =
 
 def model_value(hat: Hat, s: Vector) -> Scalar:
     """Change of the cost that the model predicts for a step."""
-    Rs = hat.R @ s
+    Rs = product(hat.R, s)
     return 0.5 * (Rs @ Rs) + hat.g @ s
 
 

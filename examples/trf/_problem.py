@@ -11,7 +11,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float
 
 from examples.trf._losses import reweigh, rho_of
-from examples.trf._qr import triangularise
+from examples.trf._qr import product, triangularise
 
 Columns = Float[Array, "k points"]
 
@@ -56,16 +56,29 @@ class Data(NamedTuple):
 
 
 class Model(eqx.Module):
-    """Cost at a point, its gradient g = J^T r, and the triangle R, c = Q^T r of its Gauss-Newton model."""
+    """Cost at a point and the triangle [R, Q^T r] of its Gauss-Newton model."""
 
     cost: Float[Array, ""]
-    g: Float[Array, "k"]
-    R: Float[Array, "k k"]
-    c: Float[Array, "k"]
+    triangle: Float[Array, "k k+1"]
+
+    @property
+    def R(self) -> Float[Array, "k k"]:
+        """Triangle of the Jacobian."""
+        return self.triangle[:, :-1]
+
+    @property
+    def c(self) -> Float[Array, "k"]:
+        """The residuals' part in its span, Q^T r."""
+        return self.triangle[:, -1]
+
+    @property
+    def g(self) -> Float[Array, "k"]:
+        """Gradient of the cost, J^T r = R^T Q^T r."""
+        return product(self.R.T, self.c)
 
     def finite(self) -> Bool[Array, ""]:
         """Tell whether cost and derivatives can be used."""
-        return jnp.isfinite(self.cost) & jnp.all(jnp.isfinite(self.R)) & jnp.all(jnp.isfinite(self.c)) & jnp.all(jnp.isfinite(self.g))
+        return jnp.isfinite(self.cost) & jnp.all(jnp.isfinite(self.triangle))
 
 
 def residual_type(setup: Setup, x: Float[Array, "k"], data: Data) -> jax.ShapeDtypeStruct:
@@ -108,4 +121,4 @@ def model_at(setup: Setup, x: Float[Array, "k"], data: Data) -> Model:
     """Evaluate residuals and Jacobian at x and reduce them to a few numbers a parameter, which carry no derivative."""
     f, columns = lax.stop_gradient(residuals_and_columns(setup, x, data))
     cost, f, columns = weighted(setup, f, columns, data)
-    return Model(cost, columns @ f, *triangularise(columns, f))
+    return Model(cost, triangularise(columns, f))

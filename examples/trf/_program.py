@@ -1,12 +1,14 @@
-"""The compiled programs: one fit, a batch of fits, and residuals and Jacobian at a point.
+"""The compiled programs of a setup: one fit, a batch of fits, residuals and Jacobian at a point.
 
-Everything above this file is plain JAX, everything below runs on the host. A result crosses in one vector, since a transfer costs microseconds.
+Everything above this file is plain JAX, everything below runs on the host. A result crosses in one vector, since every array that crosses
+costs microseconds.
 """
 
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -17,33 +19,45 @@ from examples.trf._problem import Controls, Data, Setup, points, residual_type, 
 from examples.trf._solve import Records, State, solve
 
 SCALARS = ("cost", "optimality", "nfev", "njev", "status", "points", "resolution")
+Packed = tuple[Float[Array, "packed"], Records | None]
+Evaluated = tuple[Float[Array, "points"], Float[Array, "points k"]]
 
 
-@optimize
-def fit(setup: Setup, x0: Float[Array, "k"], data: Data) -> tuple[Float[Array, "packed"], Records | None]:
-    """Fit, and pack what every result holds: `SCALARS`, x, gradient, active bounds, R."""
-    return _fit(setup, x0, data)
+@dataclass(frozen=True, eq=False)
+class Programs:
+    """What is compiled for one setup. Each fits or evaluates; a batch takes each fit's own data apart from what all share."""
+
+    fit: Any
+    fit_batch: Any
+    evaluate: Any
+    evaluate_batch: Any
 
 
-@optimize(vmap={"fit": {"x0": 0, "mapped": 0}})
-def fit_batch(setup: Setup, x0: Float[Array, "k"], mapped: Any, shared: Any) -> tuple[Float[Array, "packed"], Records | None]:
-    """Do the same for every start, with each one's own `mapped` data."""
-    return _fit(setup, x0, eqx.combine(mapped, shared))
+@lru_cache(maxsize=256)
+def programs(setup: Setup) -> Programs:
+    """Programs for a setup, made once: with functions and options closed over, a call carries arrays alone."""
+
+    @optimize
+    def fit(x0: Float[Array, "k"], data: Data) -> Packed:
+        return _fit(setup, x0, data)
+
+    @optimize(vmap={"fit": {"x0": 0, "mapped": 0}})
+    def fit_batch(x0: Float[Array, "k"], mapped: Any, shared: Any) -> Packed:
+        return _fit(setup, x0, eqx.combine(mapped, shared))
+
+    @optimize
+    def evaluate(x: Float[Array, "k"], data: Data) -> Evaluated:
+        return _evaluate(setup, x, data)
+
+    @optimize(vmap={"fit": {"x": 0, "mapped": 0}})
+    def evaluate_batch(x: Float[Array, "k"], mapped: Any, shared: Any) -> Evaluated:
+        return _evaluate(setup, x, eqx.combine(mapped, shared))
+
+    return Programs(fit, fit_batch, evaluate, evaluate_batch)
 
 
-@optimize
-def evaluate(setup: Setup, x: Float[Array, "k"], data: Data) -> tuple[Array, Array]:
-    """Residuals at x, and the Jacobian with the weights of the loss, as SciPy's results hold them."""
-    return _evaluate(setup, x, data)
-
-
-@optimize(vmap={"fit": {"x": 0, "mapped": 0}})
-def evaluate_batch(setup: Setup, x: Float[Array, "k"], mapped: Any, shared: Any) -> tuple[Array, Array]:
-    """Do the same for every fit."""
-    return _evaluate(setup, x, eqx.combine(mapped, shared))
-
-
-def _fit(setup: Setup, x0: Float[Array, "k"], data: Data) -> tuple[Float[Array, "packed"], Records | None]:
+def _fit(setup: Setup, x0: Float[Array, "k"], data: Data) -> Packed:
+    """Solve, and pack what every result holds: `SCALARS`, x, gradient, active bounds, R."""
     last = solve(setup, x0, data)
     x, cost = attach_derivative(setup, last.x, last.model.cost, data)
     return _packed(setup, last, x, cost, data), last.records
@@ -59,7 +73,8 @@ def _packed(setup: Setup, last: State, x: Float[Array, "k"], cost: Float[Array, 
     return jnp.concatenate([jnp.stack([jnp.asarray(s, x.dtype) for s in scalars]), *(v.astype(x.dtype) for v in vectors)])
 
 
-def _evaluate(setup: Setup, x: Float[Array, "k"], data: Data) -> tuple[Array, Array]:
+def _evaluate(setup: Setup, x: Float[Array, "k"], data: Data) -> Evaluated:
+    """Residuals at x, and the Jacobian with the weights of the loss, as SciPy's results hold them."""
     f, columns = residuals_and_columns(setup, x, data)
     _, _, columns = weighted(setup, f, columns, data)
     return f, columns.T

@@ -16,59 +16,53 @@ LONG = 32768
 # Beyond, an unrolled loop over columns costs too much to compile, and LAPACK's blocked Householder is the better method.
 WIDE = 16
 
-Triangle = tuple[Float[Array, "k k"], Float[Array, "k"]]
-
-
-def triangularise(columns: Float[Array, "k m"], rhs: Float[Array, "m"]) -> Triangle:
+def triangularise(columns: Float[Array, "k m"], rhs: Float[Array, "m"]) -> Float[Array, "k k+1"]:
     """Factor J = Q R and give R and Q^T r.
 
     Args:
         columns: Columns of J, one a row.
         rhs: The vector r.
     Returns:
-        R, upper triangular; Q^T r. A zero column of J, or one that depends on those before
-        it, leaves a (nearly) zero row of R.
+        R, upper triangular, and Q^T r as one more column. A zero column of J, or one that depends on those before it, leaves a
+        (nearly) zero row.
     """
     k, m = columns.shape
     if k > WIDE:
-        return _by_householder(columns, rhs)
+        return jnp.linalg.qr(jnp.concatenate([columns, rhs[None]]).T, mode="r")[:k]
     if m >= LONG:
-        return _by_column([*columns, rhs])
+        return _normalised(_by_column([*columns, rhs]))
     rest = jnp.concatenate([columns, rhs[None]])
     rows = []
-    for j in range(k):
+    for _ in range(k):
         products = rest @ rest[0]
-        rows.append(jnp.pad(_over(products, jnp.sqrt(products[0])), (j, 0)))
-        rest = rest[1:] - _over(products[1:], products[0])[:, None] * rest[0]
-    R = jnp.stack(rows)
-    return R[:, :k], R[:, k]
+        rows.append(products)
+        rest = rest[1:] - (products[1:] * _inverse(products[0]))[:, None] * rest[0]
+    return _normalised(rows)
 
 
-def _by_column(rest: list[Float[Array, "m"]]) -> Triangle:
-    """Do the same on separate columns."""
-    k = len(rest) - 1
+def _by_column(rest: list[Float[Array, "m"]]) -> list[Float[Array, "..."]]:
+    """Take the same products of columns that are kept apart."""
     rows = []
-    for j in range(k):
+    for _ in range(len(rest) - 1):
         first, *rest = rest
-        norm2 = first @ first
-        products = jnp.stack([norm2, *(first @ column for column in rest)])
-        rows.append(jnp.pad(_over(products, jnp.sqrt(norm2)), (j, 0)))
-        rest = [column - _over(product, norm2) * first for column, product in zip(rest, products[1:], strict=True)]
-    R = jnp.stack(rows)
-    return R[:, :k], R[:, k]
+        products = [first @ first, *(first @ column for column in rest)]
+        rows.append(jnp.stack(products))
+        inverse = _inverse(products[0])
+        rest = [column - (product * inverse) * first for column, product in zip(rest, products[1:], strict=True)]
+    return rows
 
 
-def _by_householder(columns: Float[Array, "k m"], rhs: Float[Array, "m"]) -> Triangle:
-    """Do the same with LAPACK."""
-    k = columns.shape[0]
-    R = jnp.linalg.qr(jnp.concatenate([columns, rhs[None]]).T, mode="r")
-    return R[:k, :k], R[:k, k]
+def _normalised(rows: list[Float[Array, "..."]]) -> Float[Array, "k k+1"]:
+    """Divide each row by the length of its column, whose square leads it."""
+    pivots = jnp.stack([row[0] for row in rows])
+    triangle = jnp.stack([jnp.pad(row, (j, 0)) for j, row in enumerate(rows)])
+    return triangle * _inverse(jnp.sqrt(pivots))[:, None]
 
 
-def _over(numerator: Array, denominator: Array) -> Array:
-    """Divide, with 0 for a zero pivot; NaN stays NaN."""
-    zero = denominator == 0
-    return jnp.where(zero, 0.0, numerator / jnp.where(zero, 1.0, denominator))
+def _inverse(pivot: Array) -> Array:
+    """1 / pivot, with 0 for a zero pivot; NaN stays NaN."""
+    zero = pivot == 0
+    return jnp.where(zero, 0.0, 1 / jnp.where(zero, 1.0, pivot))
 
 
 def back_substitute(R: Float[Array, "k k"], B: Float[Array, "k n"]) -> Float[Array, "k n"]:
@@ -86,3 +80,8 @@ def back_substitute(R: Float[Array, "k k"], B: Float[Array, "k n"]) -> Float[Arr
 def forward_substitute(R: Float[Array, "k k"], b: Float[Array, "k"]) -> Float[Array, "k"]:
     """Solve R^T x = b for upper triangular R."""
     return back_substitute(R.T[::-1, ::-1], b[::-1, None])[::-1, 0]
+
+
+def product(A: Float[Array, "k n"], v: Float[Array, "n"]) -> Float[Array, "k"]:
+    """A v for a small A: written out, since XLA fuses a sum with its neighbours and a `dot` with nothing."""
+    return jnp.sum(A * v, axis=1)

@@ -11,8 +11,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from examples.trf._losses import EPS
-from examples.trf._problem import Data, Setup
-from examples.trf._program import SCALARS, evaluate, evaluate_batch
+from examples.trf._problem import Data
+from examples.trf._program import SCALARS, Programs
 from examples.trf._solve import Records
 
 MESSAGES = MappingProxyType(
@@ -55,14 +55,10 @@ class Result:
 
     packed: Any
     records: Records | None
-    setup: Setup
+    programs: Programs
     mapped: Data | None
     data: Data
     variance: float | None  # of one residual, where it is known
-
-    def on_host(self) -> "Result":
-        """The same with its numbers in NumPy: the one transfer of a fit."""
-        return replace(self, packed=np.asarray(self.packed))
 
     def with_known_variance(self) -> "Result":
         """The same for residuals that are in units of their standard deviation."""
@@ -70,14 +66,14 @@ class Result:
 
     def tree_flatten(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         """Give JAX the arrays."""
-        return (self.packed, self.records, self.mapped, self.data), (self.setup, self.variance)
+        return (self.packed, self.records, self.mapped, self.data), (self.programs, self.variance)
 
     @classmethod
     def tree_unflatten(cls, fixed: tuple[Any, ...], arrays: tuple[Any, ...]) -> "Result":
         """Take them back."""
         packed, records, mapped, data = arrays
-        setup, variance = fixed
-        return cls(packed, records, setup, mapped, data, variance)
+        programs, variance = fixed
+        return cls(packed, records, programs, mapped, data, variance)
 
     @property
     def _size(self) -> int:
@@ -150,9 +146,9 @@ class Result:
     def _evaluated(self) -> tuple[Any, Any]:
         with jax.enable_x64(True):
             if self.mapped is None:
-                both = evaluate(self.setup, self.x, self.data)
+                both = self.programs.evaluate(self.x, self.data)
             else:
-                both = evaluate_batch(self.setup, self.x, self.mapped, self.data)
+                both = self.programs.evaluate_batch(self.x, self.mapped, self.data)
         return both if isinstance(self.packed, jax.Array) else jax.device_get(both)
 
     @property

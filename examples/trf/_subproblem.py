@@ -11,7 +11,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float
 
 from examples.trf._losses import EPS
-from examples.trf._qr import back_substitute, forward_substitute, triangularise
+from examples.trf._qr import back_substitute, forward_substitute, product, triangularise
 
 RTOL = 0.01  # the length of p may miss the radius by this much: MINPACK's and SciPy's choice is 0.1 and 0.01
 MAX_STEPS = 10
@@ -54,7 +54,7 @@ def solve_subproblem(R: Matrix, c: Vector, radius: Scalar, alpha: Scalar, points
         return newton, jnp.zeros_like(alpha)
 
     def damped() -> tuple[Vector, Scalar]:
-        upper = jnp.linalg.norm(c @ R) / radius
+        upper = jnp.linalg.norm(product(R.T, c)) / radius
         slope = jnp.linalg.norm(forward_substitute(R, newton)) ** 2  # -|p| d|p| / d alpha at 0
         lower = jnp.where(full_rank, (length - radius) * length / slope, 0.0)
         guess = jnp.where(~full_rank & (alpha == 0), -1.0, alpha)  # outside the bracket: none
@@ -75,8 +75,8 @@ def _damped(R: Matrix, c: Vector, alpha: Scalar) -> tuple[Vector, Matrix]:
     """Levenberg-Marquardt step for one alpha, and the triangle of the damped matrix."""
     k = R.shape[0]
     columns = jnp.concatenate([R, jnp.sqrt(alpha) * jnp.eye(k)]).T
-    Ra, ca = triangularise(columns, jnp.concatenate([c, jnp.zeros(k)]))
-    return back_substitute(Ra, -ca[:, None])[:, 0], Ra
+    triangle = triangularise(columns, jnp.concatenate([c, jnp.zeros(k)]))
+    return back_substitute(triangle[:, :k], -triangle[:, k:])[:, 0], triangle[:, :k]
 
 
 def _search(R: Matrix, c: Vector, radius: Scalar, start: Secular) -> tuple[Vector, Scalar]:
