@@ -18,20 +18,24 @@ NAMES = {
 
 
 class Events:
-    """How often each thing happened, and how long it took; `count` may be limited to one function."""
+    """How often each thing happened, and how long it took, in all or for functions with a name."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._counts: Counter[tuple[str, str]] = Counter()
-        self.seconds: Counter[str] = Counter()
+        self._seconds: dict[tuple[str, str], float] = {}
 
     def count(self, what: str, function: str = "") -> int:
         return sum(number for (event, name), number in self._counts.items() if event == what and function in name)
 
+    def seconds(self, what: str, function: str = "") -> float:
+        return sum(number for (event, name), number in self._seconds.items() if event == what and function in name)
+
     def _duration(self, event: str, seconds: float, **about: Any) -> None:
         self._event(event, **about)
+        key = NAMES.get(event, event), str(about.get("fun_name", ""))
         with self._lock:
-            self.seconds[NAMES.get(event, event)] += seconds
+            self._seconds[key] = self._seconds.get(key, 0.0) + seconds
 
     def _event(self, event: str, **about: Any) -> None:
         with self._lock:

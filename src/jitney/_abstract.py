@@ -53,9 +53,7 @@ def _check_sizes(core: Core, sizes: Mapping[str, int]) -> None:
                          f"The axes of the signature and of `vmap` are {', '.join(sorted(known)) or 'none'}.", "correct the name.")
             )  # fmt: skip
         if not isinstance(size, int) or isinstance(size, bool) or size < 0:
-            raise ContractError(
-                sentence(core.where, f"axis {name!r} has size {size!r}.", "A size is an int, 0 or more.", "pass one.")
-            )
+            raise ContractError(sentence(core.where, f"axis {name!r} has size {size!r}.", "A size is an int, 0 or more.", "pass one."))
 
 
 def _sizes_of_examples(contract: Contract, given: Mapping[str, Any]) -> dict[str, int]:

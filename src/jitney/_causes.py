@@ -28,6 +28,8 @@ def cause(old: Traced | None, new: Traced) -> str:
     found = [*_arrays(old.view, new.view), *_statics(old, new), *difference(old.plan, new.plan)]
     if found:
         return "; ".join(found)
+    if old.keys != new.keys:
+        return "another static value or tree structure"
     return "same arguments: another sharding, mesh, default device, x64 or precision setting of JAX, or an outer transform"
 
 
@@ -53,8 +55,6 @@ def _short(leaf: Any) -> str:
 
 
 def _statics(old: Traced, new: Traced) -> list[str]:
-    if old.keys == new.keys:
-        return []
     before = dict(old.static)
     return _few(
         [
@@ -62,7 +62,7 @@ def _statics(old: Traced, new: Traced) -> list[str]:
             for path, value in new.static
             if path not in before or (before[path] is not value and static_text(before[path]) != static_text(value))
         ]
-    ) or ["another static value or tree structure"]
+    )
 
 
 def _few(items: Sequence[str]) -> list[str]:

@@ -45,7 +45,14 @@ def test_the_body_computes_in_the_type_and_the_result_comes_back(policy, given):
 def test_what_is_no_float_stays(policy):
     """Integers, booleans, complex numbers and random keys are as they were, inside and outside."""
     f, seen = recorded(precision=policy)
-    tree = {"i": jnp.arange(3), "b": X > 0, "c": X.astype(jnp.complex64), "k": jax.random.key(0), "u": jnp.uint8(3), "x": X.astype(jnp.float16)}
+    tree = {
+        "i": jnp.arange(3),
+        "b": X > 0,
+        "c": X.astype(jnp.complex64),
+        "k": jax.random.key(0),
+        "u": jnp.uint8(3),
+        "x": X.astype(jnp.float16),
+    }
     out = f(tree)
     for name in "ibcku":
         assert seen[f"['{name}']"] == out[name].dtype == tree[name].dtype

@@ -233,7 +233,7 @@ def test_several_names_need_the_dict():
 def test_annotations_of_any_rank_take_the_dict_only(axes):
     """A rank that the annotation leaves open cannot be exceeded by one."""
 
-    def total(x: Float[Array, axes], y: Float[Array, ""]):  # noqa: F821
+    def total(x: Float[Array, axes], y: Float[Array, ""]):
         return x.sum() + y
 
     x = rows(4, 2, 3)

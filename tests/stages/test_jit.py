@@ -1,0 +1,263 @@
+"""Jit: donation, compiler effort, and numbers equal to `jax.jit`."""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from jaxtyping import Array
+
+from jitney import DonationError, OptionError, optimize
+from tests._monitor import listening
+from tests._tracing import count_traces
+
+
+def fresh(*shape):
+    return jnp.asarray(np.arange(np.prod(shape), dtype=np.float32).reshape(shape))
+
+
+def decisions(program, *args, **keywords):
+    return [(d["name"], d["taken"], d["why"]) for d in program.plan(*args, **keywords).to_dict()["decisions"]]
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    hnp.arrays(
+        st.sampled_from([np.float32, np.float16, np.int32, np.uint8, np.complex64, np.bool_]),
+        hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4),
+    )
+)
+def test_elementwise_results_equal_jax_jit_to_the_bit(x):
+    """For any shape and dtype."""
+
+    def body(a):
+        return a + a, jnp.where(a == a, a * a, a), jnp.tanh(a.astype(jnp.float32).real) if a.dtype != np.complex64 else a
+
+    with np.errstate(all="ignore"):
+        ours, theirs = optimize(body)(jnp.asarray(x)), jax.jit(body)(jnp.asarray(x))
+    for a, b in zip(ours, theirs, strict=True):
+        assert a.dtype == b.dtype
+        assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
+
+
+def test_a_call_returns_before_the_device_is_done():
+    """A long program: its result is not there yet when the call returns."""
+
+    @optimize
+    def long(x):
+        return jax.lax.fori_loop(0, 400, lambda _, x: jnp.tanh(x @ x), x)
+
+    x = jnp.eye(256)
+    long(x).block_until_ready()
+    assert any(not long(x).is_ready() for _ in range(3))
+
+
+def test_a_donated_buffer_becomes_the_result():
+    """The same memory, and the argument is gone."""
+    f = optimize(donate="x")(lambda x, y: x + y)
+    x, y = fresh(64, 64), fresh(64, 64)
+    before = x.unsafe_buffer_pointer()
+    out = f(x, y)
+    assert out.unsafe_buffer_pointer() == before
+    assert x.is_deleted()
+    assert not y.is_deleted()
+
+
+def test_nothing_is_donated_unasked():
+    """Arguments stay."""
+    x = fresh(4)
+    optimize(lambda x: x + 1)(x)
+    assert not x.is_deleted()
+
+
+class Model(eqx.Module):
+    layers: list[Array]
+    name: str = "model"
+
+
+def test_using_a_donated_buffer_again_names_its_path():
+    """A leaf inside a module inside a list."""
+    f = optimize(donate="model")(lambda model, x: jax.tree.map(lambda leaf: leaf + x if eqx.is_array(leaf) else leaf, model))
+    model = Model([fresh(3), fresh(4)])
+    again = Model([fresh(3), model.layers[1]])
+    f(model, jnp.float32(1))
+    with pytest.raises(DonationError, match=r"the buffer of 'model\.layers\[1\]' has been donated to an earlier call"):
+        f(again, jnp.float32(1))
+
+
+def test_using_a_donated_buffer_again_names_the_key_of_a_dict():
+    """Also where it is not the donated argument this time."""
+    f = optimize(donate="a")(lambda a, b: a + b["w"])
+    x = fresh(3)
+    f(x, {"w": fresh(3)})
+    with pytest.raises(DonationError, match=r"""the buffer of "b\['w'\]" has been donated"""):
+        f(fresh(3), {"w": x})
+
+
+def test_one_buffer_passed_twice_names_both_arguments():
+    """One of them donated, in either order."""
+    f = optimize(donate="x")(lambda x, y: x + y["w"])
+    x = fresh(3)
+    with pytest.raises(DonationError, match=r"""'x' and "y\['w'\]" are the same buffer, and 'x' is donated"""):
+        f(x, {"w": x})
+    both = optimize(donate=("x", "y"))(lambda x, y: (x + y, x - y))
+    z = fresh(3)
+    with pytest.raises(DonationError, match="'x' and 'y' are the same buffer"):
+        both(z, z)
+
+
+class State(NamedTuple):
+    count: Array
+    momentum: dict[str, Array]
+
+
+def test_an_optimiser_step_donates_model_and_state_over_many_steps():
+    """Momentum descent on a quadratic, as numpy does it; one trace, and each step reuses the buffers of the last."""
+
+    def step(model, opt: tuple[State, tuple[()]], target):
+        grads = jax.grad(lambda m: ((m["w"] - target) ** 2).sum())(model)
+        momentum = jax.tree.map(lambda m, g: 0.9 * m + g, opt[0].momentum, grads)
+        return jax.tree.map(lambda p, m: p - 0.1 * m, model, momentum), (State(opt[0].count + 1, momentum), ())
+
+    body = count_traces(step)
+    f = optimize(donate=("model", "opt"))(body)
+    model, opt = {"w": fresh(3)}, (State(jnp.int32(0), {"w": jnp.zeros(3)}), ())
+    target = jnp.ones(3)
+    w, m = np.arange(3.0), np.zeros(3)
+    for _ in range(5):
+        old = model["w"]
+        model, opt = f(model, opt, target)
+        assert old.is_deleted()
+        m = 0.9 * m + 2 * (w - 1)
+        w = w - 0.1 * m
+    np.testing.assert_allclose(model["w"], w, rtol=1e-5)
+    assert opt[0].count == 5
+    assert body.traces == 1
+    assert f.stats.compiles + f.stats.persistent_hits == 1
+
+
+def test_numpy_arguments_can_be_donated_and_stay():
+    """JAX copies them to the device first."""
+    f = optimize(donate="x")(lambda x: x + 1)
+    x = np.arange(3, dtype=np.float32)
+    for _ in range(2):
+        np.testing.assert_array_equal(f(x), [1, 2, 3])
+    np.testing.assert_array_equal(x, [0, 1, 2])
+
+
+def test_under_an_outer_jit_nothing_is_donated():
+    """Donation is the outermost jit's."""
+    f = optimize(donate="x")(lambda x: x + 1)
+    x = fresh(3)
+    np.testing.assert_array_equal(jax.jit(lambda x: f(x) + x)(x), [1, 3, 5])
+    assert not x.is_deleted()
+
+
+def test_a_donated_argument_without_arrays_stands_in_the_plan():
+    """A state that is still None."""
+    f = optimize(donate=("x", "opt"))(lambda x, opt: x + 1)
+    assert ("jit", True, "donates x; opt holds no array") in decisions(f, fresh(3), None)
+
+
+def test_a_donated_buffer_that_no_result_can_take_over_stands_in_the_plan():
+    """One result for two buffers of its shape, none for the integers; planning counts no trace and compiles nothing."""
+
+    @optimize(donate=("a", "b", "i"))
+    def f(a, b, i, c):
+        return a + b, i.sum()
+
+    args = (fresh(3), fresh(3), jnp.arange(4), fresh(3))
+    with listening() as events:
+        lines = [why for name, _, why in decisions(f, *args) if name == "donation"]
+    assert len(lines) == 2
+    assert "'b'" in lines[0]
+    assert "float32[3]" in lines[0]
+    assert "'i'" in lines[1]
+    assert events.count("compile") == 0
+    assert f.stats.traces == 0
+    with pytest.warns(UserWarning, match="donated buffers were not usable"):
+        f(*args)
+
+
+def test_usable_donations_need_no_line():
+    """Nor does a function that donates nothing run for its plan."""
+    body = count_traces(lambda x: x + 1)
+    assert "donation" not in [name for name, _, _ in decisions(optimize(donate="x")(body), fresh(3))]
+    body.traces = 0
+    decisions(optimize(body), fresh(3))
+    assert body.traces == 0
+
+
+def test_a_donating_body_that_cannot_be_traced_still_has_a_plan():
+    """Which buffers could be reused is not known then."""
+    f = optimize(donate="x")(lambda x: x if x[0] > 0 else -x)
+    assert [taken for name, taken, why in decisions(f, fresh(3)) if name == "donation" and "cannot be traced" in why] == [False]
+
+
+@pytest.mark.parametrize("kind", [ValueError, RuntimeError])
+@pytest.mark.parametrize("text", ["mine", "that record is deleted"])
+def test_errors_of_the_body_pass_a_donating_program(kind, text):
+    """Their type and text are the user's own."""
+
+    @optimize(donate="x")
+    def f(x, y):
+        raise kind(text)
+
+    with pytest.raises(kind) as caught:
+        f(fresh(3), fresh(3))
+    assert type(caught.value) is kind
+    assert str(caught.value).startswith(text)
+
+
+def test_a_failed_check_in_a_donating_program_is_not_blamed_on_donation():
+    """The buffer went to this call, not to an earlier one."""
+
+    @optimize(donate="x")
+    def f(x):
+        return eqx.error_if(x, jnp.any(x > 1), "too big")
+
+    np.testing.assert_array_equal(f(jnp.ones(3)), np.ones(3))
+    with pytest.raises(RuntimeError, match="too big"):
+        f(fresh(3))
+
+
+def test_donation_is_dropped_with_debug_nans_and_says_so():
+    """A bad call runs again, so its arguments must stay."""
+    f = optimize(donate="x", debug_nans=True)(lambda x: x + 1)
+    x = fresh(3)
+    f(x)
+    assert not x.is_deleted()
+    assert "because `debug_nans`" in decisions(f, x)[0][2]
+
+
+def test_fast_compiles_with_less_effort_and_the_same_numbers():
+    """The plan says so; inside another trace it is a plain sub-program, with and without traced arguments."""
+    f = optimize(compiler="fast")(lambda x: jnp.sin(x) @ jnp.cos(x))
+    x = fresh(5)
+    expected = np.sin(np.arange(5)) @ np.cos(np.arange(5))
+    for call in (lambda: f(x), lambda: jax.jit(f)(x), lambda: jax.jit(lambda: f(x))(), lambda: jax.grad(lambda y: f(y))(x) @ x * 0 + f(x)):
+        np.testing.assert_allclose(call(), expected, rtol=1e-5)
+    assert "short compile times" in decisions(f, x)[0][2]
+
+
+def test_fast_passes_the_errors_of_the_body():
+    """Also a ValueError, which JAX raises for its own reasons too."""
+
+    @optimize(compiler="fast")
+    def f(x):
+        raise ValueError("compiler_options are mine")
+
+    with pytest.raises(ValueError, match="compiler_options are mine"):
+        f(fresh(3))
+
+
+@pytest.mark.parametrize("options", [{"donate": "z"}, {"donate": "x", "static": "x"}, {"compiler": "slow"}, {"donate": ("x", "x")}])
+def test_options_that_cannot_be_are_refused_at_decoration(options):
+    """A name that is no parameter, donated and static, an unknown effort, a name twice."""
+    with pytest.raises(OptionError):
+        optimize(**options)(lambda x: x)

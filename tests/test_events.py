@@ -1,0 +1,158 @@
+"""`stats`: what JAX reports, counted for each program."""
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jitney import optimize
+from tests._monitor import listening
+
+X = jnp.ones(5)
+
+
+def named(name, fn=lambda x: jnp.sin(x) + 1):
+    def body(x):
+        return fn(x)
+
+    body.__name__ = name
+    return body
+
+
+def test_counts_and_seconds_are_those_of_jax_monitoring():
+    """Two shapes, three calls each, heard by a second listener."""
+    f = optimize(named("heard"))
+    args = [jnp.ones(2), jnp.ones(3)] * 3
+    with listening() as events:
+        for x in args:
+            f(x)
+    stats = f.stats
+    assert stats.calls == 6
+    assert stats.traces == 2 == events.count("trace", "heard")
+    assert stats.compiles + stats.persistent_hits == 2 == events.count("compile", "heard")
+    assert stats.hits == 4
+    assert stats.trace_seconds == pytest.approx(events.seconds("trace", "heard"))
+    assert stats.lower_seconds == pytest.approx(events.seconds("lower", "heard"))
+    assert stats.compile_seconds == pytest.approx(events.seconds("compile", "heard"))
+    assert min(stats.trace_seconds, stats.lower_seconds, stats.compile_seconds) > 0
+
+
+def test_a_jitted_helper_is_part_of_the_program_that_calls_it():
+    """`jnp.linalg.norm` is jitted: its trace is not one of ours, and it compiles with us."""
+    f = optimize(named("helped", jnp.linalg.norm))
+    f(X)
+    assert (f.stats.traces, f.stats.compiles + f.stats.persistent_hits) == (1, 1)
+
+
+def test_a_nested_program_has_its_own_counts():
+    """The inner one is traced inside the outer one, and compiled as a part of it."""
+    inner = optimize(named("inner_one"))
+    outer = optimize(named("outer_one", lambda x: 2 * inner(x)))
+    outer(X)
+    outer(X)
+    assert (outer.stats.calls, outer.stats.traces, outer.stats.compiles + outer.stats.persistent_hits) == (2, 1, 1)
+    assert (inner.stats.calls, inner.stats.traces, inner.stats.compiles + inner.stats.persistent_hits) == (1, 1, 0)
+
+
+def test_what_runs_beside_a_program_is_not_its_own():
+    """Compiles of others are nobody's."""
+    f = optimize(named("alone"))
+    f(X)
+    before = f.stats
+    jax.jit(named("other"))(jnp.ones(17))
+    assert f.stats == before
+
+
+def test_ahead_of_time_work_is_counted():
+    """`compile` and `lower` are calls of JAX for this program."""
+    f = optimize(named("ahead"))
+    f.compile(X)
+    assert (f.stats.calls, f.stats.traces, f.stats.compiles + f.stats.persistent_hits) == (0, 1, 1)
+    f.lower(jnp.ones(3))
+    assert (f.stats.traces, f.stats.compiles + f.stats.persistent_hits) == (2, 1)
+
+
+def test_equal_functions_with_equal_options_share_their_counts():
+    """Two decorations of one function."""
+    body = named("shared")
+    one, two = optimize(body), optimize(body)
+    one(X)
+    two(X)
+    assert one.stats == two.stats
+    assert (one.stats.calls, one.stats.traces) == (2, 1)
+    assert optimize(remat=True)(body).stats.calls == 0
+
+
+def test_stats_read_as_text_and_as_data():
+    """Every number and each cause stands in both."""
+    f = optimize(named("read"))
+    f(X)
+    f(jnp.ones(3))
+    text, data = str(f.stats), f.stats.to_dict()
+    assert text.startswith("2 calls: 0 in-process hits, 2 traces")
+    assert text.splitlines()[1:] == ["  first call", "  'x' float32[5] -> float32[3]"]
+    assert json.loads(json.dumps(data)) == data
+    assert (data["calls"], data["traces"], data["retraces"]) == (2, 2, ["first call", "'x' float32[5] -> float32[3]"])
+
+
+def test_a_call_that_fails_to_trace_is_no_hit():
+    """The errors of a body count as traces."""
+
+    @optimize
+    def f(x):
+        raise KeyError("mine")
+
+    for _ in range(2):
+        with pytest.raises(KeyError):
+            f(X)
+    assert (f.stats.calls, f.stats.traces, f.stats.hits) == (2, 2, 0)
+
+
+SCRIPT = """
+import json, sys
+import jax, jax.numpy as jnp
+from jitney import optimize
+hits = []
+jax.monitoring.register_event_listener(lambda event, **_: hits.append(event) if event.endswith("cache_hits") else None)
+x = jnp.ones(5).block_until_ready()
+hits.clear()
+f = optimize(cache=sys.argv[1] == "True")(lambda x: jnp.tanh(x) * 3)
+f(x)
+print(json.dumps([f.stats.compiles, f.stats.persistent_hits, len(hits)]))
+"""
+
+
+def in_a_process(folder, *args):
+    env = {**os.environ, "JITNEY_CACHE_DIR": str(folder), "JITNEY_CACHE": "on", "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(SCRIPT), *args], env=env, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def programs(folder):
+    return {path.name for path in folder.rglob("*lambda*")}
+
+
+def test_a_second_process_hits_the_persistent_cache(tmp_path):
+    """Compiled in the first, read in the second; `cache=False` neither writes nor reads."""
+    assert in_a_process(tmp_path, "False") == [1, 0, 0]
+    assert not programs(tmp_path)
+    assert in_a_process(tmp_path, "True") == [1, 0, 0]
+    assert programs(tmp_path)
+    assert in_a_process(tmp_path, "True") == [0, 1, 1]
+    assert in_a_process(tmp_path, "False") == [1, 0, 0]
+
+
+def test_warm_calls_report_nothing():
+    """No trace, no compile, no other event of JAX's."""
+    f = optimize(named("quiet"))
+    f(X)
+    with listening() as events:
+        for _ in range(5):
+            np.testing.assert_allclose(f(X), np.sin(1) + 1, rtol=1e-6)
+    assert [events.count(what) for what in ("trace", "lower", "compile")] == [0, 0, 0]

@@ -1,0 +1,152 @@
+"""`plan(...)` for people: text, colours on a terminal, HTML, and plain data."""
+
+import io
+import json
+import sys
+
+import equinox as eqx
+import jax.numpy as jnp
+import pytest
+from jaxtyping import Array, Float
+from rich.console import Console
+
+from jitney import ContractError, optimize
+
+
+class Model(eqx.Module):
+    rate: Float[Array, ""]
+
+
+@optimize(vmap="fit", remat="dots_saveable", donate="y")
+def residual(model: Model, t: Float[Array, "points"], y: Float[Array, "points"], kind: str = "exp") -> Float[Array, "points"]:
+    return model.rate * t - y
+
+
+ARGS = (Model(jnp.float32(1)), jnp.ones((8, 5)), jnp.ones((8, 5)))
+
+
+def lines(report):
+    return {d["name"]: (d["taken"], d["why"]) for d in report.to_dict()["decisions"]}
+
+
+def test_data_says_everything():
+    """Decisions, arguments with paths, static values, axes with sizes and who set them; it is JSON."""
+    data = residual.plan(*ARGS).to_dict()
+    assert json.loads(json.dumps(data)) == data
+    assert data["function"].startswith("residual() at test_report.py:")
+    assert [d["name"] for d in data["decisions"]] == [
+        "jit",
+        "vmap",
+        "remat",
+        "precision",
+        "contract",
+        "cache",
+        "trace errors",
+        "debug_nans",
+    ]
+    assert data["arguments"] == ["model.rate: float32[]", "t: float32[8,5]", "y: float32[8,5]"]
+    assert data["static"] == ["kind = 'exp'"]
+    assert data["axes"]["points"] == {"size": 5, "set_by": "'t'"}
+
+
+def test_every_decision_has_its_reason():
+    """Taken and not taken."""
+    found = lines(residual.plan(*ARGS))
+    assert found["jit"] == (True, "donates y")
+    assert found["vmap"] == (True, "fit=8 over t, y; 1 arrays broadcast")
+    assert found["remat"][0]
+    assert "`dots_saveable`" in found["remat"][1]
+    assert found["precision"] == (False, "no `precision` given")
+    assert found["contract"][0]
+
+
+def test_sizes_plan_as_they_compile():
+    """The same arguments as `compile`."""
+    assert lines(residual.plan(ARGS[0], sizes={"points": 5, "fit": 8}))["vmap"] == lines(residual.plan(*ARGS))["vmap"]
+
+
+def test_options_off_say_so():
+    """No check, no cache, eager, debug_nans."""
+    f = optimize(check=False, cache=False, on_trace_error="eager", debug_nans=True)(residual.__wrapped__)
+    found = lines(f.plan(*ARGS))
+    assert found["contract"] == (False, "`check=False`")
+    assert found["cache"] == (False, "`cache=False`: compiled in every process anew")
+    assert found["trace errors"] == (True, "the function runs un-jitted if it cannot be traced")
+    assert found["debug_nans"][0]
+
+
+def test_an_annotation_that_cannot_drive_a_decision_says_so():
+    """A name that does not exist."""
+
+    @optimize
+    def f(x: "NoSuchType", y: Float[Array, "n"]):
+        return y
+
+    whys = [d["why"] for d in f.plan(1, jnp.ones(3)).to_dict()["decisions"] if d["name"] == "contract" and not d["taken"]]
+    assert any("'x' could not be resolved" in why for why in whys)
+
+
+def test_text_is_plain_where_nobody_watches():
+    """One line for each decision, no escape codes."""
+    text = str(residual.plan(*ARGS))
+    assert "\x1b" not in text
+    assert text.splitlines()[0].startswith("plan of residual() at test_report.py:")
+    assert "vmap          fit=8 over t, y; 1 arrays broadcast" in text
+    assert "precision     skipped: no `precision` given" in text
+    assert "points = 5, set by 't'" in text
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_text_is_coloured_on_a_terminal(monkeypatch):
+    """`print` shows it so."""
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    assert "\x1b[" in str(residual.plan(*ARGS))
+
+
+def test_rich_prints_it():
+    """As a table, in the width of the console."""
+    console = Console(file=io.StringIO(), force_terminal=True, width=80, color_system="standard")
+    console.print(residual.plan(*ARGS))
+    text = console.file.getvalue()
+    assert "\x1b[" in text
+    assert "fit=8" in text
+
+
+def test_html_is_for_notebooks():
+    """With colours, and with what is in names and values escaped."""
+    f = optimize(lambda x, tag: x)
+    html = f.plan(jnp.ones(3), "<b>&")._repr_html_()
+    assert html.startswith("<pre>")
+    assert "style=" in html
+    assert "&lt;b&gt;&amp;" in html
+    assert "<b>" not in html
+
+
+def test_square_brackets_are_text():
+    """Rich must not read them as its markup."""
+    text = str(optimize(lambda tree: tree).plan({"red": [jnp.ones(3)]}))
+    assert "tree['red'][0]: float32[3]" in text
+
+
+def test_a_call_that_does_not_fit_has_no_plan():
+    """The contract says why."""
+    with pytest.raises(ContractError, match="'points'"):
+        residual.plan(ARGS[0], jnp.ones((8, 5)), jnp.ones((8, 4)))
+
+
+def test_planning_a_bad_donation_by_sizes():
+    """Without any array, the line about a buffer that no result takes over is there."""
+
+    @optimize(donate=("x", "y"))
+    def total(x: Float[Array, "n"], y: Float[Array, "m"]) -> Float[Array, "n"]:
+        return x * y.sum()
+
+    found = lines(total.plan(sizes={"n": 3, "m": 4}))
+    assert not found["donation"][0]
+    assert "'y'" in found["donation"][1]

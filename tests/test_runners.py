@@ -1,0 +1,164 @@
+"""How calls run where an option asks for more than a compiled program."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import Array, Float
+
+from jitney import NonFiniteError, optimize
+from tests._monitor import listening
+from tests._tracing import count_traces
+
+X = jnp.asarray(np.linspace(0, 1, 4, dtype=np.float32))
+
+
+def bad(x):
+    y = x + 1
+    return jnp.log(y - 2)
+
+
+def finite(x):
+    return jnp.log(x + 1)
+
+
+def test_debug_nans_names_operation_and_line():
+    """The option of the decorator."""
+    with pytest.raises(NonFiniteError, match=r"bad\(\) at test_runners\.py:\d+: `log` made the first NaN at test_runners\.py:\d+ \(bad\)"):
+        optimize(debug_nans=True)(bad)(X)
+
+
+def test_debug_nans_by_the_environment(monkeypatch):
+    """Read at decoration; the option comes first."""
+    monkeypatch.setenv("JITNEY_DEBUG_NANS", "1")
+    with pytest.raises(NonFiniteError, match="`log`"):
+        optimize(bad)(X)
+    assert np.isnan(optimize(debug_nans=False)(bad)(X)[0])
+    monkeypatch.setenv("JITNEY_DEBUG_NANS", "0")
+    assert np.isnan(optimize(bad)(X)[0])
+
+
+def test_debug_nans_lets_finite_results_pass():
+    """And what is no float; one trace, as without it."""
+    body = count_traces(lambda x: (finite(x), x > 0, "text"))
+    f = optimize(debug_nans=True)(body)
+    for _ in range(3):
+        np.testing.assert_allclose(f(X)[0], np.log1p(X), rtol=1e-6)
+    assert body.traces == 1
+
+
+def test_debug_nans_finds_every_bad_call():
+    """A good call, a bad one, a good one: the same program."""
+    f = optimize(debug_nans=True)(lambda x: jnp.log(x))
+    f(X + 1)
+    for _ in range(2):
+        with pytest.raises(NonFiniteError):
+            f(-X)
+    f(X + 1)
+    assert f.stats.traces == 1
+
+
+def test_debug_nans_acts_with_the_other_stages():
+    """Mapped and in double precision."""
+
+    @optimize(debug_nans=True, vmap="batch", precision="f64", remat=True)
+    def f(x: Float[Array, "n"]):
+        return jnp.log(x)
+
+    np.testing.assert_allclose(f(jnp.ones((2, 3))), np.zeros((2, 3)))
+    with pytest.raises(NonFiniteError, match="`log`"):
+        f(-jnp.ones((2, 3)))
+
+
+def test_debug_nans_skips_inside_another_trace():
+    """There are no numbers yet; the outermost program looks at its own results."""
+    inner = optimize(debug_nans=True)(bad)
+    assert np.isnan(jax.jit(inner)(X)[0])
+    with pytest.raises(NonFiniteError, match="`log`"):
+        optimize(debug_nans=True)(lambda x: inner(x) + 1)(X)
+
+
+def test_run_time_checks_of_equinox_raise_as_its_users_know_them():
+    """`eqx.error_if`, on the first and on later calls, and not where it does not apply."""
+
+    @optimize
+    def positive(x, y):
+        return eqx.error_if(x, jnp.any(x < 0), "must not be negative") + y
+
+    np.testing.assert_array_equal(positive(X, X), 2 * np.asarray(X))
+    for _ in range(2):
+        with pytest.raises(eqx.EquinoxRuntimeError, match="must not be negative"):
+            positive(-X, X)
+    np.testing.assert_array_equal(positive(X, X), 2 * np.asarray(X))
+
+
+def test_run_time_checks_under_an_outer_jit():
+    """The outer jit is the one that runs."""
+
+    @optimize
+    def positive(x):
+        return eqx.error_if(x, jnp.any(x < 0), "must not be negative")
+
+    with pytest.raises(eqx.EquinoxRuntimeError, match="must not be negative"):
+        eqx.filter_jit(lambda x: positive(x) + 1)(-X)
+
+
+def test_run_time_checks_after_compile():
+    """Compiled ahead, and still the errors of Equinox."""
+
+    @optimize
+    def positive(x):
+        return eqx.error_if(x, jnp.any(x < 0), "must not be negative")
+
+    positive.compile(X)
+    traces = positive.stats.traces
+    np.testing.assert_array_equal(positive(X), X)
+    assert positive.stats.traces == traces
+    with pytest.raises(eqx.EquinoxRuntimeError, match="must not be negative"):
+        positive(-X)
+
+
+def test_cache_false_uses_no_persistent_cache():
+    """JAX reports neither a hit nor a miss of the cache for it; what is compiled around it uses the cache as before."""
+    f = optimize(cache=False)(lambda x: jnp.cosh(x) * 3)
+    one, two, three = X, X[1:], X[2:]
+    with listening() as events:
+        for _ in range(2):
+            f(one)
+            f(two)
+        f.compile(three)
+    assert f.stats.compiles == 3
+    assert f.stats.persistent_hits == 0
+    assert [events.count(what) for what in ("persistent hit", "persistent miss")] == [0, 0]
+
+
+def test_cache_true_asks_the_persistent_cache():
+    """A hit or a miss for each program."""
+    optimize(lambda x: x)(X)
+    if not jax.config.jax_compilation_cache_dir:
+        pytest.skip("no persistent cache here")
+    f = optimize(lambda x: jnp.cosh(x) * 4)
+    with listening() as events:
+        f(X)
+    assert events.count("persistent hit") + events.count("persistent miss") == 1
+
+
+def test_f64_leaves_no_trace_behind_an_error():
+    """The scope closes whatever happens in it."""
+
+    @optimize(precision="f64")
+    def f(x):
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError):
+        f(X)
+    assert not jax.config.jax_enable_x64
+
+
+def test_a_plain_program_waits_for_nothing_that_others_asked_for():
+    """Equal functions under other options are programs of their own."""
+    body = lambda x: jnp.log(x - 2)
+    with pytest.raises(NonFiniteError):
+        optimize(debug_nans=True)(body)(X)
+    assert np.isnan(optimize(body)(X)[0])
