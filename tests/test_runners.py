@@ -162,3 +162,15 @@ def test_a_plain_program_waits_for_nothing_that_others_asked_for():
     with pytest.raises(NonFiniteError):
         optimize(debug_nans=True)(body)(X)
     assert np.isnan(optimize(body)(X)[0])
+
+
+def test_debug_nans_lets_meant_infinities_pass():
+    """Bounds that are infinite come in as arguments and go out again."""
+    f = optimize(debug_nans=True)(lambda lower, x: (lower + 1, x))
+    assert f(jnp.array([-jnp.inf, 0.0]), X)[0][0] == -jnp.inf
+
+
+def test_debug_nans_names_the_argument_that_has_a_nan_already():
+    """By its path."""
+    with pytest.raises(NonFiniteError, match=r"argument tree\['b'\] already has a NaN"):
+        optimize(debug_nans=True)(lambda x, tree: x * tree["b"])(X, {"a": X, "b": X.at[1].set(jnp.nan)})

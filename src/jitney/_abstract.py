@@ -44,7 +44,7 @@ def abstract_values(
     return given.args, given.kwargs
 
 
-def _check_sizes(core: Core, sizes: Mapping[str, int]) -> None:
+def _check_sizes(core: Core, sizes: Mapping[str, Any]) -> None:
     known = {*core.contract.axes, *(axis.name for axis in core.options.vmap)}
     for name, size in sizes.items():
         if name not in known:

@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
 from ._errors import DonationError, TraceError, Where, sentence
 
@@ -70,7 +71,7 @@ def donation_error(
     if not re.search("deleted|donate", str(error)):
         return None
     for array, path in zip(arrays, paths, strict=True):
-        if isinstance(array, jax.Array) and not isinstance(array, jax.core.Tracer) and array.is_deleted():
+        if isinstance(array, jax.Array) and not isinstance(array, Tracer) and array.is_deleted():
             return DonationError(
                 sentence(where, f"the buffer of {path!r} has been donated to an earlier call.",
                          "A donated buffer is gone once the call that took it has started.",

@@ -12,12 +12,14 @@ import threading
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import jax
 from jax.tree_util import tree_map
 
-from . import _cache
+from ._cache import disabled as cache_disabled
+from ._cache import ensure as ensure_cache
 from ._call import Layout, described
 from ._causes import Traced, cause
 from ._contract import check_arguments, check_result
@@ -92,18 +94,19 @@ class Entry:
 
     def numbers(self) -> AbstractContextManager[Any]:
         """The scope in which the numbers of this program live."""
-        return jax.enable_x64(True) if self.core.options.precision == "f64" else nullcontext()  # noqa: FBT003
+        x64: Any = jax.enable_x64
+        return x64(True) if self.core.options.precision == "f64" else nullcontext()  # noqa: FBT003
 
     def lowered(self, arrays: Sequence[Any]) -> Any:
         """JAX's lowered program for these arrays or abstract values."""
-        _cache.ensure()
+        ensure_cache()
         while True:
             with suppress(Retry), self.numbers():
                 return self.jitted.lower(*arrays)
 
     def ahead(self, arrays: Sequence[Any]) -> None:
         """Compile for these arrays or abstract values; a later call of that key finds the program."""
-        with nullcontext() if self.core.options.cache else _cache.disabled():
+        with nullcontext() if self.core.options.cache else cache_disabled():
             self.lowered(arrays).compile()
 
     def _trace(self, arrays: Sequence[Any]) -> Any:
@@ -137,7 +140,7 @@ class Entry:
         """The same function without Jit: every other stage stays."""
         self.core.counters.eager += 1
         with self.numbers():
-            return unmixed(self.apply(arrays))
+            return unmixed(self.called(*arrays))
 
     def planned(self, arrays: Sequence[Any]) -> Planned:
         """The view and the plan of a call; the contract is checked on what the body will see.
@@ -156,8 +159,8 @@ class Entry:
         sizes, notes = check_arguments(contract, named)
         return Planned(view, plan, named, sizes, notes)
 
-    def apply(self, arrays: Sequence[Any]) -> Any:
-        """Run the body with every stage inside Jit around it, on tracers or on arrays."""
+    def called(self, *arrays: Any) -> Any:
+        """The body with every stage inside Jit around it, on tracers or on arrays."""
         return self._applied(self.planned(arrays), arrays)
 
     def _applied(self, planned: Planned, arrays: Sequence[Any]) -> Any:
@@ -170,7 +173,7 @@ class Entry:
         flat = planned.plan.build(body)(*arrays)
         if planned.sizes is not None:
             levels = len(getattr(planned.plan.stage("vmap"), "levels", ()))
-            inner = tree_map(lambda leaf: _without_leading(leaf, levels), outcome.whole(flat))
+            inner = tree_map(partial(_without_leading, count=levels), outcome.whole(flat))
             check_result(core.contract, inner, planned.sizes, planned.named)
         return outcome.output(flat)
 

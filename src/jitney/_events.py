@@ -7,7 +7,7 @@ something is compiled: a warm call pays nothing.
 
 from __future__ import annotations
 
-import sys
+import inspect
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -111,7 +111,7 @@ class Listener:
         self._owners[function.__code__] = find
 
     def _nearest(self) -> Counters | None:
-        frame = sys._getframe(2)
+        frame = inspect.currentframe()
         while frame is not None:
             find = self._owners.get(frame.f_code)
             if find is not None:
@@ -119,13 +119,13 @@ class Listener:
             frame = frame.f_back
         return None
 
-    def _duration(self, event: str, seconds: float, **kwargs: Any) -> None:
+    def _duration(self, event: str, duration_secs: float, **kwargs: Any) -> None:
         if event not in (_TRACE, _LOWER, _COMPILE):
             return
         counters = self._nearest()
         if counters is None or (event == _TRACE and kwargs.get("fun_name", counters.name) != counters.name):
             return  # helpers such as `jnp.linalg.norm` are jitted too: their trace is part of the program's own
-        counters.seconds[event] += seconds
+        counters.seconds[event] += duration_secs
         counters.compile_events += event == _COMPILE
 
     def _event(self, event: str, **kwargs: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from jax.tree_util import tree_flatten
+import jax
 
 from ._errors import StaticError, sentence
 
@@ -46,7 +46,8 @@ class Compiled:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         core = self._core
         values = core.bind(self._args + args, {**self._kwargs, **kwargs})
-        leaves, treedef = tree_flatten(values)
+        flatten: Any = jax.tree.flatten
+        leaves, treedef = flatten(values)
         layout = core.layout((treedef, *map(type, leaves)), values)
         if core.entry(layout, leaves) is not self._entry:
             raise StaticError(

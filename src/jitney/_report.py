@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from . import _cache
+from ._cache import facts as cache_facts
 from ._call import static_text
 from ._diagnose import TRACER_ERRORS
 from ._plan import Plan
@@ -107,7 +107,7 @@ def report(core: Core, entry: Entry, arrays: Sequence[Any]) -> Report:
 def _without_taker(entry: Entry, view: View, arrays: Sequence[Any]) -> list[Line]:
     """Donated buffers that no result can take over. JAX pairs them by shape and dtype, one result for each buffer."""
     try:
-        results = jax.eval_shape(lambda *flat: entry.apply(flat), *arrays)
+        results = jax.eval_shape(entry.called, *arrays)  # pyright: ignore[reportUnknownMemberType]
     except TRACER_ERRORS:
         return [Line("donation", taken=False, why="the body cannot be traced, so nothing says which buffers could be reused")]
     free = Counter((leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(results) if is_array(leaf))
@@ -125,8 +125,9 @@ def _around(core: Core, notes: Sequence[str]) -> list[Line]:
     options = core.options
     contract = Line("contract", options.check, "checked once for each new call key" if options.check else "`check=False`")
     unresolved = [f"annotation of {name!r} could not be resolved" for name in core.contract.unresolved]
-    facts = _cache.facts()
-    kept = options.cache and jax.config.jax_enable_compilation_cache  # pyright: ignore
+    facts = cache_facts()
+    jax_options: Any = jax.config
+    kept = options.cache and bool(jax_options.jax_enable_compilation_cache)
     where = f"persistent compilation cache: {facts.reason}" + (f" ({facts.directory})" if facts.directory else "")
     return [
         contract,

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
+from jax.core import Tracer
 
-from . import _cache
+from ._cache import disabled as cache_disabled
+from ._cache import ensure as ensure_cache
 from ._call import described
 from ._errors import NonFiniteError
 from ._nans import locate, message, nonfinite
@@ -25,7 +27,7 @@ Run = Callable[..., Any]
 def runner(entry: Entry, arrays: Sequence[Any]) -> Run:
     """How calls of this entry run from now on."""
     options = entry.core.options
-    _cache.ensure()
+    ensure_cache()
     run: Run = entry.jitted
     if not entry.layout.nested:
         with entry.numbers():
@@ -56,7 +58,7 @@ def _without_cache(run: Run) -> Run:
         key = tuple(described(array) for array in arrays)
         if key in seen:
             return run(*arrays)
-        with _cache.disabled():
+        with cache_disabled():
             out = run(*arrays)
         seen.add(key)
         return out
@@ -66,7 +68,7 @@ def _without_cache(run: Run) -> Run:
 
 def _fast(entry: Entry, run: Run) -> Run:
     """Compiler options belong to the outermost `jit`; a call without any traced argument shows only by JAX's error that it is not."""
-    plain = jax.jit(lambda *arrays: entry.apply(arrays))
+    plain: Run = jax.jit(entry.called)  # pyright: ignore[reportUnknownMemberType]
 
     def fast(*arrays: Any) -> Any:
         try:
@@ -74,7 +76,7 @@ def _fast(entry: Entry, run: Run) -> Run:
         except ValueError as error:
             if "compiler_options" not in str(error) or "top-level" not in str(error):
                 raise
-        return plain(*arrays)
+        return plain(*arrays)  # pyright: ignore[reportUnknownVariableType]
 
     return fast
 
@@ -85,9 +87,10 @@ def _finite(entry: Entry, run: Run) -> Run:
     def finite(*arrays: Any) -> Any:
         out = run(*arrays)
         leaves = [leaf for leaf in jax.tree.leaves(out) if isinstance(leaf, jax.Array)]
-        if not any(isinstance(leaf, jax.core.Tracer) for leaf in leaves) and nonfinite(leaves):
-            finding = locate(entry.jitted.trace(*arrays).jaxpr, list(arrays))
-            raise NonFiniteError(message(finding, entry.core.where))
+        if not any(isinstance(leaf, Tracer) for leaf in leaves) and nonfinite(leaves):
+            finding = locate(entry.jitted.trace(*arrays).jaxpr, list(arrays), leaves)
+            if finding is not None:  # else the infinities came in with the arguments
+                raise NonFiniteError(message(finding, entry.core.where, entry.paths))
         return out
 
     return finite
@@ -131,7 +134,7 @@ def _equations(jaxpr: Any) -> Iterator[Any]:
     for equation in jaxpr.eqns:
         yield equation
         for value in equation.params.values():
-            for inner in value if isinstance(value, (tuple, list)) else (value,):
-                inner = getattr(inner, "jaxpr", inner)
+            for part in value if type(value) in (tuple, list) else (value,):
+                inner = getattr(part, "jaxpr", part)
                 if hasattr(inner, "eqns"):
                     yield from _equations(inner)

@@ -73,7 +73,7 @@ def leaf_hints(hint: Hint, value: Any) -> list[LeafHint]:
 
 def _in_container(hint: ContainerHint, value: Any) -> list[LeafHint]:
     if isinstance(value, Mapping) and len(hint.items) >= 1:
-        names = list(value) if not type(value) is dict else sorted(value)
+        names = list(value) if type(value) is not dict else sorted(value)
         return [found for name in names for found in leaf_hints(hint.items[-1], value[name])]
     if not isinstance(value, (tuple, list)):
         return _none(value)

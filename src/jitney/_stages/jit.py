@@ -39,7 +39,8 @@ class Jit:
         return view
 
     def wrap(self, fn: Fn) -> Fn:
-        return jax.jit(fn, donate_argnums=self.donate or None, compiler_options=dict(self.compiler_options) or None)
+        options = dict(self.compiler_options) or None
+        return jax.jit(fn, donate_argnums=self.donate or None, compiler_options=options)  # pyright: ignore[reportUnknownMemberType]
 
 
 def _donation(view: View, request: Request) -> str:

@@ -95,4 +95,4 @@ def _is_cast(leaf: Leaf, low: Any) -> bool:
 
 
 def _widest(dtypes: Sequence[Any]) -> np.dtype:
-    return max((np.dtype(dtype) for dtype in dtypes), key=lambda dtype: jnp.finfo(dtype).bits)
+    return max((np.dtype(dtype) for dtype in dtypes), key=lambda dtype: dtype.itemsize)

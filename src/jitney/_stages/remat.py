@@ -30,4 +30,5 @@ class Remat:
         return view
 
     def wrap(self, fn: Fn) -> Fn:
-        return jax.checkpoint(fn, policy=getattr(jax.checkpoint_policies, self.policy))
+        policy = getattr(jax.checkpoint_policies, self.policy)
+        return jax.checkpoint(fn, policy=policy)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
