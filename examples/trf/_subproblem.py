@@ -57,8 +57,7 @@ def solve_subproblem(R: Matrix, c: Vector, radius: Scalar, alpha: Scalar, points
         upper = jnp.linalg.norm(product(R.T, c)) / radius
         slope = jnp.linalg.norm(forward_substitute(R, newton)) ** 2  # -|p| d|p| / d alpha at 0
         lower = jnp.where(full_rank, (length - radius) * length / slope, 0.0)
-        guess = jnp.where(~full_rank & (alpha == 0), -1.0, alpha)  # outside the bracket: none
-        return _search(R, c, radius, Secular(guess, lower, upper, jnp.zeros((), int), fits | (upper == 0)))
+        return _search(R, c, radius, Secular(alpha, lower, upper, jnp.zeros((), int), fits | (upper == 0)))
 
     return lax.cond(fits, gauss_newton, damped)
 
@@ -80,21 +79,31 @@ def _damped(R: Matrix, c: Vector, alpha: Scalar) -> tuple[Vector, Matrix]:
 
 
 def _search(R: Matrix, c: Vector, radius: Scalar, start: Secular) -> tuple[Vector, Scalar]:
-    """Find the alpha whose step is as long as the radius, and scale that step to be exactly so."""
+    """Find the alpha whose step is as long as the radius, and scale that step to be exactly so.
+
+    Where R is singular the step may stay short as alpha goes to zero; then it is the shortest of the best steps, and is left as it is.
+    """
 
     def unfinished(state: Secular) -> Bool[Array, ""]:
         return ~state.done & (state.steps < MAX_STEPS)
 
-    alpha = lax.while_loop(unfinished, lambda state: _newton_step(R, c, radius, state), start).alpha
+    found = lax.while_loop(unfinished, lambda state: _newton_step(R, c, radius, state), start)
+    alpha = _bracketed(found)
     p, _ = _damped(R, c, alpha)
     length = jnp.linalg.norm(p)
-    return jnp.where(length > 0, p * (radius / length), 0.0), alpha  # a zero Jacobian has no way down
+    at_edge = length >= (1 - RTOL) * radius
+    p = jnp.where(at_edge, p * (radius / jnp.where(at_edge, length, 1.0)), p)
+    return jnp.where(start.upper == 0, 0.0, p), alpha  # a zero gradient shows no way down
+
+
+def _bracketed(state: Secular) -> Scalar:
+    """The next alpha if it is in the bracket, else one that is."""
+    inside = (state.alpha > 0) & (state.alpha >= state.lower) & (state.alpha <= state.upper)
+    return jnp.where(inside, state.alpha, jnp.maximum(0.001 * state.upper, jnp.sqrt(state.lower * state.upper)))
 
 
 def _newton_step(R: Matrix, c: Vector, radius: Scalar, state: Secular) -> Secular:
-    inside = (state.alpha >= state.lower) & (state.alpha <= state.upper)
-    safe = jnp.maximum(0.001 * state.upper, jnp.sqrt(state.lower * state.upper))
-    alpha = jnp.where(inside, state.alpha, safe)
+    alpha = _bracketed(state)
     p, Ra = _damped(R, c, alpha)
     length = jnp.linalg.norm(p)
     excess = length - radius
