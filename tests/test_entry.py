@@ -211,3 +211,22 @@ def test_a_function_that_nobody_holds_is_let_go():
     jax.clear_caches()
     gc.collect()
     assert [reference() for reference in references] == [None] * 5
+
+
+def test_disable_jit_runs_the_body_on_values():
+    """For a debugger: branches on values work, results are the user's own tree, the stages stay, and nothing is traced."""
+
+    @optimize(vmap="batch")
+    def f(x: Float[Array, "n"]):
+        return (x.sum(), "text")
+
+    branch = optimize(lambda x: x if x[0] > 0 else -x)
+    f(X)
+    with jax.disable_jit():
+        for _ in range(2):
+            total, text = f(X)
+            assert (float(total), text) == (float(X.sum()), "text")
+            np.testing.assert_allclose(f(jnp.ones((2, 4)))[0], [4, 4])
+            np.testing.assert_array_equal(branch(X), -np.asarray(X))
+        assert "stablehlo" in f.lower(X).as_text()
+    assert f.stats.traces == 1

@@ -174,3 +174,11 @@ def test_debug_nans_names_the_argument_that_has_a_nan_already():
     """By its path."""
     with pytest.raises(NonFiniteError, match=r"argument tree\['b'\] already has a NaN"):
         optimize(debug_nans=True)(lambda x, tree: x * tree["b"])(X, {"a": X, "b": X.at[1].set(jnp.nan)})
+
+
+def test_debug_nans_holds_for_bodies_that_run_un_jitted():
+    """The operation is not known then, and the message says so."""
+    f = optimize(debug_nans=True, on_trace_error="eager")(lambda x: jnp.log(-x) if x[1] > 0 else x)
+    with pytest.warns(UserWarning, match="un-jitted"), pytest.raises(NonFiniteError, match="known of traced bodies only"):
+        f(X)
+    np.testing.assert_array_equal(f(-X), -np.asarray(X))

@@ -23,6 +23,8 @@ from ._cache import ensure as ensure_cache
 from ._call import Layout, described
 from ._causes import Traced, cause
 from ._contract import check_arguments, check_result
+from ._errors import NonFiniteError, sentence
+from ._nans import nonfinite
 from ._outcome import Outcome, unmixed
 from ._plan import Plan
 from ._runners import runner
@@ -87,6 +89,8 @@ class Entry:
 
     def _first(self, *arrays: Any) -> Any:
         """The first call decides how the later ones run."""
+        if _jit_is_off():
+            return self._un_jitted(arrays)
         run = runner(self, arrays)
         if not self.layout.nested:
             self.run = run
@@ -101,7 +105,7 @@ class Entry:
         """JAX's lowered program for these arrays or abstract values."""
         ensure_cache()
         while True:
-            with suppress(Retry), self.numbers():
+            with suppress(Retry), self.numbers(), jax.disable_jit(False):  # noqa: FBT003
                 return self.jitted.lower(*arrays)
 
     def ahead(self, arrays: Sequence[Any]) -> None:
@@ -111,6 +115,8 @@ class Entry:
 
     def _trace(self, arrays: Sequence[Any]) -> Any:
         """What JAX traces. One thread at a time for one key: whoever comes second waits, and calls again."""
+        if _jit_is_off():
+            return self._un_jitted(arrays)
         key = tuple(described(array) for array in arrays)
         with self._lock:
             flight = self.flights.setdefault(key, Flight())
@@ -139,6 +145,16 @@ class Entry:
     def eagerly(self, *arrays: Any) -> Any:
         """The same function without Jit: every other stage stays."""
         self.core.counters.eager += 1
+        out = self._un_jitted(arrays)
+        if self.core.options.debug_nans and not self.layout.nested and nonfinite(jax.tree.leaves(out)):
+            raise NonFiniteError(
+                sentence(self.core.where, "a result has a NaN or an infinity.",
+                         "With debug_nans=True every result must be finite. Which operation made it is known of traced bodies only.",
+                         "look for it with `jax.debug_nans(True)`, which stops un-jitted code at the line; or drop debug_nans=True.")
+            )  # fmt: skip
+        return out
+
+    def _un_jitted(self, arrays: Sequence[Any]) -> Any:
         with self.numbers():
             return unmixed(self.called(*arrays))
 
@@ -182,6 +198,12 @@ class Entry:
         new = Traced(planned.view, static, self._key, planned.plan)
         self.core.counters.cause(cause(self.core.last, new))
         self.core.last = new
+
+
+def _jit_is_off() -> bool:
+    """Inside `jax.disable_jit()`, where whoever debugs wants to see values."""
+    options: Any = jax.config
+    return options.jax_disable_jit
 
 
 def _without_leading(leaf: Any, count: int) -> Any:

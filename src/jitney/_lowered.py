@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-import jax
+from jax.tree_util import tree_flatten  # pyright: ignore[reportUnknownVariableType]
 
 from ._errors import StaticError, sentence
 
@@ -46,8 +46,7 @@ class Compiled:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         core = self._core
         values = core.bind(self._args + args, {**self._kwargs, **kwargs})
-        flatten: Any = jax.tree.flatten
-        leaves, treedef = flatten(values)
+        leaves, treedef = cast(Any, tree_flatten)(values)
         layout = core.layout((treedef, *map(type, leaves)), values)
         if core.entry(layout, leaves) is not self._entry:
             raise StaticError(
