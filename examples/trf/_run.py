@@ -17,6 +17,7 @@ import numpy as np
 from jax.core import Tracer
 
 from examples.trf import _check
+from examples.trf._losses import EPS
 from examples.trf._problem import Data, Setup
 from examples.trf._program import SCALARS, Programs, programs
 from examples.trf._result import Result
@@ -102,7 +103,7 @@ def prepare(
     _check.functions(fun, jac, loss)
     numbers = _check.controls(ftol, xtol, gtol, f_scale, 100 * k if max_nfev is None else max_nfev)
     setup = Setup(fun, jac, loss, bounded, by_jac, int(numbers[-1]) if history else None)
-    return Prepared(programs(setup), jnp.asarray(numbers), min(tolerance for tolerance in numbers[:3] if tolerance > 0))
+    return Prepared(programs(setup), jnp.asarray(numbers), min(tolerance for tolerance in numbers[:3] if tolerance >= EPS))
 
 
 def _called(made: Programs, x0: Any, data: Data, request: Request) -> tuple[Any, Any, Data | None, Data]:

@@ -1,0 +1,308 @@
+"""What users pass and get: arguments, errors, results, covariance, batches."""
+
+import copy
+import pickle
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.optimize
+
+from examples.trf import curve_fit, least_squares
+
+T = np.linspace(0, 4, 40)
+NOISE = 0.05 * np.cos(37 * T)
+Y = 2.5 * np.exp(-1.3 * T) + 0.5 + NOISE
+P0 = np.array([1.0, 1.0, 0.0])
+
+
+def decay(t, a, b, c):
+    return a * jnp.exp(-b * t) + c
+
+
+def numpy_decay(t, a, b, c):
+    return a * np.exp(-b * t) + c
+
+
+def residual(p, t, y):
+    return decay(t, *p) - y
+
+
+def jacobian(p, t, y):
+    e = jnp.exp(-p[1] * t)
+    return jnp.stack([e, -p[0] * t * e, jnp.ones_like(t)], axis=1)
+
+
+def scaled(p, t, y, factor):
+    return factor * residual(p, t, y)
+
+
+# Results
+
+
+def test_result_has_scipys_attributes():
+    """Every attribute of SciPy's result has its name, shape and value."""
+    mine = least_squares(residual, P0, args=(T, Y))
+    theirs = scipy.optimize.least_squares(lambda p: numpy_decay(T, *p) - Y, P0, jac=lambda p: np.asarray(jacobian(p, T, Y), dtype=float))
+    assert (mine.nfev, mine.njev, mine.status, mine.success, mine.message) == (theirs.nfev, theirs.njev, theirs.status, theirs.success, theirs.message)
+    for name in ("x", "cost", "fun", "jac", "active_mask"):
+        np.testing.assert_allclose(getattr(mine, name), theirs[name], rtol=1e-5, atol=1e-6)
+        assert np.shape(getattr(mine, name)) == np.shape(theirs[name])
+    np.testing.assert_allclose(mine.grad, mine.jac.T @ mine.fun, atol=1e-12)
+    assert mine.optimality == np.abs(mine.grad).max()
+
+
+def test_numbers_are_float64_whatever_the_flag():
+    """The global flag changes nothing: the same bits, in NumPy's float64."""
+    off = least_squares(residual, P0, args=(T, Y))
+    with jax.enable_x64(True):
+        on = least_squares(residual, P0, args=(T, Y))
+    assert not jax.config.jax_enable_x64
+    assert off.x.dtype == off.fun.dtype == np.float64
+    np.testing.assert_array_equal(off.x, on.x)
+
+
+def test_result_says_what_happened():
+    """Its text names the message and the parameters."""
+    text = repr(least_squares(residual, P0, args=(T, Y)))
+    assert "termination condition is satisfied" in text
+    assert "nfev" in text
+
+
+def test_result_is_a_pytree():
+    """JAX can take a result apart and put it together."""
+    fit = least_squares(residual, P0, args=(T, Y))
+    again = jax.tree.unflatten(*reversed(jax.tree.flatten(fit)))
+    np.testing.assert_array_equal(fit.x, again.x)
+
+
+# Arguments
+
+
+def test_given_jacobian_is_used():
+    """With `jac` the fit is the same, and a wrong one is noticed in the result."""
+    np.testing.assert_allclose(least_squares(residual, P0, jacobian, args=(T, Y)).x, least_squares(residual, P0, args=(T, Y)).x, rtol=1e-9)
+    wrong = least_squares(residual, P0, lambda p, t, y: 0.5 * jacobian(p, t, y), args=(T, Y), max_nfev=2)
+    assert wrong.nfev == 2
+
+
+def test_keywords_and_floats_reach_the_function():
+    """`args` and `kwargs` are passed on; another float is other data for the same program, not another program."""
+    traces = []
+
+    def counted(p, t, *, y, factor):
+        traces.append(1)
+        return scaled(p, t, y, factor)
+
+    one = least_squares(counted, P0, args=(T,), kwargs={"y": Y, "factor": 1.0})
+    seen = len(traces)
+    three = least_squares(counted, P0, args=(T,), kwargs={"y": Y, "factor": 3.0})
+    np.testing.assert_allclose(three.cost, 9 * one.cost, rtol=1e-9)
+    assert len(traces) == seen
+
+
+def test_tolerances_do_not_recompile():
+    """Tolerances, limits and f_scale are data of one program."""
+    traces = []
+
+    def counted(p, t, y):
+        traces.append(1)
+        return residual(p, t, y)
+
+    least_squares(counted, P0, args=(T, Y))
+    seen = len(traces)
+    least_squares(counted, P0, args=(T, Y), ftol=1e-12, max_nfev=7, f_scale=2.0)
+    assert len(traces) == seen
+
+
+def test_masked_points_do_not_count():
+    """A masked point may be NaN; fit and covariance are those of the others."""
+    keep = np.ones(T.size, bool)
+    keep[[3, 17]] = False
+    spoiled = np.where(keep, Y, np.nan)
+    masked = least_squares(residual, P0, args=(T, spoiled), mask=keep)
+    fewer = least_squares(residual, P0, args=(T[keep], Y[keep]))
+    np.testing.assert_allclose(masked.x, fewer.x, rtol=1e-9)
+    np.testing.assert_allclose(masked.covariance, fewer.covariance, rtol=1e-6)
+    np.testing.assert_array_equal(masked.fun[~keep], 0)
+
+
+def test_mask_and_robust_loss():
+    """A callable loss that is not zero at zero still does not count masked points."""
+    keep = np.arange(T.size) % 5 != 0
+
+    def shifted(z):
+        return jnp.log1p(z) + 1.0
+
+    masked = least_squares(residual, P0, args=(T, Y), mask=keep, loss=shifted, f_scale=0.1)
+    fewer = least_squares(residual, P0, args=(T[keep], Y[keep]), loss=shifted, f_scale=0.1)
+    np.testing.assert_allclose(masked.cost, fewer.cost, rtol=1e-9)
+
+
+# Curves and covariance
+
+
+SIGMA = 0.03 + 0.01 * np.sin(T) ** 2
+CORRELATED = 0.002 * np.exp(-np.abs(T[:, None] - T)) + 0.001 * np.eye(T.size)
+
+
+@pytest.mark.parametrize("absolute", [False, True])
+@pytest.mark.parametrize("sigma", [None, SIGMA, CORRELATED], ids=["none", "vector", "matrix"])
+def test_curve_fit_agrees_with_scipy(sigma, absolute):
+    """Parameters and covariance are SciPy's for every kind of sigma."""
+    mine = curve_fit(decay, T, Y, P0, sigma, absolute, ftol=1e-14, xtol=1e-14)
+    x, covariance = scipy.optimize.curve_fit(numpy_decay, T, Y, P0, sigma, absolute, ftol=1e-14, xtol=1e-14)
+    np.testing.assert_allclose(mine.x, x, rtol=1e-6)
+    np.testing.assert_allclose(mine.covariance, covariance, rtol=1e-5, atol=1e-12)
+
+
+def test_scalar_sigma():
+    """One number is the standard deviation of every point."""
+    one, many = (curve_fit(decay, T, Y, P0, sigma, absolute_sigma=True) for sigma in (0.05, np.full(T.size, 0.05)))
+    np.testing.assert_allclose(one.covariance, many.covariance, rtol=1e-12)
+
+
+@pytest.mark.parametrize("sigma", [SIGMA, CORRELATED], ids=["vector", "matrix"])
+def test_curve_fit_with_a_jacobian(sigma):
+    """The model's own Jacobian is divided by sigma as the residuals are."""
+    own = curve_fit(decay, T, Y, P0, sigma, jac=lambda t, *p: jacobian(jnp.stack(p), t, None))
+    derived = curve_fit(decay, T, Y, P0, sigma)
+    np.testing.assert_allclose(own.jac, derived.jac, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(own.x, derived.x, rtol=1e-9)
+
+
+def test_covariance_of_a_singular_model():
+    """A direction that the data say nothing about is left out, as by the pseudo-inverse of SVD."""
+    fit = least_squares(lambda p, y: (p[0] + p[1]) * jnp.ones(5) - y, [0.5, 0.5], args=(Y[:5],))
+    s = np.sum(fit.fun**2) / 3
+    np.testing.assert_allclose(fit.covariance, s * np.linalg.pinv(fit.jac.T @ fit.jac, rcond=1e-10), rtol=1e-9)
+
+
+def test_covariance_without_degrees_of_freedom():
+    """As many points as parameters leave the scatter unknown: infinite, unless sigma is absolute."""
+    assert np.isinf(curve_fit(decay, T[:3], Y[:3], P0).covariance).all()
+    assert np.isfinite(curve_fit(decay, T[:3], Y[:3], P0, 0.1, absolute_sigma=True).covariance).all()
+
+
+# Batches
+
+
+def test_batch_is_each_fit():
+    """Every row of a batch is what that fit gives alone: x, cost, count, status, covariance, history."""
+    many = np.stack([Y, Y + 0.3, 2 * Y])
+    batch = curve_fit(decay, T, many, P0, history=True)
+    assert batch.x.shape == (3, 3)
+    for i, y in enumerate(many):
+        alone = curve_fit(decay, T, y, P0, history=True)
+        np.testing.assert_allclose(batch.x[i], alone.x, rtol=1e-9)
+        np.testing.assert_allclose(batch.cost[i], alone.cost, rtol=1e-9)
+        assert (batch.nfev[i], batch.status[i], batch.message[i]) == (alone.nfev, alone.status, alone.message)
+        np.testing.assert_allclose(batch.covariance[i], alone.covariance, rtol=1e-6)
+        np.testing.assert_allclose(batch.jac[i], alone.jac, rtol=1e-6, atol=1e-9)
+        assert len(batch.history[i].cost) == alone.nfev - 1
+
+
+def test_batch_of_starts_bounds_and_times():
+    """Starts, t and sigma may differ between fits; bounds are shared, and some fits end at them."""
+    starts = np.array([[1.0, 1.0, 0.1], [2.0, 0.5, 0.2]])
+    times = np.stack([T, 1.5 * T])
+    sigmas = np.stack([SIGMA, SIGMA[::-1]])
+    box = ([0, 0, 0], [2.4, 5, 5])
+    batch = curve_fit(decay, times, np.stack([Y, Y]), starts, sigmas, bounds=box)
+    for i in range(2):
+        alone = curve_fit(decay, times[i], Y, starts[i], sigmas[i], bounds=box)
+        np.testing.assert_allclose(batch.x[i], alone.x, rtol=1e-9)
+        np.testing.assert_array_equal(batch.active_mask[i], alone.active_mask)
+
+
+def test_batch_of_least_squares_maps_what_is_named():
+    """With rows of starts, `mapped` names the arguments that have a row for each fit."""
+    many = np.stack([Y, Y + 0.3])
+    batch = least_squares(residual, np.tile(P0, (2, 1)), args=(T, many), mapped=("y",), loss="huber", f_scale=0.1)
+    alone = least_squares(residual, P0, args=(T, many[1]), loss="huber", f_scale=0.1)
+    np.testing.assert_allclose(batch.x[1], alone.x, rtol=1e-9)
+
+
+# Errors
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "words"),
+    [
+        ({"bounds": ([2, 0, 0], [5, 5, 5])}, ValueError, "infeasible"),
+        ({"bounds": ([0, 0, 1], [5, 5, 0])}, ValueError, "reversed"),
+        ({"bounds": ([0, 0], [5, 5])}, ValueError, "shape"),
+        ({"bounds": (0, 1, 2)}, ValueError, "pair"),
+        ({"bounds": (np.nan, 5)}, ValueError, "NaN"),
+        ({"x0": np.ones((2, 2, 2))}, ValueError, "shape"),
+        ({"x0": np.ones(3) * 1j}, TypeError, "real"),
+        ({"x0": [np.nan, 1, 1]}, ValueError, "`x0` is not finite"),
+        ({"args": (T[:2], Y[:2])}, ValueError, "2 points for 3 parameters"),
+        ({"mask": np.arange(T.size) < 2}, ValueError, "leaves 2 points"),
+        ({"mask": np.ones(5, bool)}, ValueError, "`mask` has shape"),
+        ({"args": (T, Y * np.nan)}, ValueError, "not finite at the start"),
+        ({"loss": "hubris"}, ValueError, "linear, huber"),
+        ({"f_scale": -1.0}, ValueError, "f_scale"),
+        ({"x_scale": [1, 1, 0]}, ValueError, "positive"),
+        ({"x_scale": [1, 1]}, ValueError, "x_scale"),
+        ({"x_scale": "jacobian"}, ValueError, "x_scale"),
+        ({"ftol": -1e-8}, ValueError, "ftol"),
+        ({"ftol": None, "xtol": None, "gtol": None}, ValueError, "At least one"),
+        ({"max_nfev": 0}, ValueError, "max_nfev"),
+        ({"jac": "2-point"}, ValueError, "exact"),
+        ({"jac": lambda p, t, y: jacobian(p, t, y).T}, ValueError, "`jac` returns shape"),
+        ({"fun": lambda p, t, y: residual(p, t, y)[:, None]}, ValueError, "one axis"),
+        ({"fun": lambda p, t, y: residual(p, t, y) * 1j}, TypeError, "real"),
+        ({"fun": 3}, TypeError, "callable"),
+        ({"mapped": ("z",), "x0": np.ones((2, 3))}, ValueError, "`mapped` names 'z'"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, dict) else "",
+)
+def test_wrong_arguments(change, kind, words):
+    """Each mistake has its own error, which says what came, the rule and the fix."""
+    call = {"fun": residual, "x0": P0, "args": (T, Y), **change}
+    with pytest.raises(kind, match=words) as caught:
+        least_squares(**call)
+    assert "Fix: " in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [({"sigma": np.ones(3)}, "shape"), ({"sigma": -SIGMA}, "not positive"), ({"sigma": -CORRELATED}, "positive definite"), ({"model": 1}, "callable")],
+    ids=["shape", "sign", "definite", "model"],
+)
+def test_wrong_curve_fit_arguments(change, words):
+    """The same for what only `curve_fit` takes."""
+    with pytest.raises((ValueError, TypeError), match=words):
+        curve_fit(**{"model": decay, "t": T, "y": Y, "p0": P0, **change})
+
+
+def test_batch_names_the_fit_that_cannot_start():
+    """One bad row of a batch is found by its number."""
+    with pytest.raises(ValueError, match=r"fits \[1\]"):
+        curve_fit(decay, T, np.stack([Y, Y * np.nan]), P0)
+
+
+def test_float32_residuals_under_fine_tolerances_warn():
+    """Residuals cast to float32 cannot resolve a tolerance of 1e-8, and the warning says so."""
+
+    def coarse(p, t, y):
+        return residual(p, t, y).astype(jnp.float32)
+
+    with pytest.warns(UserWarning, match="rounding unit of 1.2e-07"):
+        least_squares(coarse, P0, args=(T, Y), max_nfev=20)
+    least_squares(coarse, P0, args=(T, Y), ftol=1e-5, xtol=1e-5, gtol=1e-5)
+
+
+def test_tolerance_below_rounding_warns():
+    """A tolerance finer than float64 switches its test off, and the warning says so."""
+    with pytest.warns(UserWarning, match="`xtol` = 1.00e-20"):
+        least_squares(residual, P0, args=(T, Y), xtol=1e-20)
+
+
+def test_results_survive_copying():
+    """A result can be copied deeply; its numbers stay."""
+    fit = least_squares(residual, P0, args=(T, Y))
+    np.testing.assert_array_equal(copy.deepcopy(fit).x, fit.x)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(fit.x)), fit.x)

@@ -1,0 +1,32 @@
+"""What `python -m examples.trf` does, on one set; and the solver that it replaced."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import scipy.optimize
+
+from examples.trf import before
+from examples.trf.__main__ import for_scipy
+from examples.trf.nist import load
+
+
+def test_demo_reports_and_draws(tmp_path):
+    """The demo fits a set from both starts, reports its digits and leaves a picture."""
+    command = [sys.executable, "-m", "examples.trf", "--out", str(tmp_path), "Misra1a"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "2 of 2 fits" in done.stdout
+    assert (tmp_path / "Misra1a.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("name", ["Misra1a", "MGH09", "Kirby2"])
+def test_loop_before_is_scipys(name):
+    """The NumPy loop that the README starts from takes SciPy's steps."""
+    reference = load(name)
+    fun, jac = for_scipy(reference)
+    mine = before.least_squares(fun, reference.starts[0], jac)
+    theirs = scipy.optimize.least_squares(fun, reference.starts[0], jac=jac)
+    assert (mine.nfev, mine.status) == (theirs.nfev, theirs.status)
+    np.testing.assert_allclose(mine.cost, theirs.cost, rtol=1e-9)

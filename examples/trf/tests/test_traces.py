@@ -1,0 +1,103 @@
+"""Fits inside JAX's transformations."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from examples.trf import curve_fit, least_squares
+
+T = np.linspace(0, 4, 30)
+Y = 2.5 * np.exp(-1.3 * T) + 0.5 + 0.05 * np.cos(37 * T)
+P0 = np.array([1.0, 1.0, 0.0])
+FINE = {"gtol": 1e-13, "ftol": 1e-15}
+
+
+def decay(t, a, b, c):
+    return a * jnp.exp(-b * t) + c
+
+
+def amplitude(y):
+    return curve_fit(decay, T, y, P0, **FINE).x[0]
+
+
+@pytest.mark.parametrize("x64", [False, True])
+def test_under_jit_and_vmap(x64):
+    """Inside `jax.jit` and `jax.vmap` a fit gives what it gives outside, in float64, with the global flag on or off."""
+    outside = curve_fit(decay, T, Y.astype(np.float32), P0).x
+    with jax.enable_x64(x64):
+        y = jnp.asarray(Y, jnp.float32)
+        jitted = jax.jit(lambda y: curve_fit(decay, T, y, P0).x)(y)
+        mapped = jax.vmap(lambda y: curve_fit(decay, T, y, P0).x)(jnp.stack([y, y]))
+    assert jitted.dtype == mapped.dtype == np.float64
+    np.testing.assert_allclose(np.asarray(jitted), outside, rtol=1e-9)
+    np.testing.assert_allclose(np.asarray(mapped), np.stack([outside, outside]), rtol=1e-9)
+
+
+def test_result_leaves_a_jit():
+    """A result returned from a jitted function is the same, lazily computed parts too."""
+    with jax.enable_x64(True):
+        inside = jax.jit(lambda y: curve_fit(decay, T, y, P0))(jnp.asarray(Y))
+        covariance, fun = np.asarray(inside.covariance), np.asarray(inside.fun)
+    outside = curve_fit(decay, T, Y, P0)
+    np.testing.assert_allclose(covariance, outside.covariance, rtol=1e-9)
+    np.testing.assert_allclose(fun, outside.fun, rtol=1e-9, atol=1e-12)
+
+
+def test_derivative_with_respect_to_data():
+    """The gradient of a fitted parameter with respect to y is that of finite differences, forward and backward."""
+    with jax.enable_x64(True):
+        y = jnp.asarray(Y)
+        backward, forward = jax.grad(amplitude)(y), jax.jacfwd(amplitude)(y)
+    steps = 1e-3 * np.eye(T.size)[[0, 7, 20]]  # wide: a fit is known to about nine digits
+    differences = [(amplitude(Y + step) - amplitude(Y - step)) / 2e-3 for step in steps]
+    np.testing.assert_allclose(np.asarray(backward)[[0, 7, 20]], differences, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(backward, forward, rtol=1e-9)
+
+
+def test_derivative_through_a_closure():
+    """What `fun` closes over carries derivatives too: the cost of residuals times s grows as s squared."""
+
+    def cost(s):
+        return least_squares(lambda p: s * (decay(T, *p) - Y), P0).cost
+
+    with jax.enable_x64(True):
+        slope = jax.grad(cost)(2.0)
+    np.testing.assert_allclose(slope, 4 * least_squares(lambda p: decay(T, *p) - Y, P0).cost, rtol=1e-7)
+
+
+def test_derivative_at_a_bound():
+    """A parameter held by its bound does not move with the data; the free ones move as if it were fixed there."""
+
+    def held(y):
+        return curve_fit(decay, T, y, [1.0, 1.0, 0.2], bounds=([0, 0, 0], [9, 9, 0.4]), **FINE).x
+
+    def fixed(y):
+        return curve_fit(lambda t, a, b: decay(t, a, b, 0.4), T, y, [1.0, 1.0], **FINE).x
+
+    with jax.enable_x64(True):
+        slopes, expected = jax.jacfwd(held)(jnp.asarray(Y)), jax.jacfwd(fixed)(jnp.asarray(Y))
+    np.testing.assert_allclose(slopes[2], 0, atol=1e-12)
+    np.testing.assert_allclose(slopes[:2], expected, rtol=1e-4, atol=1e-7)
+
+
+def test_robust_fit_differentiates():
+    """The implicit derivative takes the whole Hessian of a robust cost, not its Gauss-Newton part."""
+    spoiled = Y.copy()
+    spoiled[5] += 2
+
+    def robust(y):
+        return curve_fit(decay, T, y, P0, loss="soft_l1", f_scale=0.1, **FINE).x[1]
+
+    with jax.enable_x64(True):
+        slope = np.asarray(jax.grad(robust)(jnp.asarray(spoiled)))
+    steps = 1e-3 * np.eye(T.size)[[0, 5, 7]]
+    differences = [(robust(spoiled + step) - robust(spoiled - step)) / 2e-3 for step in steps]
+    np.testing.assert_allclose(slope[[0, 5, 7]], differences, rtol=1e-3, atol=1e-4)
+
+
+def test_non_finite_start_under_a_trace_is_a_status():
+    """Where nothing can be raised, the status says that the start is not finite."""
+    with jax.enable_x64(True):
+        status = jax.jit(lambda y: curve_fit(decay, T, y, P0).status)(jnp.asarray(Y * np.nan))
+    assert int(status) == -1
