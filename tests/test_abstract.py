@@ -79,6 +79,11 @@ def test_the_axis_of_vmap_has_a_size_too():
     f = optimize(vmap={"fit": {"x": 1}, "trial": {"y": 0}})(ahead_said)
     assert compiles_once(f, (), (ones(3, 8), ones(2, 3)), {"n": 3, "fit": 8, "trial": 2}).shape == (8, 2)
 
+    def ahead_last(x: Float[Array, "n m"]):
+        return x.sum()
+
+    assert compiles_once(optimize(vmap={"fit": {"x": -1}})(ahead_last), (), (ones(3, 4, 8),), {"n": 3, "m": 4, "fit": 8}).shape == (8,)
+
 
 def test_the_axis_of_vmap_left_out_is_a_single_element():
     """No size, no axis."""

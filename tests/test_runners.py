@@ -182,3 +182,35 @@ def test_debug_nans_holds_for_bodies_that_run_un_jitted():
     with pytest.warns(UserWarning, match="un-jitted"), pytest.raises(NonFiniteError, match="known of traced bodies only"):
         f(X)
     np.testing.assert_array_equal(f(-X), -np.asarray(X))
+
+
+def nested_first(**options):
+    """A program whose first call came from inside another trace, by a body that checks its argument."""
+    f = optimize(**options)(lambda x: eqx.error_if(x, jnp.any(x < 0), "must not be negative") + 1)
+    eqx.filter_jit(lambda x: f(x))(X)
+    return f
+
+
+def test_a_first_call_from_inside_another_trace_decides_nothing_for_later_ones():
+    """Checks of Equinox, the cache and the plan of a call by itself are as if the nested call had not been; both share one trace."""
+    f = nested_first()
+    with pytest.raises(eqx.EquinoxRuntimeError, match="must not be negative"):
+        f(-X)
+    assert f.stats.traces == 1
+    assert "outer trace" not in str(f.plan(X))
+
+
+def test_cache_false_holds_after_a_nested_first_call():
+    """The program compiled by itself is not kept."""
+    f = nested_first(cache=False)
+    with listening() as events:
+        f(X)
+    assert [events.count(what) for what in ("persistent hit", "persistent miss")] == [0, 0]
+
+
+def test_debug_nans_holds_after_a_nested_first_call():
+    """The nested program is another one."""
+    f = optimize(debug_nans=True)(bad)
+    jax.jit(f)(X)
+    with pytest.raises(NonFiniteError):
+        f(X)

@@ -64,6 +64,7 @@ def test_one_key_is_traced_and_compiled_once(options, warm):
     now = f.stats
     assert now.traces - before.traces == 1
     assert now.calls - before.calls == THREADS
+    assert now.hits - before.hits == THREADS - 1
 
 
 def test_different_keys_go_their_own_ways():

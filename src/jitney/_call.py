@@ -7,7 +7,7 @@ then does on each call is pick the arrays out of a list.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from inspect import Parameter
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +38,7 @@ class Layout:
         self.static = tuple(sorted(set(range(len(leaves))) - set(self.dynamic)))
         self.names = tuple(_name(binder, path) for path, _ in paths)
         self.donated = tuple(n for n, i in enumerate(self.dynamic) if self.names[i][0] in donate)
-        self.nested = any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)
+        self.nested = traced(leaves)
         self.pick = self._picker(leaves, hints)
         self._keyers = tuple((i, keyer_of(type(leaves[i]))) for i in self.static)
         self.form = (self.treedef, self.dynamic, tuple(type(leaves[i]) for i in self.static))
@@ -97,6 +97,11 @@ class Layout:
 def _leaf(name: tuple[str, str], hint: LeafHint, array: Any) -> Leaf:
     argument, path = name
     return Leaf(path, argument, *described(array), hint)
+
+
+def traced(leaves: Iterable[Any]) -> bool:
+    """Whether a call with these leaves stands inside another trace."""
+    return any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)
 
 
 def described(array: Any) -> tuple[tuple[int, ...], Any, bool]:

@@ -69,7 +69,7 @@ class Core:
 
     def entry(self, layout: Layout, leaves: Sequence[Any]) -> Entry:
         """The entry of a call, made if this is the first of its kind."""
-        key = (layout.form, layout.nested and self._differs_nested, layout.key(leaves))
+        key = (layout.form, layout.nested and self.differs_nested, layout.key(leaves))
         with self.lock:
             found = self.entries.get(key)
             if found is None:
@@ -85,7 +85,7 @@ class Core:
             _check_names(self)
 
     @property
-    def _differs_nested(self) -> bool:
+    def differs_nested(self) -> bool:
         return bool(self.options.donate) or self.options.compiler == "fast" or self.options.debug_nans
 
 

@@ -20,7 +20,7 @@ from jax.tree_util import tree_map
 
 from ._cache import disabled as cache_disabled
 from ._cache import ensure as ensure_cache
-from ._call import Layout, described
+from ._call import Layout, described, traced
 from ._causes import Traced, cause
 from ._contract import check_arguments, check_result
 from ._errors import NonFiniteError, sentence
@@ -72,7 +72,7 @@ class Entry:
         self._key = key
         self._lock = threading.Lock()
         donated = () if core.options.debug_nans else layout.donated
-        self.request = Request(core.where, core.options, donated, layout.nested)
+        self.request = Request(core.where, core.options, donated, nested=layout.nested and core.differs_nested)
         self.jitted: Any = self._jit()
         self.run: Callable[..., Any] = self._first
 
@@ -81,18 +81,18 @@ class Entry:
         return [self.layout.names[i][1] for i in self.layout.dynamic]
 
     def _jit(self) -> Any:
-        def traced(*arrays: Any) -> Any:
+        def body(*arrays: Any) -> Any:
             return self._trace(arrays)
 
-        traced.__name__ = traced.__qualname__ = self.core.name  # what profilers and JAX's own messages show
-        return Jit.plan(View(()), self.request).wrap(traced)
+        body.__name__ = body.__qualname__ = self.core.name  # what profilers and JAX's own messages show
+        return Jit.plan(View(()), self.request).wrap(body)
 
     def _first(self, *arrays: Any) -> Any:
         """The first call decides how the later ones run."""
         if _jit_is_off():
             return self._un_jitted(arrays)
         run = runner(self, arrays)
-        if not self.layout.nested:
+        if not traced(arrays):
             self.run = run
         return run(*arrays)
 
@@ -146,7 +146,7 @@ class Entry:
         """The same function without Jit: every other stage stays."""
         self.core.counters.eager += 1
         out = self._un_jitted(arrays)
-        if self.core.options.debug_nans and not self.layout.nested and nonfinite(jax.tree.leaves(out)):
+        if self.core.options.debug_nans and not traced(arrays) and nonfinite(jax.tree.leaves(out)):
             raise NonFiniteError(
                 sentence(self.core.where, "a result has a NaN or an infinity.",
                          "With debug_nans=True every result must be finite. Which operation made it is known of traced bodies only.",

@@ -15,7 +15,7 @@ import jax
 from jax.tree_util import tree_flatten
 
 from ._abstract import abstract_values
-from ._call import Layout, unwrap_statics
+from ._call import Layout, traced, unwrap_statics
 from ._core import REGISTRY, Core
 from ._diagnose import TRACER_ERRORS, donation_error, trace_error
 from ._entry import Entry, Retry
@@ -108,7 +108,7 @@ class Program(Generic[P, R]):
         if eager or core.options.on_trace_error == "raise":
             raise explained from error
         core.counters.misses -= 1  # the trace that failed; the call counts as an eager one
-        if not entry.layout.nested:
+        if not traced(arrays):
             entry.run = entry.eagerly
         if core.counters.warn_once():
             warnings.warn(

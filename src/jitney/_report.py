@@ -90,7 +90,7 @@ def report(core: Core, entry: Entry, arrays: Sequence[Any]) -> Report:
     """
     with entry.numbers():
         planned = entry.planned(arrays)
-        donation = _without_taker(entry, planned.view, arrays) if entry.request.donated and not entry.layout.nested else []
+        donation = _without_taker(entry, planned.view, arrays) if entry.request.donated and not entry.request.nested else []
     stages = [Line(stage.name, not isinstance(stage, Skip), stage.why) for stage in planned.plan.stages]
     sizes = planned.sizes.bound if planned.sizes is not None else {}
     static = zip(entry.layout.static_names(), entry.statics, strict=True)

@@ -14,7 +14,7 @@ from jax.core import Tracer
 
 from ._cache import disabled as cache_disabled
 from ._cache import ensure as ensure_cache
-from ._call import described
+from ._call import described, traced
 from ._errors import NonFiniteError
 from ._nans import locate, message, nonfinite
 
@@ -29,7 +29,7 @@ def runner(entry: Entry, arrays: Sequence[Any]) -> Run:
     options = entry.core.options
     ensure_cache()
     run: Run = entry.jitted
-    if not entry.layout.nested:
+    if not traced(arrays):
         with entry.numbers():
             if has_equinox_checks(entry.jitted.trace(*arrays).jaxpr):
                 run = _translating(run, entry.request.donated)
