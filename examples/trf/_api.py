@@ -1,15 +1,14 @@
 """What users call: `least_squares` and `curve_fit`."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.linalg import solve_triangular
-from jaxtyping import Array, ArrayLike, Float
+from jaxtyping import Array, ArrayLike
 
 from examples.trf import _check
+from examples.trf._curve import Residual, ResidualJacobian
 from examples.trf._result import Result
 from examples.trf._run import UNBOUNDED, Request, any_traced, run
 
@@ -67,37 +66,6 @@ def least_squares(
     """
     request = Request(fun, jac, loss, x_scale, history, (ftol, xtol, gtol, f_scale, max_nfev), mapped)
     return run(request, x0, bounds, mask, args, kwargs or {})
-
-
-@dataclass(frozen=True)
-class Residual:
-    """Residuals of a model, and their Jacobian, divided by sigma: a function that equals itself from call to call."""
-
-    model: Callable[..., Array]
-    whiten: str  # "no", "vector" or "matrix"
-
-    def __call__(self, p: Float[Array, "k"], t: Array, y: Float[Array, "points"], sigma: Array | None) -> Float[Array, "points"]:
-        """Misfit of every point in units of its standard deviation; uncorrelated ones for a covariance matrix."""
-        misfit = self.model(t, *p) - y
-        if self.whiten == "matrix":
-            return solve_triangular(sigma, misfit, lower=True)
-        return misfit if sigma is None else misfit / sigma
-
-
-@dataclass(frozen=True)
-class ResidualJacobian:
-    """The user's Jacobian of the model, divided by sigma likewise."""
-
-    jac: Callable[..., Array]
-    whiten: str
-
-    def __call__(self, p: Float[Array, "k"], t: Array, y: Float[Array, "points"], sigma: Array | None) -> Float[Array, "points k"]:
-        """Derivative of every misfit with respect to every parameter."""
-        del y
-        J = self.jac(t, *p)
-        if self.whiten == "matrix":
-            return solve_triangular(sigma, J, lower=True)
-        return J if sigma is None else J / jnp.broadcast_to(sigma, J.shape[:1])[:, None]
 
 
 def _batched(p0: Any, t: Any, y: Any, sigma: Any, whiten: str) -> tuple[Any, tuple[str, ...]]:
