@@ -126,7 +126,9 @@ def main() -> int:
     console.print(table(rows))
     good = sum(row.digits >= ENOUGH for row in rows)
     console.print(f"{good} of {len(rows)} fits have the certified values to {ENOUGH:.0f} digits or more.")
-    console.print("Times are the shortest of 3 warm calls, from NumPy arrays to a result. SciPy: method 'trf' with a jitted exact Jacobian.")
+    console.print(
+        "Times are the shortest of 3 warm calls, from NumPy arrays to a result. SciPy: method 'trf' with a jitted exact Jacobian."
+    )
     console.print(f"Pictures of the fits: {options.out.resolve()}")
     return 0 if good == len(rows) else 1
 

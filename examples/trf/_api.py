@@ -9,6 +9,7 @@ from jaxtyping import Array, ArrayLike
 
 from examples.trf import _check
 from examples.trf._curve import Residual, ResidualJacobian
+from examples.trf._measured import measured, spread
 from examples.trf._result import Result
 from examples.trf._run import UNBOUNDED, Request, any_traced, run
 
@@ -36,8 +37,8 @@ def least_squares(
 ) -> Result:
     """Minimise 0.5 sum C^2 rho((f(x) / C)^2) over a box, by the Trust Region Reflective method, as one compiled program.
 
-    Meant as `scipy.optimize.least_squares(method="trf", tr_solver="exact")` for functions written in JAX: the same options mean the same, the same
-    rules choose, resize and stop. The program is kept for the pair of functions, so define them once rather than in a loop.
+    Meant as `scipy.optimize.least_squares(method="trf", tr_solver="exact")` for functions written in JAX: the same options mean the
+    same, the same rules choose, resize and stop. The program is kept for the pair of functions, so define them once rather than in a loop.
 
     Args:
         fun: Residuals at x: `fun(x, *args, **kwargs)`, one axis, at least as many as parameters.
@@ -48,8 +49,8 @@ def least_squares(
         xtol: Stop when a step is shorter than this fraction of x.
         gtol: Stop when the gradient, scaled by the distance to the bounds, is below this.
         x_scale: Typical size of the parameters, or "jac" for the inverse lengths of the Jacobian's columns.
-        loss: "linear", "huber", "soft_l1", "cauchy", "arctan", or a function of z = (f / C)^2. The function gives rho, rho', rho'' stacked as
-            SciPy's do, or rho alone, elementwise, whose derivatives are then taken.
+        loss: "linear", "huber", "soft_l1", "cauchy", "arctan", or a function of z = (f / C)^2. The function gives rho, rho', rho''
+            stacked as SciPy's do, or rho alone, elementwise, whose derivatives are then taken.
         f_scale: The C above, in units of the residuals. No effect on the linear loss.
         max_nfev: Limit of evaluations; by default 100 per parameter.
         mask: True for the residuals that count. The others may be anything, NaN included.
@@ -58,8 +59,8 @@ def least_squares(
         kwargs: The same by keyword.
         mapped: In a batch, the parameters of `fun` that hold one entry per fit on their leading axis; the others are shared.
     Returns:
-        A `Result`. In float64, whatever JAX's global flag is. Within `jax.jit`, `jax.vmap` or a derivative its fields are JAX's own, nothing is
-        checked that needs values, and `x` and `cost` carry derivatives with respect to the data.
+        A `Result`. In float64, whatever JAX's global flag is. Within `jax.jit`, `jax.vmap` or a derivative its fields are JAX's own,
+        nothing is checked that needs values, and `x` and `cost` carry derivatives with respect to the data.
     Raises:
         ValueError: An argument is infeasible, has a wrong shape or value, or the start is not finite; see the message.
         TypeError: An argument is not of the right kind.
@@ -97,11 +98,13 @@ def curve_fit(
     Args:
         model: Curve at t for the parameters: `model(t, *p)`, one value per point.
         t: Where y was measured; any array that `model` takes.
-        y: The measurements. With one more leading axis: a batch of fits, each with its own y, and with its own t where that has the shape of y.
+        y: The measurements. With one more leading axis: a batch of fits, each with its own y, and with its own t where that has the
+            shape of y.
         p0: Start, one number per parameter; in a batch also one row per fit.
-        sigma: Standard deviation of y, a number or one per point, or the covariance matrix of the points. In a batch the shape of y means one
-            standard deviation per point and fit.
-        absolute_sigma: Whether `sigma` is in the units of y. Otherwise only its proportions count, and the scatter of the residuals sets its size.
+        sigma: Standard deviation of y, a number or one per point, or the covariance matrix of the points. In a batch the shape of y
+            means one standard deviation per point and fit.
+        absolute_sigma: Whether `sigma` is in the units of y. Otherwise only its proportions count, and the scatter of the residuals sets
+            its size.
         bounds: As in `least_squares`.
         jac: Jacobian (points, parameters) of the model, `jac(t, *p)`; by default JAX's forward derivative.
         options: All others of `least_squares`.
@@ -113,8 +116,8 @@ def curve_fit(
     if not callable(model):
         _check.fail(f"`model` is {model!r}.", "It is a function model(t, *p).", "pass a callable.", TypeError)
     if not any_traced(t, y, p0, sigma):
-        y, t = _check.measured(y, "y"), _check.measured(t, "t")
-    whiten, sigma = _check.spread(sigma, y)
+        y, t = measured(y, "y"), measured(t, "t")
+    whiten, sigma = spread(sigma, y)
     mapped: tuple[str, ...] = ()
     if y.ndim == 2 or np.ndim(p0) == 2:
         p0, mapped = _batched(p0, t, y, sigma, whiten)

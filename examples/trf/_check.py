@@ -1,12 +1,13 @@
 """What a user can get wrong, each with its own error: what came, the rule, the fix.
 
-`check_shapes` runs while a program is traced, the rest on concrete values on the host, where a check must cost no more than a microsecond or two.
+`check_shapes` runs while a program is traced, the rest on concrete values on the host, where a check must cost no more than a
+microsecond or two.
 """
 
 import warnings
 from typing import Any, NoReturn
 
-import jax
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
@@ -24,12 +25,21 @@ def start(x0: Any) -> np.ndarray:
     x = np.asarray(x0)
     if x.dtype != np.float64:
         if x.dtype.kind not in "fiub":
-            fail(f"`x0` has dtype {x.dtype}.", "The parameters are real numbers.", "pass numbers; fit real and imaginary parts as two parameters.", TypeError)
+            fail(
+                f"`x0` has dtype {x.dtype}.",
+                "The parameters are real numbers.",
+                "pass numbers; fit real and imaginary parts as two parameters.",
+                TypeError,
+            )
         x = x.astype(np.float64)
     if x.ndim == 0:
         x = x[None]
     if x.ndim > 2 or x.size == 0:
-        fail(f"`x0` has shape {x.shape}.", "It is one number per parameter, and for a batch of fits has one more leading axis.", "reshape it.")
+        fail(
+            f"`x0` has shape {x.shape}.",
+            "It is one number per parameter, and for a batch of fits has one more leading axis.",
+            "reshape it.",
+        )
     return x
 
 
@@ -38,12 +48,20 @@ def box(bounds: Any, x0: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
     if hasattr(bounds, "lb"):  # scipy.optimize.Bounds
         bounds = (bounds.lb, bounds.ub)
     if len(bounds) != 2:
-        fail(f"`bounds` has {len(bounds)} elements.", "It is a pair: lower, upper.", "pass (lower, upper), each a number or one per parameter.")
+        fail(
+            f"`bounds` has {len(bounds)} elements.",
+            "It is a pair: lower, upper.",
+            "pass (lower, upper), each a number or one per parameter.",
+        )
     sides = []
     for name, side in zip(("lower", "upper"), bounds, strict=True):
         side = np.asarray(side, dtype=np.float64)
         if side.shape not in ((), x0.shape, x0.shape[-1:]):
-            fail(f"The {name} bound has shape {side.shape} and `x0` has {x0.shape}.", "A bound is a number or one per parameter.", "make the shapes agree.")
+            fail(
+                f"The {name} bound has shape {side.shape} and `x0` has {x0.shape}.",
+                "A bound is a number or one per parameter.",
+                "make the shapes agree.",
+            )
         sides.append(np.broadcast_to(side, x0.shape))
     low, high = sides
     if np.isnan(low).any() or np.isnan(high).any():
@@ -72,7 +90,9 @@ def scale(x_scale: Any, x0: np.ndarray) -> tuple[bool, np.ndarray | None]:
         fail(f"`x_scale` is {x_scale!r}.", 'It is "jac", a number, or one per parameter.', 'write "jac" or numbers.')
     values = np.asarray(x_scale, dtype=np.float64)
     if values.shape not in ((), x0.shape[-1:]):
-        fail(f"`x_scale` has shape {values.shape} and `x0` has {x0.shape}.", "It is a number or one per parameter.", "make the shapes agree.")
+        fail(
+            f"`x_scale` has shape {values.shape} and `x0` has {x0.shape}.", "It is a number or one per parameter.", "make the shapes agree."
+        )
     if not (np.isfinite(values) & (values > 0)).all():
         fail(f"`x_scale` is {values}.", "A scale is positive and finite.", "pass typical sizes of the parameters.")
     return False, np.broadcast_to(values, x0.shape[-1:])
@@ -91,7 +111,11 @@ def controls(ftol: float | None, xtol: float | None, gtol: float | None, f_scale
                 stacklevel=4,
             )
     if max(tolerances.values()) < EPS:
-        fail("No tolerance is above the rounding unit.", "At least one of `ftol`, `xtol`, `gtol` must be able to stop the fit.", "pass one, such as 1e-8.")
+        fail(
+            "No tolerance is above the rounding unit.",
+            "At least one of `ftol`, `xtol`, `gtol` must be able to stop the fit.",
+            "pass one, such as 1e-8.",
+        )
     if not (np.isfinite(f_scale) and f_scale > 0):
         fail(f"`f_scale` is {f_scale}.", "It is a positive size of a residual.", "pass the size at which residuals become outliers.")
     if max_nfev <= 0:
@@ -104,7 +128,11 @@ def functions(fun: Any, jac: Any, loss: Any) -> None:
     if not callable(fun):
         fail(f"`fun` is {fun!r}.", "It is a function of the parameters.", "pass a callable.", TypeError)
     if jac is not None and not callable(jac):
-        fail(f"`jac` is {jac!r}.", "Derivatives are exact here: by automatic differentiation, or yours.", "leave `jac` out, or pass a callable.")
+        fail(
+            f"`jac` is {jac!r}.",
+            "Derivatives are exact here: by automatic differentiation, or yours.",
+            "leave `jac` out, or pass a callable.",
+        )
     if not callable(loss) and loss not in LOSSES:
         fail(f"`loss` is {loss!r}.", f"It is one of {', '.join(LOSSES)}, or a function of z = (f / f_scale)^2.", "choose one of these.")
 
@@ -126,16 +154,33 @@ def check_shapes(setup: Setup, x: Any, data: Data) -> None:
     if len(f.shape) != 1:
         fail(f"`fun` returns shape {f.shape}.", "Residuals have one axis.", "return residuals.ravel().")
     if not jnp.issubdtype(f.dtype, jnp.floating):
-        fail(f"`fun` returns {f.dtype}.", "Residuals are real numbers.", "return real floats; stack the real and imaginary parts of complex ones.", TypeError)
+        fail(
+            f"`fun` returns {f.dtype}.",
+            "Residuals are real numbers.",
+            "return real floats; stack the real and imaginary parts of complex ones.",
+            TypeError,
+        )
     if f.shape[0] < k:
-        fail(f"There are {f.shape[0]} points for {k} parameters.", "A fit needs at least as many points as parameters.", "add points or hold parameters fixed.")
+        fail(
+            f"There are {f.shape[0]} points for {k} parameters.",
+            "A fit needs at least as many points as parameters.",
+            "add points or hold parameters fixed.",
+        )
     if data.mask is not None and data.mask.shape != f.shape:
-        fail(f"`mask` has shape {data.mask.shape} and the residuals have {f.shape}.", "The mask has one entry per residual.", "make the shapes agree.")
+        fail(
+            f"`mask` has shape {data.mask.shape} and the residuals have {f.shape}.",
+            "The mask has one entry per residual.",
+            "make the shapes agree.",
+        )
     if setup.jac is None:
         return
-    J = jax.eval_shape(lambda x, data: jnp.asarray(setup.jac(x, *data.args, **data.kwargs)), x, data)
+    J = eqx.filter_eval_shape(lambda x, data: jnp.asarray(setup.jac(x, *data.args, **data.kwargs)), x, data)
     if J.shape != (f.shape[0], k):
-        fail(f"`jac` returns shape {J.shape}.", f"It is (points, parameters) = {(f.shape[0], k)}.", "return df_i / dx_j in row i and column j.")
+        fail(
+            f"`jac` returns shape {J.shape}.",
+            f"It is (points, parameters) = {(f.shape[0], k)}.",
+            "return df_i / dx_j in row i and column j.",
+        )
 
 
 def outcome(packed: np.ndarray, status: int, resolution: int, finest: float, x0: np.ndarray) -> None:
@@ -154,34 +199,3 @@ def outcome(packed: np.ndarray, status: int, resolution: int, finest: float, x0:
             "Fix: compute the residuals in float64 (data as float64, no casts to float32), or raise the tolerances.",
             stacklevel=5,
         )
-
-
-def measured(values: Any, name: str) -> Any:
-    """Measurements as an array of numbers; what already is one stays where it is."""
-    if isinstance(values, np.ndarray | jax.Array):
-        return values
-    array = np.asarray(values)
-    if array.dtype.kind not in "fiub":
-        fail(f"`{name}` has dtype {array.dtype}.", "Measurements are real numbers.", "pass an array of numbers.", TypeError)
-    return array.astype(np.float64)
-
-
-def spread(sigma: Any, y: Any) -> tuple[str, Any]:
-    """What `sigma` is ("no", "vector", "matrix"), and what residuals are divided by: standard deviations, or the Cholesky factor."""
-    if sigma is None:
-        return "no", None
-    concrete = not isinstance(sigma, jax.core.Tracer)
-    sigma = np.asarray(sigma, dtype=np.float64) if concrete else sigma
-    n = y.shape[-1]
-    if sigma.shape in ((), (n,), y.shape):
-        if concrete and not (sigma > 0).all():
-            fail("`sigma` is not positive everywhere.", "A standard deviation is positive.", "pass positive numbers; leave points out with `mask`.")
-        return "vector", sigma
-    if sigma.shape[-2:] != (n, n) or sigma.ndim > y.ndim + 1:
-        fail(f"`sigma` has shape {sigma.shape} and `y` has {y.shape}.", "It is a number, one per point, or a (points, points) covariance matrix.", "make the shapes agree.")
-    if not concrete:
-        return "matrix", jnp.linalg.cholesky(sigma)
-    try:
-        return "matrix", np.linalg.cholesky(sigma)
-    except np.linalg.LinAlgError:
-        fail("`sigma` is not positive definite.", "A covariance matrix of the points is.", "check it for duplicate points or a missing diagonal.")

@@ -1,7 +1,7 @@
 """Bounds: the scaling of Coleman and Li, and the choice among three strictly feasible steps.
 
-Branch, Coleman and Li, "A subspace, interior, and conjugate gradient method for large-scale bound-constrained minimization problems", SIAM J.
-Sci. Comput. 21 (1999). Steps, gradients and triangles with a hat live in parameters divided by `d`. The model of the cost there is
+Branch, Coleman and Li, "A subspace, interior, and conjugate gradient method for large-scale bound-constrained minimization problems",
+SIAM J. Sci. Comput. 21 (1999). Steps, gradients and triangles with a hat live in parameters divided by `d`. The model of the cost there is
 q(s) = 0.5 |R s|^2 + g.s, whose triangle R holds the Jacobian and the curvature that the bounds add.
 """
 

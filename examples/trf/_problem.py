@@ -84,7 +84,7 @@ class Model(eqx.Module):
 
 def residual_type(setup: Setup, x: Float[Array, "k"], data: Data) -> jax.ShapeDtypeStruct:
     """Shape and dtype of what `fun` gives, before it is cast."""
-    return jax.eval_shape(lambda x, data: jnp.atleast_1d(setup.fun(x, *data.args, **data.kwargs)), x, data)
+    return eqx.filter_eval_shape(lambda x, data: jnp.atleast_1d(setup.fun(x, *data.args, **data.kwargs)), x, data)
 
 
 def points(setup: Setup, x: Float[Array, "k"], data: Data) -> Float[Array, ""]:
@@ -114,8 +114,8 @@ def residuals_and_columns(setup: Setup, x: Float[Array, "k"], data: Data) -> tup
 def _column(setup: Setup, parameters: list[Array], i: int, data: Data) -> Float[Array, "points"]:
     """Derivative with respect to one parameter of a curve.
 
-    Parameters that come apart have no tangent but their own, so the others' terms are left out; a unit vector for all of them would multiply those
-    by zero, which doubled the time of a million points.
+    Parameters that come apart have no tangent but their own, so the others' terms are left out; a unit vector for all of them would
+    multiply those by zero, which doubled the time of a million points.
     """
 
     def along(parameter: Array) -> Float[Array, "points"]:

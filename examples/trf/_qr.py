@@ -18,6 +18,7 @@ SHORT = 32
 # Beyond, an unrolled loop over columns costs too much to compile, and LAPACK's blocked Householder is the better method.
 WIDE = 16
 
+
 def triangularise(columns: Float[Array, "k m"], rhs: Float[Array, "m"]) -> Float[Array, "k k+1"]:
     """Factor J = Q R and give R and Q^T r.
 

@@ -49,8 +49,8 @@ class History:
 class Result:
     """A fit, or a batch of fits with a leading axis on every attribute.
 
-    The attributes are those of SciPy's `OptimizeResult` for `least_squares`, and `covariance`. NumPy arrays in float64; JAX arrays inside `jax.jit` and
-    its like, where `x` and `cost` carry derivatives with respect to the data.
+    The attributes are those of SciPy's `OptimizeResult` for `least_squares`, and `covariance`. NumPy arrays in float64; JAX arrays
+    inside `jax.jit` and its like, where `x` and `cost` carry derivatives with respect to the data.
     """
 
     packed: Any
@@ -165,8 +165,8 @@ class Result:
     def covariance(self) -> Float[Array, "*fit k k"]:
         """Covariance of the parameters: the pseudo-inverse of J^T J times the variance of a residual.
 
-        The variance is 2 cost / (points - k) unless `curve_fit` was told that `sigma` is absolute. Singular values below eps max(points, k) s_max
-        count as zero, as in SciPy; inf everywhere if points = k and the variance is not known.
+        The variance is 2 cost / (points - k) unless `curve_fit` was told that `sigma` is absolute. Singular values below eps max(points,
+        k) s_max count as zero, as in SciPy; inf everywhere if points = k and the variance is not known.
         """
         xp = jnp if isinstance(self.packed, jax.Array) else np
         k, m = self._size, self._scalar("points")

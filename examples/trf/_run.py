@@ -67,7 +67,7 @@ def _run(request: Request, x0: Any, bounds: Any, mask: Any, args: tuple[Any, ...
         by_jac, scale = _check.scale(request.x_scale, x0)
     if mask is not None:
         mask = _check.counted(mask, x0)
-    prepared = prepare(request.fun, request.jac, request.loss, box is not None, by_jac, request.history, x0.shape[-1], *request.numbers)
+    prepared = _prepared(request, box is not None, by_jac, x0.shape[-1])
     lower, upper = box or (None, None)
     data = Data(lower, upper, scale, prepared.controls, mask, args, kwargs)
     packed, records, mapped, data = _called(prepared.programs, x0, data, request)
@@ -95,13 +95,27 @@ def _run_traced(request: Request, x0: Any, bounds: Any, mask: Any, args: tuple[A
     return Result(packed, rows, made, mapped, data, None)
 
 
+def _prepared(request: Request, bounded: bool, by_jac: bool, k: int) -> Prepared:
+    """What is kept for this request; functions are kept by equality, so they must have a hash."""
+    try:
+        return prepare(request.fun, request.jac, request.loss, bounded, by_jac, request.history, k, request.numbers)
+    except TypeError as error:
+        if "unhashable" not in str(error):
+            raise
+        _check.fail(
+            f"A function or number cannot be kept: {error}.",
+            "Programs are kept by their functions and options, which must be hashable.",
+            "pass arrays that `fun` holds in `args`, and plain numbers for tolerances.",
+            TypeError,
+        )
+
+
 @lru_cache(maxsize=256)
-def prepare(
-    fun: Any, jac: Any, loss: Any, bounded: bool, by_jac: bool, history: bool, k: int, ftol: Any, xtol: Any, gtol: Any, f_scale: Any, max_nfev: Any
-) -> Prepared:
+def prepare(fun: Any, jac: Any, loss: Any, bounded: bool, by_jac: bool, history: bool, k: int, numbers: tuple[Any, ...]) -> Prepared:
     """Check functions and numbers, find their programs, and put the numbers on the device."""
     _check.functions(fun, jac, loss)
-    numbers = _check.controls(ftol, xtol, gtol, f_scale, 100 * k if max_nfev is None else max_nfev)
+    *others, max_nfev = numbers
+    numbers = _check.controls(*others, 100 * k if max_nfev is None else max_nfev)
     setup = Setup(fun, jac, loss, bounded, by_jac, int(numbers[-1]) if history else None)
     return Prepared(programs(setup), jnp.asarray(numbers), min(tolerance for tolerance in numbers[:3] if tolerance >= EPS))
 
@@ -149,7 +163,7 @@ def closes_over_tracer(fun: Any) -> bool:
 
 def _as_data(value: Any) -> Any:
     """Python floats and lists of numbers are data, not part of the program."""
-    return np.asarray(value, dtype=np.float64) if type(value) in (float, list) else value
+    return np.asarray(value, dtype=np.float64) if isinstance(value, float | list) else value
 
 
 def _widened(leaf: Any) -> Any:

@@ -1,8 +1,8 @@
 """The method: one `lax.while_loop` over trial steps, from the start to the verdict.
 
-SciPy nests a loop that shrinks the region inside one that moves the point. Here they are one loop, whose body tries a step and either moves or
-shrinks, so that fits mapped over an axis do not wait for each other at every move. The state is a few numbers a parameter: residuals and
-Jacobian live within one turn, where XLA can fuse them away.
+SciPy nests a loop that shrinks the region inside one that moves the point. Here they are one loop, whose body tries a step and either
+moves or shrinks, so that fits mapped over an axis do not wait for each other at every move. The state is a few numbers a parameter:
+residuals and Jacobian live within one turn, where XLA can fuse them away.
 """
 
 import equinox as eqx

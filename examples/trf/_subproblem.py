@@ -1,8 +1,9 @@
 """The trust-region subproblem: the p that minimises |R p + c|^2 with |p| <= radius, exactly.
 
-Either the Gauss-Newton step is short enough, or p(alpha) = -(R^T R + alpha I)^-1 R^T c has the length of the radius for one alpha > 0. Newton's
-method on the secular equation 1 / |p(alpha)| = 1 / radius finds it inside a bracket that it narrows (More, "The Levenberg-Marquardt
-algorithm", 1978, section 5). Each alpha is one triangularisation of [R; sqrt(alpha) I], which never squares the condition number.
+Either the Gauss-Newton step is short enough, or p(alpha) = -(R^T R + alpha I)^-1 R^T c has the length of the radius for one alpha > 0.
+Newton's method on the secular equation 1 / |p(alpha)| = 1 / radius finds it inside a bracket that it narrows (More, "The
+Levenberg-Marquardt algorithm", 1978, section 5). Each alpha is one triangularisation of [R; sqrt(alpha) I], which never squares the
+condition number.
 """
 
 import equinox as eqx

@@ -1,7 +1,7 @@
 """The solver before: the same method as a Python loop with NumPy in it, for comparison. Unbounded, linear loss.
 
-Nothing here is slow for want of care: residuals and Jacobian are compiled by `jax.jit`, the linear algebra is LAPACK's. What it costs is that every
-turn of the loop goes from JAX to NumPy and back, and that a hundred small NumPy calls a turn take longer than the arithmetic.
+Nothing here is slow for want of care: residuals and Jacobian are compiled by `jax.jit`, the linear algebra is LAPACK's. What it costs is
+that every turn of the loop goes from JAX to NumPy and back, and that a hundred small NumPy calls a turn take longer than the arithmetic.
 """
 
 from collections.abc import Callable

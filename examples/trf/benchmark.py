@@ -1,9 +1,10 @@
 """Time fits against SciPy and optimistix, in turn, in one process: `python -m examples.trf.benchmark [--quick]`.
 
-What is compared. Every solver gets the same data, start, tolerances (1e-8) and exact derivatives, and what it reaches is compared before anything is timed: fits that end more than 1e-6 above the best cost are counted as missed.
-`trf` is the whole call of `curve_fit`, checks and result included, from JAX arrays to the parameters in NumPy. `optx` is optimistix: one jitted function
-around `optimistix.least_squares`, likewise from JAX arrays to NumPy. SciPy's residuals and Jacobian are jitted (`scipy lm` has no bounds). `loop` is
-`before.py`. Rounds alternate between solvers, so that a busy machine is busy for all; times are medians, compile times are apart.
+What is compared. Every solver gets the same data, start, tolerances (1e-8) and exact derivatives, and what it reaches is compared before
+anything is timed: fits that end more than 1e-6 above the best cost are counted as missed. `trf` is the whole call of `curve_fit`, checks
+and result included, from JAX arrays to the parameters in NumPy. `optx` is optimistix: one jitted function around
+`optimistix.least_squares`, likewise from JAX arrays to NumPy. SciPy's residuals and Jacobian are jitted; its method "lm" has no bounds.
+`loop` is `before.py`. Rounds alternate between solvers, so that a busy machine is busy for all. Times are medians; compile times are apart.
 """
 
 import argparse
@@ -118,7 +119,9 @@ def batch_solvers(case: Case, fits: int, n: int) -> dict[str, Solver]:
 
     def by_optimistix(solver: Any) -> Solver:
         def one(y: Array) -> Array:
-            return optimistix.least_squares(lambda p, data: case.model(data[0], *p) - data[1], solver, start, args=(t, y), throw=False).value
+            return optimistix.least_squares(
+                lambda p, data: case.model(data[0], *p) - data[1], solver, start, args=(t, y), throw=False
+            ).value
 
         run = jax.jit(jax.vmap(one))
         return lambda: np.asarray(run(y).block_until_ready())
@@ -154,7 +157,7 @@ def compare(named: Mapping[str, Solver], cost: Callable[[np.ndarray], np.ndarray
     best = np.nanmin(np.stack(list(ends.values())), axis=0)
     missed = {name: int(np.sum(~(end <= best * (1 + 1e-6)))) for name, end in ends.items()}
     if missed["trf"]:
-        raise RuntimeError(f"trf misses the best cost in {missed['trf']} of {best.size} fits.\nOnly equal results are timed.\nFix: see why it stops early.")
+        raise RuntimeError(f"trf misses the best cost in {missed['trf']} of {best.size} fits; only equal results are worth timing.")
     times: dict[str, list[float]] = {name: [] for name in named}
     begin = time.perf_counter()
     while time.perf_counter() - begin < seconds or len(times["trf"]) < 5:
@@ -188,9 +191,11 @@ def show(console: Console, title: str, rows: Mapping[str, Mapping[str, Timing]],
         peers = [timing.median for name, timing in row.items() if name not in ("trf", "loop")]
         cells = [_cell(row[name], unit, bold=row[name].median == fastest) if name in row else "" for name in names]
         out.add_row(label, *cells, f"{min(peers) / row['trf'].median:.1f}")
+    firsts = []
     for name in names:
         compiled = [row[name].first - row[name].median for row in rows.values() if name in row]
-        out.caption = f"{out.caption + ', ' if out.caption else 'First call less a warm one, median in s: '}{name} {np.median(compiled):.2f}"
+        firsts.append(f"{name} {np.median(compiled):.2f}")
+    out.caption = f"First call less a warm one, median in s: {', '.join(firsts)}"
     console.print(out)
 
 
@@ -203,7 +208,9 @@ def _cell(timing: Timing, unit: float, bold: bool) -> str:
 
 def main() -> None:
     """Run the benchmark and print its tables."""
-    parser = argparse.ArgumentParser(prog="python -m examples.trf.benchmark", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m examples.trf.benchmark", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     length = parser.add_mutually_exclusive_group()
     length.add_argument("--quick", action="store_true", help="up to 10,000 points, a tenth of a second a problem")
     length.add_argument("--full", action="store_true", help="ten seconds a problem instead of two")
@@ -218,7 +225,11 @@ def main() -> None:
                 for n in SIZES[:3] if options.quick else SIZES:
                     box = None if kind == "free" else getattr(case, kind)
                     rows[f"{name} {n:,}"] = compare(solvers(case, n, box), costs(case, *measured(case, n)), seconds)
-            titles = {"free": "Without bounds", "box": "Bounds that do not hold at the solution", "held": "Bounds, one of which holds at the solution"}
+            titles = {
+                "free": "Without bounds",
+                "box": "Bounds that do not hold at the solution",
+                "held": "Bounds, one of which holds at the solution",
+            }
             show(console, f"{titles[kind]}: ms per fit", rows, 1e-3)
         rows = {}
         for name, case in CASES.items():

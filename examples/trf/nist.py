@@ -1,7 +1,7 @@
 """Fourteen nonlinear-regression sets of NIST's Statistical Reference Datasets, with their models and certified results.
 
-The files in `data/` are NIST's own, unchanged. NIST certifies eleven digits, found with 128-bit arithmetic from two starts, the first of them far
-off. https://www.itl.nist.gov/div898/strd/nls/nls_main.shtml
+The files in `data/` are NIST's own, unchanged. NIST certifies eleven digits, found with 128-bit arithmetic from two starts, the first of
+them far off. https://www.itl.nist.gov/div898/strd/nls/nls_main.shtml
 """
 
 from collections.abc import Callable, Mapping

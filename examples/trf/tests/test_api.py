@@ -3,6 +3,7 @@
 import copy
 import pickle
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -45,7 +46,8 @@ def test_result_has_scipys_attributes():
     """Every attribute of SciPy's result has its name, shape and value."""
     mine = least_squares(residual, P0, args=(T, Y))
     theirs = scipy.optimize.least_squares(lambda p: numpy_decay(T, *p) - Y, P0, jac=lambda p: np.asarray(jacobian(p, T, Y), dtype=float))
-    assert (mine.nfev, mine.njev, mine.status, mine.success, mine.message) == (theirs.nfev, theirs.njev, theirs.status, theirs.success, theirs.message)
+    for name in ("nfev", "njev", "status", "success", "message"):
+        assert getattr(mine, name) == theirs[name]
     for name in ("x", "cost", "fun", "jac", "active_mask"):
         np.testing.assert_allclose(getattr(mine, name), theirs[name], rtol=1e-5, atol=1e-6)
         assert np.shape(getattr(mine, name)) == np.shape(theirs[name])
@@ -138,6 +140,30 @@ def test_mask_and_robust_loss():
     masked = least_squares(residual, P0, args=(T, Y), mask=keep, loss=shifted, f_scale=0.1)
     fewer = least_squares(residual, P0, args=(T[keep], Y[keep]), loss=shifted, f_scale=0.1)
     np.testing.assert_allclose(masked.cost, fewer.cost, rtol=1e-9)
+
+
+def test_function_that_cannot_be_kept():
+    """A callable without a hash cannot be kept, and the error says what to do with the arrays it holds."""
+
+    class Holder(eqx.Module):
+        y: jax.Array
+
+        def __call__(self, p):
+            return decay(T, *p) - self.y
+
+    with pytest.raises(TypeError, match="pass arrays that `fun` holds in `args`"):
+        least_squares(Holder(jnp.asarray(Y)), P0)
+
+
+def test_other_arguments_are_fixed():
+    """A string or an int among the arguments is part of the program, a NumPy scalar is data."""
+
+    def branching(p, t, y, kind, power, factor):
+        assert kind == "plain"
+        return factor**power * residual(p, t, y)
+
+    fit = least_squares(branching, P0, args=(T, Y, "plain", 2, np.float64(2.0)))
+    np.testing.assert_allclose(fit.cost, 16 * least_squares(residual, P0, args=(T, Y)).cost, rtol=1e-9)
 
 
 # Curves and covariance
@@ -269,7 +295,12 @@ def test_wrong_arguments(change, kind, words):
 
 @pytest.mark.parametrize(
     ("change", "words"),
-    [({"sigma": np.ones(3)}, "shape"), ({"sigma": -SIGMA}, "not positive"), ({"sigma": -CORRELATED}, "positive definite"), ({"model": 1}, "callable")],
+    [
+        ({"sigma": np.ones(3)}, "shape"),
+        ({"sigma": -SIGMA}, "not positive"),
+        ({"sigma": -CORRELATED}, "positive definite"),
+        ({"model": 1}, "callable"),
+    ],
     ids=["shape", "sign", "definite", "model"],
 )
 def test_wrong_curve_fit_arguments(change, words):

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,11 +12,13 @@ from examples.trf import before
 from examples.trf.__main__ import for_scipy
 from examples.trf.nist import load
 
+ROOT = Path(__file__).parents[3]
+
 
 def test_demo_reports_and_draws(tmp_path):
     """The demo fits a set from both starts, reports its digits and leaves a picture."""
     command = [sys.executable, "-m", "examples.trf", "--out", str(tmp_path), "Misra1a"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     assert "2 of 2 fits" in done.stdout
     assert (tmp_path / "Misra1a.png").read_bytes().startswith(b"\x89PNG")
