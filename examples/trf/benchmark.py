@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+os.environ["JITNEY_CACHE"] = "off"  # first calls compile, for every solver
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy loads it: two threads that contend for two cores slow LAPACK 40 times
 
 import jax
