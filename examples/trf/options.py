@@ -1,9 +1,9 @@
 """What each step of the port bought: `python -m examples.trf.options`.
 
 One fit of `decay` to 1,000 points, by the same method all the way: a Python loop with NumPy in it (`before.py`), the compiled loop under
-`equinox.filter_jit`, and under `@optimize` with one option at a time. Then 1,000 fits of 100 points, called one by one and mapped. Last
-the first call in a fresh process, without the persistent cache, with an empty one, and with a filled one. Warm times are medians of
-rounds that alternate.
+`equinox.filter_jit`, and under `@optimize` with one option at a time. Then 1,000 fits of 100 points, called one by one and mapped; what
+a turn of the loop does with the data, in two ways each; and the first call in a fresh process, without the persistent cache, with an empty
+one, and with a filled one. Warm times are medians of rounds that alternate.
 """
 
 import argparse
@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ["JITNEY_CACHE"] = "off"  # first calls below compile
@@ -28,11 +29,13 @@ from rich.table import Table
 from examples.trf import before, curve_fit
 from examples.trf._curve import Residual
 from examples.trf._jit import optimize
-from examples.trf._problem import Data, Setup
+from examples.trf._problem import Data, Setup, residuals_and_columns
+from examples.trf._qr import triangularise
 from examples.trf._solve import solve
 from examples.trf.benchmark import CASES, decay, measured
 
 SETUP = Setup(Residual(decay, "no"), None, "linear", bounded=False, scale_by_jac=False, records=None)
+TURNS = 10
 START = np.asarray(CASES["decay"].start)
 FRESH = """
 import time, jax, numpy as np
@@ -92,7 +95,7 @@ def timed(calls: Mapping[str, Callable[[], np.ndarray]], seconds: float) -> dict
         found.append(call())
         first[name] = time.perf_counter() - begin
     for other in found[1:]:
-        np.testing.assert_allclose(other, found[0], rtol=1e-6)
+        np.testing.assert_allclose(other, found[0], rtol=1e-6, atol=1e-9)
     times: dict[str, list[float]] = {name: [] for name in calls}
     begin = time.perf_counter()
     while time.perf_counter() - begin < seconds:
@@ -102,6 +105,56 @@ def timed(calls: Mapping[str, Callable[[], np.ndarray]], seconds: float) -> dict
             call()
             times[name].append(time.perf_counter() - start)
     return {name: (float(np.median(taken)), first[name]) for name, taken in times.items()}
+
+
+def inside(points: int) -> dict[str, dict[str, Callable[[], np.ndarray]]]:
+    """The two steps whose time grows with the data, each done in two ways, for `peak` and its five parameters."""
+    case = CASES["peak"]
+    t, y = map(jnp.asarray, measured(case, points))
+    p = jnp.asarray(case.truth)
+
+    def unit_vectors(p: Float[Array, "k"]) -> Float[Array, "k+1 points"]:
+        f, push = jax.linearize(lambda p: case.model(t, *p) - y, p)
+        return jnp.concatenate([jax.vmap(push)(jnp.eye(p.size)), f[None]])
+
+    def by_parameter(p: Float[Array, "k"]) -> Float[Array, "k+1 points"]:
+        controls = jnp.zeros(5)
+        f, columns = residuals_and_columns(
+            replace(SETUP, fun=Residual(case.model, "no")), p, Data(None, None, None, controls, None, (t, y, None), {})
+        )
+        return jnp.concatenate([columns, f[None]])
+
+    def gram_schmidt(rows: Float[Array, "k+1 points"]) -> Float[Array, "k k+1"]:
+        return triangularise(rows[:-1], rows[-1])
+
+    def householder(rows: Float[Array, "k+1 points"]) -> Float[Array, "k k+1"]:
+        R = jnp.linalg.qr(rows.T, mode="r")[:-1]
+        return R * jnp.sign(jnp.diag(R))[:, None]
+
+    rows = jax.jit(by_parameter)(p)
+    return {
+        "residuals and Jacobian": {
+            "by unit vectors": _turns(unit_vectors, p),
+            "parameter by parameter": _turns(by_parameter, p),
+        },
+        "triangle of [J r]": {
+            "Householder, LAPACK": _turns(householder, rows),
+            "modified Gram-Schmidt": _turns(gram_schmidt, rows),
+        },
+    }
+
+
+def _turns(function: Callable[[Array], Array], argument: Array) -> Callable[[], np.ndarray]:
+    """TURNS turns of a loop that do nothing else, as in the solver: what a turn writes, the next overwrites."""
+
+    @jax.jit
+    def run(argument: Array) -> Array:
+        def turn(_: Array, total: Array) -> Array:
+            return 0.5 * total + 1e-9 * jnp.sum(function(argument * (1 + 1e-16 * total)))
+
+        return jax.lax.fori_loop(0, TURNS, turn, jnp.zeros(()))
+
+    return lambda: np.asarray(run(argument).block_until_ready())
 
 
 def first_calls() -> dict[str, float]:
@@ -132,6 +185,13 @@ def main() -> None:
             out = Table("", "warm / ms", "first call / s", title=title)
             for name, (warm, first) in timed(calls, 5.0).items():
                 out.add_row(name, f"{1e3 * warm:.3g}", f"{first:.2f}")
+            console.print(out)
+    with jax.enable_x64(True):
+        for points in (10_000, 1_000_000):
+            out = Table("", "", "ms a turn", title=f"Inside: {points:,} points, 5 parameters")
+            for step, ways in inside(points).items():
+                for name, (warm, _) in timed(ways, 2.0).items():
+                    out.add_row(step, name, f"{1e3 * warm / TURNS:.3g}")
             console.print(out)
     out = Table("", "first call / s", title="A fresh process")
     for name, seconds in first_calls().items():
