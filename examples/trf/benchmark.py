@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-os.environ["JITNEY_CACHE"] = "off"  # first calls compile, for every solver
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy loads it: two threads that contend for two cores slow LAPACK 40 times
 
 import jax
@@ -216,6 +215,7 @@ def main() -> None:
     length.add_argument("--quick", action="store_true", help="up to 10,000 points, a tenth of a second a problem")
     length.add_argument("--full", action="store_true", help="ten seconds a problem instead of two")
     options = parser.parse_args()
+    os.environ["JITNEY_CACHE"] = "off"  # first calls compile, for every solver
     seconds = 0.1 if options.quick else 10.0 if options.full else 2.0
     console = Console()
     console.print(f"jax {jax.__version__}, optimistix {optimistix.__version__}, scipy {scipy.__version__}, {os.cpu_count()} cores")

@@ -175,5 +175,3 @@ def _all(leaves: list[Any]) -> list[Any]:
 
 def _nothing(leaves: list[Any]) -> tuple[Any, ...]:
     return ()
-
-

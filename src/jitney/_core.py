@@ -145,4 +145,3 @@ def _check_rank_rule(core: Core) -> None:
     fail(core.where, f"vmap={axis!r} has no annotation to go by.",
          "An array is mapped if it has one axis more than its annotation.",
          f'annotate the arrays (x: Float[Array, "n"]), or say it outright: vmap={{"{axis}": {{"x": 0}}}}.')  # fmt: skip
-

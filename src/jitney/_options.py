@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 
@@ -70,12 +70,20 @@ def read_options(where: Where | str, raw: Mapping[str, Any]) -> Options:
     """
     for name, value in raw.items():
         if name in NOT_BUILT and value is not None:
-            fail(where, f"option {name!r} ({NOT_BUILT[name]}) is not there yet.", "jitney accepts no option that it "
-                 "does not carry out.", f"leave {name!r} out; the plan of `f.plan(...)` lists what is done.")
+            fail(
+                where,
+                f"option {name!r} ({NOT_BUILT[name]}) is not there yet.",
+                "jitney accepts no option that it does not carry out.",
+                f"leave {name!r} out; the plan of `f.plan(...)` lists what is done.",
+            )
         if name not in NAMES and name not in NOT_BUILT:
             near = difflib.get_close_matches(name, [*NAMES, *NOT_BUILT], n=1)
-            fail(where, f"unknown option {name!r}.", f"The options are {', '.join(NAMES)}.",
-                 f"did you mean {near[0]!r}?" if near else "leave it out.")
+            fail(
+                where,
+                f"unknown option {name!r}.",
+                f"The options are {', '.join(NAMES)}.",
+                f"did you mean {near[0]!r}?" if near else "leave it out.",
+            )
     options = Options(
         static=_names(where, "static", raw.get("static")),
         donate=_names(where, "donate", raw.get("donate")),
@@ -90,16 +98,24 @@ def read_options(where: Where | str, raw: Mapping[str, Any]) -> Options:
     )  # fmt: skip
     both = set(options.static) & set(options.donate)
     if both:
-        fail(where, f"{_listing(both)} cannot be static and donated.", "A static value has no device buffer to donate.",
-             "name it in one of the two options.")
+        fail(
+            where,
+            f"{_listing(both)} cannot be static and donated.",
+            "A static value has no device buffer to donate.",
+            "name it in one of the two options.",
+        )
     mapped = {name for axis in options.vmap for name, _ in axis.dims or ()}
     if mapped & set(options.static):
-        fail(where, f"{_listing(mapped & set(options.static))} cannot be static and mapped.",
-             "A static value is one value for the whole program.", "name it in one of the two options.")
+        fail(
+            where,
+            f"{_listing(mapped & set(options.static))} cannot be static and mapped.",
+            "A static value is one value for the whole program.",
+            "name it in one of the two options.",
+        )
     return options
 
 
-def fail(where: Where | str, what: str, rule: str, fix: str) -> None:
+def fail(where: Where | str, what: str, rule: str, fix: str) -> NoReturn:
     raise OptionError(sentence(where, what, rule, fix))
 
 
@@ -112,9 +128,12 @@ def _names(where: Where | str, option: str, value: Any) -> tuple[str, ...]:
         return ()
     names = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, (tuple, list)) else None
     if names is None or not all(isinstance(name, str) and name.isidentifier() for name in names):
-        fail(where, f"{option}={value!r} does not name parameters.", f"`{option}` takes parameter names.",
-             f'write {option}="x" or {option}=("x", "y").')
-        raise AssertionError
+        fail(
+            where,
+            f"{option}={value!r} does not name parameters.",
+            f"`{option}` takes parameter names.",
+            f'write {option}="x" or {option}=("x", "y").',
+        )
     if len(set(names)) != len(names):
         fail(where, f"{option}={value!r} names a parameter twice.", "Each name stands once.", "drop the repetition.")
     return names
@@ -130,9 +149,12 @@ def _vmap(where: Where | str, value: Any) -> tuple[VmapAxis, ...]:
     else:
         axes = ()
     if not axes or len(axes) > MAX_VMAP_AXES or not all(_is_axis(axis.name) for axis in axes):
-        fail(where, f"vmap={value!r} does not name an axis.",
-             "`vmap` takes one axis name, or a dict from axis name to {argument: position}, outermost axis first.",
-             'write vmap="batch" or vmap={"batch": {"x": 0}}.')
+        fail(
+            where,
+            f"vmap={value!r} does not name an axis.",
+            "`vmap` takes one axis name, or a dict from axis name to {argument: position}, outermost axis first.",
+            'write vmap="batch" or vmap={"batch": {"x": 0}}.',
+        )
     return axes
 
 
@@ -141,8 +163,12 @@ def _explicit(where: Where | str, value: Any, name: Any, dims: Any) -> VmapAxis:
         isinstance(argument, str) and isinstance(dim, int) and not isinstance(dim, bool) for argument, dim in dims.items()
     )  # fmt: skip
     if not good:
-        fail(where, f"vmap={value!r} does not say which argument has axis {name!r} where.",
-             "The dict form takes {axis: {argument: position}}.", f'write vmap={{"{name}": {{"x": 0}}}}.')
+        fail(
+            where,
+            f"vmap={value!r} does not say which argument has axis {name!r} where.",
+            "The dict form takes {axis: {argument: position}}.",
+            f'write vmap={{"{name}": {{"x": 0}}}}.',
+        )
     return VmapAxis(name, tuple(dims.items()))
 
 
@@ -156,9 +182,12 @@ def _remat(where: Where | str, value: Any) -> str | None:
     if value is True:
         return "nothing_saveable"
     if not isinstance(value, str) or value not in POLICIES or not hasattr(jax.checkpoint_policies, value):
-        fail(where, f"remat={value!r} is not a policy that a name alone can choose.",
-             f"`remat` takes True or one of {', '.join(POLICIES)} from `jax.checkpoint_policies`.",
-             "choose one of these, or wrap the part in question in `jax.checkpoint` yourself.")
+        fail(
+            where,
+            f"remat={value!r} is not a policy that a name alone can choose.",
+            f"`remat` takes True or one of {', '.join(POLICIES)} from `jax.checkpoint_policies`.",
+            "choose one of these, or wrap the part in question in `jax.checkpoint` yourself.",
+        )
     return value
 
 
@@ -166,17 +195,23 @@ def _precision(where: Where | str, value: Any) -> str | None:
     if value is None or value in PRECISIONS:
         return value
     if value in ("bf16", "fp16"):
-        fail(where, f'precision="{value}" (autocast: products low, accumulation float32) is not there yet.',
-             "jitney accepts no option that it does not carry out.",
-             f'write precision="{value}-all" to compute everything in the low type, or leave it out.')
+        fail(
+            where,
+            f'precision="{value}" (autocast: products low, accumulation float32) is not there yet.',
+            "jitney accepts no option that it does not carry out.",
+            f'write precision="{value}-all" to compute everything in the low type, or leave it out.',
+        )
     fail(where, f"precision={value!r} is not a policy.", f"`precision` is one of {', '.join(PRECISIONS)}.", "choose one.")
 
 
 def _cache(where: Where | str, value: Any) -> bool:
     if value == "program":
-        fail(where, 'cache="program" (serialised executables) is not there yet.',
-             "jitney accepts no option that it does not carry out.",
-             "leave it out: JAX's persistent compilation cache is on by default.")
+        fail(
+            where,
+            'cache="program" (serialised executables) is not there yet.',
+            "jitney accepts no option that it does not carry out.",
+            "leave it out: JAX's persistent compilation cache is on by default.",
+        )
     return _flag(where, "cache", value)
 
 

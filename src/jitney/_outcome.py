@@ -33,7 +33,8 @@ class Outcome:
         leaves = list(arrays)
         for i, leaf in self.rest:
             leaves.insert(i, leaf)
-        assert self.treedef is not None, "the body has not run"
+        if self.treedef is None:
+            raise AssertionError("the body has not run")
         return tree_unflatten(self.treedef, leaves)
 
     def output(self, arrays: Sequence[Any]) -> Any:

@@ -204,7 +204,7 @@ class Program(Generic[P, R]):
         if not args and not self._kwargs:
             return fn
         if len(args) == 1 and not self._kwargs:
-            return args[0] if getattr(type(args[0]), "__call__", None) is fn else types.MethodType(fn, args[0])
+            return args[0] if is_call_of(fn, args[0]) else types.MethodType(fn, args[0])
         return functools.partial(fn, *args, **self._kwargs)
 
     @property
@@ -245,6 +245,11 @@ def _bound(program: Program[Any, Any], instance: Any) -> Program[Any, Any]:
     method.__dict__.update(program.__dict__)
     method._args = (*program._args, instance)
     return method
+
+
+def is_call_of(fn: Any, instance: Any) -> bool:
+    """Whether `fn` is what calling `instance` runs."""
+    return callable(instance) and type(instance).__call__ is fn
 
 
 def _found_by_name(program: Program[Any, Any]) -> bool:
