@@ -165,13 +165,17 @@ def test_an_environment_variable_turns_it_off(tmp_path, monkeypatch, word):
     """No folder is made and no setting of JAX is touched."""
     monkeypatch.setenv("JITNEY_CACHE", word)
     monkeypatch.setenv("JITNEY_CACHE_DIR", str(tmp_path / "new"))
-    switch = _cache._Switch()
     before = jax.config.jax_compilation_cache_dir
-    switch.settle()
-    assert switch.decision is not None
-    assert not switch.decision.facts.enabled
-    assert not (tmp_path / "new").exists()
-    assert jax.config.jax_compilation_cache_dir == before
+    jax.config.update("jax_compilation_cache_dir", None)  # as in a process where no test has turned the cache on yet
+    switch = _cache._Switch()
+    try:
+        switch.settle()
+        assert switch.decision is not None
+        assert not switch.decision.facts.enabled
+        assert not (tmp_path / "new").exists()
+        assert jax.config.jax_compilation_cache_dir is None
+    finally:
+        jax.config.update("jax_compilation_cache_dir", before)
 
 
 def test_a_directory_set_in_jax_is_left_alone(tmp_path):
