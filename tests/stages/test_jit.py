@@ -18,7 +18,8 @@ from tests._tracing import count_traces
 
 
 def fresh(*shape):
-    return jnp.asarray(np.arange(np.prod(shape), dtype=np.float32).reshape(shape))
+    """An array whose buffer is JAX's own: memory borrowed from NumPy, as `jnp.asarray` may take it, is never reused."""
+    return jnp.arange(np.prod(shape), dtype=jnp.float32).reshape(shape)
 
 
 def decisions(program, *args, **keywords):
