@@ -1,16 +1,20 @@
 """Fit the NIST sets, compare with SciPy, and draw what was fitted: `python -m examples.trf`."""
 
 import argparse
+import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import jax
 import numpy as np
 import scipy.optimize
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -86,7 +90,7 @@ def timed(call: Callable[[], Any], repeats: int = 1) -> tuple[float, Any]:
 
 def table(rows: list[Row]) -> Table:
     """All fits, one a line."""
-    out = Table(title="NIST StRD, nonlinear regression, every tolerance at 1e-15: n points, k parameters")
+    out = Table(title="NIST StRD, every tolerance at 1e-15: n points, k parameters", box=SIMPLE_HEAD, pad_edge=False)
     for name in ("set", "start", "n", "k", "digits", "nfev", "ms", "SciPy nfev", "SciPy ms", "compile s"):
         out.add_column(name, justify="left" if name == "set" else "right", no_wrap=name == "set")
     for row in rows:
@@ -100,36 +104,76 @@ def table(rows: list[Row]) -> Table:
     return out
 
 
-def main() -> int:
-    """Fit, draw and report; the exit code says whether every fit has its digits."""
+def options() -> argparse.Namespace:
+    """The command line, checked."""
     parser = argparse.ArgumentParser(prog="python -m examples.trf", description=__doc__)
-    parser.add_argument("--out", type=Path, default=Path("trf-fits"), help="folder for the pictures (default: %(default)s)")
+    parser.add_argument("--out", type=Path, default=Path("out/trf"), help="folder for the pictures (default: %(default)s)")
     parser.add_argument("sets", nargs="*", metavar="set", help=f"which sets (default: all of {', '.join(MODELS)})")
-    options = parser.parse_args()
-    unknown = sorted(set(options.sets) - set(MODELS))
+    chosen = parser.parse_args()
+    unknown = sorted(set(chosen.sets) - set(MODELS))
     if unknown:
         parser.error(f"no such set: {', '.join(unknown)}; there are {', '.join(MODELS)}")
-    options.out.mkdir(parents=True, exist_ok=True)
-    console = Console()
-    rows: list[Row] = []
+    try:
+        chosen.out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        parser.error(f"cannot make the folder for the pictures: {error}")
+    return chosen
+
+
+@contextmanager
+def until_interrupted() -> Iterator[Callable[[], bool]]:
+    """Tell whether Ctrl-C was pressed. A second press ends the program at once.
+
+    An exception at any time would now and then be lost in one of JAX's callbacks, or leave its compiler to crash at exit.
+    """
+    pressed = Event()
+
+    def press(number: int, frame: Any) -> None:
+        if pressed.is_set():
+            signal.default_int_handler(number, frame)
+        pressed.set()
+
+    before = signal.signal(signal.SIGINT, press)
+    try:
+        yield pressed.is_set
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def fits(names: list[str], out: Path, console: Console, interrupted: Callable[[], bool]) -> Iterator[Row]:
+    """Fit each set from both starts and draw it, under a progress bar."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console) as progress:
-        names = options.sets or list(MODELS)
         task = progress.add_task("", total=2 * len(names))
         for name in names:
             progress.update(task, description=f"{name:9}")
             reference = load(name)
             for start in range(2):
-                rows.append(fit(reference, start))
+                row = fit(reference, start)
                 progress.advance(task)
-            draw(reference, rows[-1].result, options.out / f"{name}.png")
+                yield row
+                if interrupted():
+                    return
+            draw(reference, row.result, out / f"{name}.png")
+        progress.update(task, description="all fits ")
+
+
+def main() -> int:
+    """Fit, draw and report; the exit code says whether every fit has its digits, 130 that it was interrupted."""
+    chosen, console = options(), Console()
+    with until_interrupted() as interrupted:
+        rows = list(fits(chosen.sets or list(MODELS), chosen.out, console, interrupted))
+        stopped = interrupted()
     console.print(table(rows))
     good = sum(row.digits >= ENOUGH for row in rows)
     console.print(f"{good} of {len(rows)} fits have the certified values to {ENOUGH:.0f} digits or more.")
     console.print(
         "Times are the shortest of 3 warm calls, from NumPy arrays to a result. SciPy: method 'trf' with a jitted exact Jacobian."
     )
-    console.print(f"Pictures of the fits: {options.out.resolve()}")
+    console.print(f"Pictures of the fits: {chosen.out.resolve()}", soft_wrap=True)
+    if stopped:
+        console.print("Interrupted: these are the fits until then.")
+        return 130
     return 0 if good == len(rows) else 1
 
 

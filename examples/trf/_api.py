@@ -1,14 +1,15 @@
 """What users call: `least_squares` and `curve_fit`."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike
 
-from examples.trf import _check
 from examples.trf._curve import Residual, ResidualJacobian
+from examples.trf._fail import fail
+from examples.trf._held import Held, without_arrays
 from examples.trf._measured import measured, spread
 from examples.trf._result import Result
 from examples.trf._run import UNBOUNDED, Request, any_traced, run
@@ -33,7 +34,7 @@ def least_squares(
     history: bool = False,
     args: tuple[Any, ...] = (),
     kwargs: Mapping[str, Any] | None = None,
-    mapped: tuple[str, ...] = (),
+    mapped: str | Sequence[str] = (),
 ) -> Result:
     """Minimise 0.5 sum C^2 rho((f(x) / C)^2) over a box, by the Trust Region Reflective method, as one compiled program.
 
@@ -41,10 +42,12 @@ def least_squares(
     same, the same rules choose, resize and stop. The program is kept for the pair of functions, so define them once rather than in a loop.
 
     Args:
-        fun: Residuals at x: `fun(x, *args, **kwargs)`, one axis, at least as many as parameters.
+        fun: Residuals at x: `fun(x, *args, **kwargs)`, one axis, at least as many as parameters. Written for JAX. The arrays of an
+            `equinox.Module` are data: another module of the same structure runs the same program.
         x0: Start. With one more leading axis: a batch of independent fits, one for each row.
         jac: Jacobian (points, parameters) with the same arguments; by default JAX's forward derivative of `fun`.
-        bounds: Lower and upper bounds, each a number or one per parameter, or `scipy.optimize.Bounds`.
+        bounds: Lower and upper bounds, each a number or one per parameter (in a batch also one row per fit), or
+            `scipy.optimize.Bounds`. Each lower bound is below its upper one.
         ftol: Stop when the cost falls by less than this fraction, in a step that the model predicted well. `None` switches it off.
         xtol: Stop when a step is shorter than this fraction of x.
         gtol: Stop when the gradient, scaled by the distance to the bounds, is below this.
@@ -53,7 +56,7 @@ def least_squares(
             stacked as SciPy's do, or rho alone, elementwise, whose derivatives are then taken.
         f_scale: The C above, in units of the residuals. No effect on the linear loss.
         max_nfev: Limit of evaluations; by default 100 per parameter.
-        mask: True for the residuals that count. The others may be anything, NaN included.
+        mask: True for the residuals that count; in a batch also one row per fit. The others may be anything, NaN included.
         history: Keep a record of every trial step in `result.history`.
         args: Further arguments of `fun` and `jac`: arrays and floats are data, all else is fixed at compile time.
         kwargs: The same by keyword.
@@ -65,20 +68,31 @@ def least_squares(
         ValueError: An argument is infeasible, has a wrong shape or value, or the start is not finite; see the message.
         TypeError: An argument is not of the right kind.
     """
+    held, (fun, jac) = without_arrays(fun, jac)
+    if held is not None:
+        fun, jac, args = Held(fun, 0), jac and Held(jac, 1), (held, *args)
+    mapped = (mapped,) if isinstance(mapped, str) else tuple(mapped)
     request = Request(fun, jac, loss, x_scale, history, (ftol, xtol, gtol, f_scale, max_nfev), mapped)
-    return run(request, x0, bounds, mask, args, kwargs or {})
+    return run(request, x0, bounds, mask, args, {} if kwargs is None else kwargs)
 
 
 def _batched(p0: Any, t: Any, y: Any, sigma: Any, whiten: str) -> tuple[Any, tuple[str, ...]]:
     """One start per fit, and which of the data each fit has for itself."""
-    fits = y.shape[0] if y.ndim == 2 else np.shape(p0)[0]
+    shape = np.shape(p0)
+    fits = y.shape[0] if y.ndim == 2 else shape[0]
+    if len(shape) > 2 or (len(shape) == 2 and shape[0] != fits):
+        fail(
+            f"`p0` has shape {shape} and `y` has {y.shape}.",
+            "In a batch both have a row for each fit, or one of them is shared.",
+            "make their first axes agree.",
+        )
     xp = jnp if any_traced(p0) else np
     own = {
         "t": y.ndim == 2 and t.shape == y.shape,
         "y": y.ndim == 2,
         "sigma": sigma is not None and sigma.ndim == (3 if whiten == "matrix" else 2),
     }
-    return xp.broadcast_to(p0, (fits, np.shape(p0)[-1])), tuple(name for name, is_own in own.items() if is_own)
+    return xp.broadcast_to(p0, (fits, shape[-1] if shape else 1)), tuple(name for name, is_own in own.items() if is_own)
 
 
 def curve_fit(
@@ -96,10 +110,10 @@ def curve_fit(
     """Fit y = model(t, *p) by `least_squares`, with the covariance of the parameters.
 
     Args:
-        model: Curve at t for the parameters: `model(t, *p)`, one value per point.
+        model: Curve at t for the parameters: `model(t, *p)`, one value per point. Written for JAX; may be an `equinox.Module`.
         t: Where y was measured; any array that `model` takes.
         y: The measurements. With one more leading axis: a batch of fits, each with its own y, and with its own t where that has the
-            shape of y.
+            shape of y. A NaN among them is an error: leave such points out with `mask`.
         p0: Start, one number per parameter; in a batch also one row per fit.
         sigma: Standard deviation of y, a number or one per point, or the covariance matrix of the points. In a batch the shape of y
             means one standard deviation per point and fit.
@@ -107,20 +121,28 @@ def curve_fit(
             its size.
         bounds: As in `least_squares`.
         jac: Jacobian (points, parameters) of the model, `jac(t, *p)`; by default JAX's forward derivative.
-        options: All others of `least_squares`.
+        options: All others of `least_squares` but `args`, `kwargs` and `mapped`.
     Returns:
         A `Result`; its residuals and Jacobian are divided by sigma.
     Raises:
         ValueError: As `least_squares` does; or `sigma` has the wrong shape, is not positive, or is not positive definite.
     """
     if not callable(model):
-        _check.fail(f"`model` is {model!r}.", "It is a function model(t, *p).", "pass a callable.", TypeError)
-    if not any_traced(t, y, p0, sigma):
-        y, t = measured(y, "y"), measured(t, "t")
+        fail(f"`model` is {model!r}.", "It is a function model(t, *p).", "pass a callable.", TypeError)
+    fixed = [name for name in ("args", "kwargs", "mapped") if name in options]
+    if fixed:
+        fail(f"`{fixed[0]}` is not an option of `curve_fit`.", "A model is called with t and the parameters alone.",
+             "let the model hold what else it needs, or use `least_squares`.", TypeError)  # fmt: skip
+    y, t = measured(y, "y", "fiub"), measured(t, "t", "fiubc")
     whiten, sigma = spread(sigma, y)
+    if whiten == "matrix" and options.get("mask") is not None:
+        fail("`mask` came with a covariance matrix.", "Correlated points are fitted as mixtures, which cannot be left out one by one.",
+             "take the points out of `t`, `y` and both axes of `sigma`.")  # fmt: skip
     mapped: tuple[str, ...] = ()
-    if y.ndim == 2 or np.ndim(p0) == 2:
+    if y.ndim == 2 or np.ndim(p0) > 1:
         p0, mapped = _batched(p0, t, y, sigma, whiten)
+    held, (model, jac) = without_arrays(model, jac)
     columns = None if jac is None else ResidualJacobian(jac, whiten)
-    result = least_squares(Residual(model, whiten), p0, columns, bounds, args=(t, y, sigma), mapped=mapped, **options)
+    data = (t, y, sigma) if held is None else (t, y, sigma, held)
+    result = least_squares(Residual(model, whiten), p0, columns, bounds, args=data, mapped=mapped, **options)
     return result.with_known_variance() if absolute_sigma else result

@@ -90,9 +90,11 @@ def along(hat: Hat, s: Vector, low: Scalar, high: Scalar, start: Vector | None =
     best = jnp.where(a > 0, -0.5 * b / jnp.where(a > 0, a, 1.0), low)
     ts = jnp.stack([low, high, jnp.clip(best, low, high)])
     values = ts * (a * ts + b) + offset
-    i = jnp.argmin(values)
-    moved = ts[i] * s if start is None else start + ts[i] * s
-    return Step(moved, jnp.where(low > high, jnp.inf, values[i]))
+    least = jnp.min(values)
+    # Not by `argmin`: JAX lowers it outside of our scope, to float32, where an outer `jax.jit` runs with the global flag off.
+    t = jnp.where(values[0] == least, ts[0], jnp.where(values[1] == least, ts[1], ts[2]))
+    moved = t * s if start is None else start + t * s
+    return Step(moved, jnp.where(low > high, jnp.inf, least))
 
 
 def model_value(hat: Hat, s: Vector) -> Scalar:

@@ -2,10 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import equinox as eqx
 import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
+
+from examples.trf._fail import fail
 
 
 @dataclass(frozen=True)
@@ -15,9 +19,18 @@ class Residual:
     model: Callable[..., Array]
     whiten: str  # "no", "vector" or "matrix"
 
-    def __call__(self, p: Sequence[Float[Array, ""]], t: Array, y: Float[Array, "points"], sigma: Array | None) -> Float[Array, "points"]:
-        """Misfit of every point in units of its standard deviation; uncorrelated ones for a covariance matrix."""
-        misfit = self.model(t, *p) - y
+    def __call__(
+        self, p: Sequence[Float[Array, ""]], t: Array, y: Float[Array, "points"], sigma: Array | None, held: Any = None
+    ) -> Float[Array, "points"]:
+        """Misfit of every point in units of its standard deviation; uncorrelated ones for a covariance matrix.
+
+        `held` are the arrays of a model that is a module; see `_held.py`.
+        """
+        curve = jnp.asarray(eqx.combine(held[0], self.model)(t, *p) if held else self.model(t, *p))
+        if curve.shape not in ((), y.shape):
+            fail(f"`model` returns shape {curve.shape} and `y` has {y.shape}.", "A curve has one value for every point of `y`.",
+                 "give `t` and `y` the same points, one each.")  # fmt: skip
+        misfit = curve - y
         if self.whiten == "matrix":
             return solve_triangular(sigma, misfit, lower=True)
         return misfit if sigma is None else misfit / sigma
@@ -30,10 +43,12 @@ class ResidualJacobian:
     jac: Callable[..., Array]
     whiten: str
 
-    def __call__(self, p: Float[Array, "k"], t: Array, y: Float[Array, "points"], sigma: Array | None) -> Float[Array, "points k"]:
+    def __call__(
+        self, p: Float[Array, "k"], t: Array, y: Float[Array, "points"], sigma: Array | None, held: Any = None
+    ) -> Float[Array, "points k"]:
         """Derivative of every misfit with respect to every parameter."""
         del y
-        J = self.jac(t, *p)
+        J = jnp.asarray(eqx.combine(held[1], self.jac)(t, *p) if held else self.jac(t, *p))
         if self.whiten == "matrix":
             return solve_triangular(sigma, J, lower=True)
         return J if sigma is None else J / jnp.broadcast_to(sigma, J.shape[:1])[:, None]

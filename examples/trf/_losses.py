@@ -12,6 +12,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from examples.trf._fail import fail
+
 Points = Float[Array, "points"]
 Rho = Callable[[Points], tuple[Points, Points, Points]]
 EPS = 2.220446049250313e-16
@@ -52,9 +54,16 @@ def rho_of(loss: str | Callable[[Points], Array]) -> Rho | None:
         return LOSSES[loss]
 
     def rho(z: Points) -> tuple[Points, Points, Points]:
-        if jax.eval_shape(loss, z).shape == (3, *z.shape):  # SciPy's convention: the three of them stacked
+        shape = jnp.shape(jax.eval_shape(loss, z))
+        if shape == (3, *z.shape):  # SciPy's convention: the three of them stacked
             value, slope, bend = loss(z)
             return value, slope, bend
+        if shape != z.shape:
+            fail(
+                f"`loss` returns shape {shape} for z of shape {z.shape}.",
+                "It gives rho of every z, or rho, rho' and rho'' stacked as three rows.",
+                "compute elementwise; the solver sums.",
+            )
         ones = jnp.ones_like(z)
 
         def slope_of(z: Points) -> tuple[Points, Points]:

@@ -6,17 +6,36 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from examples.trf._check import fail
+from examples.trf._check import numbers
+from examples.trf._fail import fail
 
 
-def measured(values: Any, name: str) -> Any:
-    """Measurements as an array of numbers; what already is one stays where it is."""
-    if isinstance(values, np.ndarray | jax.Array):
-        return values
-    array = np.asarray(values)
-    if array.dtype.kind not in "fiub":
+def measured(values: Any, name: str, kinds: str) -> Any:
+    """Measurements as an array of numbers; what already is one stays where it is.
+
+    Args:
+        values: What the user gave.
+        name: What the user calls it.
+        kinds: Which kinds of dtype it may have.
+    """
+    array = values if isinstance(values, jax.Array) or type(values) is np.ndarray else _converted(values, name)
+    if not (array.dtype.kind in kinds or jnp.issubdtype(array.dtype, jnp.floating)):
         fail(f"`{name}` has dtype {array.dtype}.", "Measurements are real numbers.", "pass an array of numbers.", TypeError)
-    return array.astype(np.float64)
+    if array.ndim == 0 or (name == "y" and array.ndim > 2):
+        fail(f"`{name}` has shape {array.shape}.", "There is one value for every point; a batch of fits has one more leading axis.",
+             "reshape it.")  # fmt: skip
+    return array
+
+
+def _converted(values: Any, name: str) -> np.ndarray:
+    """A list, or an array of some other library or kind."""
+    if isinstance(values, np.ma.MaskedArray):
+        fail(f"`{name}` is a masked array.", "Its mask would be lost.", f"pass {name}.data and mask=~{name}.mask.", TypeError)
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        fail(f"The rows of `{name}` differ in length.", "Measurements fill an array.", "pad them and use `mask`, or fit one at a time.")
+    return array.astype(np.float64) if array.dtype.kind in "iub" else array
 
 
 def spread(sigma: Any, y: Any) -> tuple[str, Any]:
@@ -24,7 +43,8 @@ def spread(sigma: Any, y: Any) -> tuple[str, Any]:
     if sigma is None:
         return "no", None
     concrete = not isinstance(sigma, jax.core.Tracer)
-    sigma = np.asarray(sigma, dtype=np.float64) if concrete else sigma
+    if concrete:
+        sigma = numbers(sigma, "`sigma`", "It is a number, one per point, or a covariance matrix.", "pass numbers.")
     n = y.shape[-1]
     if sigma.shape in ((), (n,), y.shape):
         if concrete and not (sigma > 0).all():
@@ -42,6 +62,8 @@ def spread(sigma: Any, y: Any) -> tuple[str, Any]:
         )
     if not concrete:
         return "matrix", jnp.linalg.cholesky(sigma)
+    if not np.isfinite(sigma).all() or not np.allclose(sigma, np.swapaxes(sigma, -1, -2), rtol=1e-6, atol=0.0):
+        fail("`sigma` is not finite and symmetric.", "A covariance matrix is.", "take points without a value out; check how it was made.")
     try:
         return "matrix", np.linalg.cholesky(sigma)
     except np.linalg.LinAlgError:

@@ -11,6 +11,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float
 
 from examples.trf._curve import Residual
+from examples.trf._fail import fail
 from examples.trf._losses import reweigh, rho_of
 from examples.trf._qr import WIDE, product, triangularise
 
@@ -84,7 +85,15 @@ class Model(eqx.Module):
 
 def residual_type(setup: Setup, x: Float[Array, "k"], data: Data) -> jax.ShapeDtypeStruct:
     """Shape and dtype of what `fun` gives, before it is cast."""
-    return eqx.filter_eval_shape(lambda x, data: jnp.atleast_1d(setup.fun(x, *data.args, **data.kwargs)), x, data)
+    return eqx.filter_eval_shape(lambda x, data: _called(setup, x, data), x, data)
+
+
+def _called(setup: Setup, x: Float[Array, "k"] | list[Array], data: Data) -> Array:
+    """What `fun` gives, as an array."""
+    f = setup.fun(x, *data.args, **data.kwargs)
+    if f is None:
+        fail("`fun` returns None.", "It returns the residuals.", "end it with `return`.", TypeError)
+    return jnp.atleast_1d(jnp.asarray(f))
 
 
 def points(setup: Setup, x: Float[Array, "k"], data: Data) -> Float[Array, ""]:
@@ -96,7 +105,7 @@ def points(setup: Setup, x: Float[Array, "k"], data: Data) -> Float[Array, ""]:
 
 def residuals(setup: Setup, x: Float[Array, "k"] | list[Array], data: Data) -> Float[Array, "points"]:
     """Residuals at x in float64, 0 where masked out."""
-    f = jnp.atleast_1d(jnp.asarray(setup.fun(x, *data.args, **data.kwargs))).astype(jnp.float64)
+    f = _called(setup, x, data).astype(jnp.float64)
     return f if data.mask is None else jnp.where(data.mask, f, 0.0)
 
 
@@ -114,8 +123,8 @@ def residuals_and_columns(setup: Setup, x: Float[Array, "k"], data: Data) -> tup
 def _column(setup: Setup, parameters: list[Array], i: int, data: Data) -> Float[Array, "points"]:
     """Derivative with respect to one parameter of a curve.
 
-    Parameters that come apart have no tangent but their own, so the others' terms are left out. A unit vector for all of them would multiply
-    those terms by zero: a third of the time at a million points (`python -m examples.trf.options`).
+    Parameters that come apart have no tangent but their own, so the others' terms are left out. A unit vector for all of them would
+    multiply those terms by zero: a third of the time at a million points (`python -m examples.trf.options`).
     """
 
     def along(parameter: Array) -> Float[Array, "points"]:

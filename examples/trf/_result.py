@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from examples.trf._losses import EPS
@@ -27,6 +28,7 @@ MESSAGES = MappingProxyType(
 )
 
 
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class History:
     """One row per trial step.
@@ -85,7 +87,7 @@ class Result:
 
     def _count(self, name: str) -> Any:
         value = self._scalar(name)
-        return value.astype(int) if value.ndim else int(value) if isinstance(value, np.generic) else value
+        return value.astype(int) if value.ndim else value if isinstance(value, Tracer) else int(value)
 
     def _vector(self, i: int) -> Any:
         first = len(SCALARS) + i * self._size
@@ -140,6 +142,8 @@ class Result:
     def message(self) -> Any:
         """The status in words; a list for a batch."""
         status = self.status
+        if isinstance(status, Tracer):
+            return "Known when the compiled program has run."
         return MESSAGES[status] if isinstance(status, int) else [MESSAGES[int(code)] for code in status]
 
     @cached_property
@@ -184,14 +188,21 @@ class Result:
 
     @cached_property
     def history(self) -> History | list[History] | None:
-        """The trial steps, where `history=True` asked for them; a list for a batch."""
+        """The trial steps, where `history=True` asked for them; a list for a batch. Inside a trace: with NaN behind the last step."""
         if self.records is None:
             return None
+        if isinstance(self.packed, Tracer):
+            return History(self.records.cost, self.records.step, self.records.radius, self.records.optimality)
         columns = jax.device_get((self.records.cost, self.records.step, self.records.radius, self.records.optimality))
         trials = np.asarray(self.nfev) - 1
         if trials.ndim == 0:
             return History(*(column[:trials] for column in columns))
         return [History(*(column[i, :n] for column in columns)) for i, n in enumerate(trials)]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickle and copies: all numbers, evaluated now, without the compiled programs."""
+        numbers = jax.device_get({**self.__dict__, "_evaluated": self._evaluated, "programs": None, "mapped": None, "data": None})
+        return {**numbers, "variance": self.variance}
 
     def __repr__(self) -> str:
         names = ("message", "status", "success", "cost", "x", "grad", "optimality", "active_mask", "nfev", "njev")

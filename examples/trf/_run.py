@@ -3,9 +3,8 @@
 This is the host's share of every call, so all that depends on functions and options alone is kept from the last call.
 """
 
-import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import NoneType
 from typing import Any
@@ -16,7 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from examples.trf import _check
+from examples.trf import _check, _outcome
+from examples.trf._curve import Residual
+from examples.trf._fail import fail
+from examples.trf._held import argument_names
 from examples.trf._losses import EPS
 from examples.trf._problem import Data, Setup
 from examples.trf._program import SCALARS, Programs, programs
@@ -44,12 +46,14 @@ class Prepared:
     """What calls with the same functions and options share."""
 
     programs: Programs
-    controls: jax.Array | None
+    controls: jax.Array
     finest: float
+    warnings: tuple[str, ...]
 
 
 def run(request: Request, x0: Any, bounds: Any, mask: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Result:
     """Fit, in float64 whatever the global flag says, under a trace or not."""
+    _check.further(args, kwargs)
     values = (x0, bounds, request.x_scale, mask, *args, *kwargs.values(), *request.numbers)
     traced = any_traced(*values) or closes_over_tracer(request.fun)
     args = tuple(_as_data(arg) for arg in args)
@@ -60,8 +64,9 @@ def run(request: Request, x0: Any, bounds: Any, mask: Any, args: tuple[Any, ...]
 
 def _run(request: Request, x0: Any, bounds: Any, mask: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Result:
     """Fit concrete values: check them, and bring the result to the host."""
-    x0 = _check.start(x0)
-    box = None if bounds is UNBOUNDED else _check.box(bounds, x0)
+    name = "p0" if isinstance(request.fun, Residual) else "x0"
+    x0 = _check.start(x0, name)
+    box = None if bounds is UNBOUNDED else _check.box(bounds, x0, name)
     by_jac, scale = False, None
     if request.x_scale is not None:
         by_jac, scale = _check.scale(request.x_scale, x0)
@@ -70,25 +75,33 @@ def _run(request: Request, x0: Any, bounds: Any, mask: Any, args: tuple[Any, ...
     prepared = _prepared(request, box is not None, by_jac, x0.shape[-1])
     lower, upper = box or (None, None)
     data = Data(lower, upper, scale, prepared.controls, mask, args, kwargs)
-    packed, records, mapped, data = _called(prepared.programs, x0, data, request)
-    packed = np.asarray(packed)
-    _check.outcome(packed, STATUS, RESOLUTION, prepared.finest, x0)
-    return Result(packed, records, prepared.programs, mapped, data, None)
+    for warning in prepared.warnings:
+        _outcome.warn(warning)
+    packed, records, mapped, shared = _called(prepared.programs, x0, data, request)
+    if not isinstance(packed, Tracer):  # else all that came is concrete, but the call stands in a trace or `fun` holds its stand-ins
+        packed = np.asarray(packed)
+        _outcome.check_start(packed, STATUS, x0, name, mask, lambda: _named(request.fun, data))
+        _outcome.check_resolution(packed, RESOLUTION, prepared.finest)
+    return Result(packed, records, prepared.programs, mapped, shared, None)
 
 
 def _run_traced(request: Request, x0: Any, bounds: Any, mask: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Result:
     """Fit inside an outer trace: nothing is known but shapes."""
+    _check.functions(request.fun, request.jac, request.loss)
     args, kwargs = jax.tree.map(_widened, (args, kwargs))
     x0 = jnp.atleast_1d(jnp.asarray(x0, jnp.float64))
     lower = upper = scale = None
     if bounds is not UNBOUNDED:
-        lower, upper = (jnp.broadcast_to(jnp.asarray(side, x0.dtype), x0.shape) for side in bounds)
-    by_jac = isinstance(request.x_scale, str)
-    if request.x_scale is not None and not by_jac:
+        lower, upper = (jnp.broadcast_to(jnp.asarray(side, x0.dtype), x0.shape) for side in _check.pair(bounds))
+    by_jac = False
+    if isinstance(request.x_scale, str):
+        by_jac, _ = _check.scale(request.x_scale, x0)
+    elif request.x_scale is not None:
         scale = jnp.broadcast_to(jnp.asarray(request.x_scale, x0.dtype), x0.shape[-1:])
     *others, max_nfev = request.numbers
     limit = 100 * x0.shape[-1] if max_nfev is None else max_nfev
     controls = jnp.stack([jnp.asarray(0.0 if number is None else number, x0.dtype) for number in (*others, limit)])
+    mask = None if mask is None else jnp.asarray(mask)
     records = int(limit) if request.history else None
     made = programs(Setup(request.fun, request.jac, request.loss, lower is not None, by_jac, records))
     packed, rows, mapped, data = _called(made, x0, Data(lower, upper, scale, controls, mask, args, kwargs), request)
@@ -102,10 +115,13 @@ def _prepared(request: Request, bounded: bool, by_jac: bool, k: int) -> Prepared
     except TypeError as error:
         if "unhashable" not in str(error):
             raise
-        _check.fail(
-            f"A function or number cannot be kept: {error}.",
-            "Programs are kept by their functions and options, which must be hashable.",
-            "pass arrays that `fun` holds in `args`, and plain numbers for tolerances.",
+        numbers = _check.plain(request.numbers)
+        if any(type(number).__hash__ is None for number in request.numbers):  # arrays of one number
+            return _prepared(replace(request, numbers=numbers), bounded, by_jac, k)
+        fail(
+            f"A function cannot be kept: {error}.",
+            "Programs are kept by their functions, which must be hashable.",
+            "give the class of the callable a hash, or make it an `equinox.Module`, whose arrays are data.",
             TypeError,
         )
 
@@ -114,17 +130,24 @@ def _prepared(request: Request, bounded: bool, by_jac: bool, k: int) -> Prepared
 def prepare(fun: Any, jac: Any, loss: Any, bounded: bool, by_jac: bool, history: bool, k: int, numbers: tuple[Any, ...]) -> Prepared:
     """Check functions and numbers, find their programs, and put the numbers on the device."""
     _check.functions(fun, jac, loss)
-    *others, max_nfev = numbers
+    *others, max_nfev = _check.plain(numbers)
     numbers = _check.controls(*others, 100 * k if max_nfev is None else max_nfev)
     setup = Setup(fun, jac, loss, bounded, by_jac, int(numbers[-1]) if history else None)
-    return Prepared(programs(setup), jnp.asarray(numbers), min(tolerance for tolerance in numbers[:3] if tolerance >= EPS))
+    with jax.ensure_compile_time_eval():  # what is kept must not be a stand-in of an outer trace
+        on_device = jnp.asarray(numbers)
+    tolerances = numbers[:3]
+    return Prepared(programs(setup), on_device, min(t for t in tolerances if t >= EPS), _check.too_fine(tolerances))
 
 
 def _called(made: Programs, x0: Any, data: Data, request: Request) -> tuple[Any, Any, Data | None, Data]:
     """Run the program for one fit or for a batch; gives the data back as the result will need it."""
     if x0.ndim == 1:
+        if request.mapped:
+            fail(f"`mapped` names {', '.join(request.mapped)}, and the start is that of one fit.",
+                 "A batch has a row of starts for each fit.",
+                 "repeat the start, e.g. with np.tile(x0, (fits, 1)), or leave `mapped` out.")  # fmt: skip
         return *made.fit(x0, data), None, data
-    names = argument_names(request.fun, data, request.mapped)
+    names = _mappable(request, data)
     own = Data(
         lower=True, upper=True, x_scale=False, controls=False, mask=data.mask is not None and data.mask.ndim == 2,
         args=tuple(name in request.mapped for name in names), kwargs={name: name in request.mapped for name in data.kwargs},
@@ -133,15 +156,22 @@ def _called(made: Programs, x0: Any, data: Data, request: Request) -> tuple[Any,
     return *made.fit_batch(x0, mapped, shared), mapped, shared
 
 
-def argument_names(fun: Callable[..., Any], data: Data, mapped: tuple[str, ...]) -> list[str]:
-    """Names of the positional arguments in `args`."""
-    parameters = [parameter.name for parameter in inspect.signature(fun).parameters.values()][1:]
-    names = [parameters[i] if i < len(parameters) else "" for i in range(len(data.args))]
-    for name in mapped:
+def _mappable(request: Request, data: Data) -> list[str]:
+    """Names of the positional arguments in `args`, among which are those that `mapped` names."""
+    names = argument_names(request.fun, len(data.args))
+    for name in request.mapped:
         if name not in names and name not in data.kwargs:
-            _check.fail(f"`mapped` names {name!r}.", f"`fun` is called with {', '.join([*names, *data.kwargs]) or 'no further arguments'}.",
-                        "name arguments that are passed in `args` or `kwargs`.")  # fmt: skip
+            called = ", ".join(name for name in (*names, *data.kwargs) if name)
+            fail(f"`mapped` names {name!r}.", f"The named arguments of `fun` that are passed are: {called or 'none'}.",
+                 "name arguments that are passed in `args` or `kwargs`.")  # fmt: skip
     return names
+
+
+def _named(fun: Callable[..., Any], data: Data) -> dict[str, Any]:
+    """The data as the user calls them; factors of `sigma` are not the user's."""
+    names = [name or f"args[{i}]" for i, name in enumerate(argument_names(fun, len(data.args)))]
+    named = {**dict(zip(names, data.args, strict=True)), **data.kwargs}
+    return {name: value for name, value in named.items() if not (isinstance(fun, Residual) and name == "sigma")}
 
 
 def any_traced(*values: Any) -> bool:
@@ -162,8 +192,16 @@ def closes_over_tracer(fun: Any) -> bool:
 
 
 def _as_data(value: Any) -> Any:
-    """Python floats and lists of numbers are data, not part of the program."""
-    return np.asarray(value, dtype=np.float64) if isinstance(value, float | list) else value
+    """Python floats, lists of numbers and other libraries' columns are data, not part of the program."""
+    if isinstance(value, float | list):
+        return np.asarray(value, dtype=np.float64)
+    return np.asarray(value) if _is_foreign(type(value)) else value
+
+
+@lru_cache(maxsize=1024)
+def _is_foreign(kind: type) -> bool:
+    """Tell by its type that a value is another library's array."""
+    return hasattr(kind, "__array__") and not issubclass(kind, np.ndarray | np.generic | jax.Array | Tracer)
 
 
 def _widened(leaf: Any) -> Any:

@@ -11,10 +11,10 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from examples.trf._check import check_shapes
 from examples.trf._coleman_li import Bounds, Hat, choose_step, distance, hat, model_value, off_bounds, rescaled, strictly_inside
 from examples.trf._implicit import without_derivative
 from examples.trf._problem import Controls, Data, Model, Setup, model_at, points
+from examples.trf._shapes import check_shapes
 from examples.trf._subproblem import solve_subproblem
 
 Scalar = Float[Array, ""]

@@ -1,9 +1,12 @@
 """Fits inside JAX's transformations."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.optimize
 
 from examples.trf import curve_fit, least_squares
 
@@ -32,6 +35,64 @@ def test_under_jit_and_vmap(x64):
     assert jitted.dtype == mapped.dtype == np.float64
     np.testing.assert_allclose(np.asarray(jitted), outside, rtol=1e-9)
     np.testing.assert_allclose(np.asarray(mapped), np.stack([outside, outside]), rtol=1e-9)
+
+
+@pytest.mark.parametrize("options", [{}, {"loss": "cauchy", "f_scale": 0.1, "x_scale": "jac"}], ids=["linear", "cauchy"])
+def test_bounds_under_a_float32_jit(options):
+    """With the global flag off, a bounded fit inside `jax.jit` is the one outside: nothing of it is lowered to float32."""
+    box = scipy.optimize.Bounds([0, 0, 0], [2.2, 5, 5])
+    jitted = jax.jit(lambda y: curve_fit(decay, T, y, P0, bounds=box, **options))(jnp.asarray(Y, jnp.float32))
+    outside = curve_fit(decay, T, Y.astype(np.float32), P0, bounds=box, **options)
+    np.testing.assert_allclose(np.asarray(jitted.x), outside.x, rtol=1e-9)
+    assert list(jitted.active_mask) == [1, 0, 0]
+
+
+def test_fit_of_fixed_data_inside_a_jit():
+    """A fit all of whose arguments are concrete may stand inside a trace, and leaves nothing behind for the calls after it."""
+    outside = curve_fit(decay, T, Y, P0, ftol=2e-9).x
+    with jax.enable_x64(True):
+        for bounds in ((-np.inf, np.inf), (-9, 9)):
+            inside = jax.jit(lambda s, bounds=bounds: s * curve_fit(decay, T, Y, P0, bounds=bounds, ftol=3e-9).x)(2.0)
+            np.testing.assert_allclose(inside, 2 * outside, rtol=1e-6)
+    np.testing.assert_allclose(curve_fit(decay, T, Y, P0, ftol=3e-9).x, outside, rtol=1e-6)
+
+
+def test_stand_ins_deep_inside_a_function():
+    """A function may hold what an outer trace stands for in any way: in a closure of a closure, in a partial."""
+
+    def nested(y):
+        misfit = functools.partial(lambda y, p: decay(T, *p) - y, y)
+        return least_squares(lambda p: misfit(p), P0).x
+
+    with jax.enable_x64(True):
+        np.testing.assert_allclose(jax.jit(nested)(jnp.asarray(Y)), curve_fit(decay, T, Y, P0).x, rtol=1e-7)
+
+
+def test_options_are_checked_in_a_trace():
+    """A loss or scale that does not exist is found there too."""
+    for option in ({"loss": "hubris"}, {"x_scale": "jacobian"}):
+        with pytest.raises(ValueError, match=r"`x_scale` is|`loss` is"):
+            jax.jit(lambda y, option=option: curve_fit(decay, T, y, P0, **option).x)(Y)
+
+
+def test_result_can_be_read_inside_and_after_a_jit():
+    """Inside, the message says that it is not known yet and the history is NaN behind its end; after, both are as ever."""
+    inside = {}
+
+    def fit(y):
+        result = curve_fit(decay, T, y, P0, history=True)
+        inside.update(message=result.message, text=repr(result))
+        return result, result.history
+
+    with jax.enable_x64(True):
+        after, history = jax.jit(fit)(jnp.asarray(Y))
+    outside = curve_fit(decay, T, Y, P0, history=True)
+    assert "Known when" in inside["message"]
+    assert "Known when" in inside["text"]
+    assert (after.message, after.nfev) == (outside.message, outside.nfev)
+    np.testing.assert_allclose(after.history.cost, outside.history.cost, rtol=1e-9)
+    np.testing.assert_allclose(history.cost[: after.nfev - 1], outside.history.cost, rtol=1e-9)
+    assert np.isnan(history.cost[after.nfev - 1 :]).all()
 
 
 def test_result_leaves_a_jit():
