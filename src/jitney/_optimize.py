@@ -6,11 +6,12 @@ import functools
 import os
 import sys
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 import equinox as eqx
 
+from ._buckets import Bucket
 from ._binding import where_of
 from ._core import REGISTRY
 from ._errors import OptionError, sentence
@@ -32,6 +33,7 @@ def optimize(
     static: Names | None = None,
     donate: Names | None = None,
     vmap: str | Mapping[str, Mapping[str, int]] | None = None,
+    pad: Mapping[str, str | Sequence[int] | Bucket] | None = None,
     remat: bool | str = False,
     precision: Precision | None = None,
     cache: bool = True,
@@ -48,6 +50,7 @@ def optimize(
     static: Names | None = None,
     donate: Names | None = None,
     vmap: str | Mapping[str, Mapping[str, int]] | None = None,
+    pad: Mapping[str, str | Sequence[int] | Bucket] | None = None,
     remat: bool | str = False,
     precision: Precision | None = None,
     cache: bool = True,
@@ -67,6 +70,8 @@ def optimize(fn: Any = None, /, **options: Any) -> Any:
         donate: Arguments whose buffers the call may overwrite.
         vmap: An axis that the signature does not name: arrays with one axis more than their annotation are mapped over the leading one.
             As a dict, {axis: {argument: position}} says it outright, outermost axis first.
+        pad: Axis name -> buckets (`"pow2"`, `"aligned"`, a list of sizes, a `jitney.Bucket`). Sizes share the program of their bucket;
+            results are those of the exact size. What cannot be proven to be so runs at exact size, with one warning.
         remat: Recompute intermediate values in the backward pass: True, or the name of a policy in `jax.checkpoint_policies`.
         precision: Compute in another floating-point type (`"bf16-all"`, `"fp16-all"`, `"f32"`, `"f64"`); arguments and results keep
             theirs. `"tf32"` sets the precision of matrix products.

@@ -12,10 +12,10 @@ from typing import Any, NoReturn
 
 import jax
 
+from ._buckets import Bucket
 from ._errors import OptionError, Where, sentence
 
 NOT_BUILT = {
-    "pad": "padding to buckets",
     "chunk": "chunking along an axis",
     "shard": "sharding over devices",
     "mesh": "a device mesh",
@@ -50,6 +50,7 @@ class Options:
     static: tuple[str, ...] = ()
     donate: tuple[str, ...] = ()
     vmap: tuple[VmapAxis, ...] = ()
+    pad: tuple[tuple[str, Bucket], ...] = ()
     remat: str | None = None
     precision: str | None = None
     cache: bool = True
@@ -88,6 +89,7 @@ def read_options(where: Where | str, raw: Mapping[str, Any]) -> Options:
         static=_names(where, "static", raw.get("static")),
         donate=_names(where, "donate", raw.get("donate")),
         vmap=_vmap(where, raw.get("vmap")),
+        pad=_pad(where, raw.get("pad")),
         remat=_remat(where, raw.get("remat", False)),
         precision=_precision(where, raw.get("precision")),
         cache=_cache(where, raw.get("cache", True)),
@@ -104,6 +106,9 @@ def read_options(where: Where | str, raw: Mapping[str, Any]) -> Options:
             "A static value has no device buffer to donate.",
             "name it in one of the two options.",
         )
+    if options.pad and not options.check:
+        fail(where, "`pad` and check=False contradict each other.",
+             "The sizes of padded axes are those that the contract binds, so it is checked.", "drop check=False.")  # fmt: skip
     mapped = {name for axis in options.vmap for name, _ in axis.dims or ()}
     if mapped & set(options.static):
         fail(
@@ -170,6 +175,25 @@ def _explicit(where: Where | str, value: Any, name: Any, dims: Any) -> VmapAxis:
             f'write vmap={{"{name}": {{"x": 0}}}}.',
         )
     return VmapAxis(name, tuple(dims.items()))
+
+
+def _pad(where: Where | str, value: Any) -> tuple[tuple[str, Bucket], ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, Mapping) or not value or not all(map(_is_axis, value)):
+        fail(where, f"pad={value!r} does not say which axis is padded to what.",
+             "`pad` takes a dict from axis name to buckets.", 'write pad={"points": "pow2"}.')  # fmt: skip
+    return tuple((name, _bucket(where, name, buckets)) for name, buckets in value.items())
+
+
+def _bucket(where: Where | str, name: str, buckets: Any) -> Bucket:
+    if isinstance(buckets, Bucket):
+        return buckets
+    try:
+        return Bucket(ladder=buckets) if isinstance(buckets, str) else Bucket(buckets)
+    except (TypeError, ValueError) as error:
+        fail(where, f"pad={{{name!r}: {buckets!r}}}: {error}.",
+             "The buckets of an axis are \"pow2\", \"aligned\", a list of sizes, or a jitney.Bucket.", "choose one of these.")  # fmt: skip
 
 
 def _is_axis(name: Any) -> bool:

@@ -35,7 +35,8 @@ class Plan:
 
     def build(self, body: Fn) -> Fn:
         """The body with every stage inside Jit around it."""
-        for stage in reversed(self.stages[1:]):
+        inside = [stage.name for stage in self.stages].index("jit") + 1
+        for stage in reversed(self.stages[inside:]):
             body = stage.wrap(body)
         return body
 

@@ -110,7 +110,7 @@ class Program(Generic[P, R]):
         core.counters.misses -= 1  # the trace that failed; the call counts as an eager one
         if not traced(arrays):
             entry.run = entry.eagerly
-        if core.counters.warn_once():
+        if core.counters.warn_once("eager"):
             warnings.warn(
                 f"{str(explained).splitlines()[0]}\nIt runs un-jitted from now on, as `on_trace_error='eager'` asks.",
                 JitneyWarning,
