@@ -6,6 +6,8 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from ._trees import is_a
+
 LANES = 128
 """What the matrix units of TPUs and GPUs like the size of an axis to be a multiple of."""
 
@@ -33,7 +35,7 @@ class Bucket:
             raise ValueError("a Bucket takes one of sizes=[...], multiple=... and ladder=...")
         chosen = None if sizes is None else tuple(sorted(set(sizes)))
         numbers = chosen if chosen is not None else (() if multiple is None else (multiple,))
-        if chosen == () or not all(isinstance(size, int) and not isinstance(size, bool) and size > 0 for size in numbers):
+        if chosen == () or not all(is_a(size, int) and not is_a(size, bool) and size > 0 for size in numbers):
             raise ValueError(f"a Bucket has sizes above 0, not {sizes if multiple is None else multiple!r}")
         if ladder not in (None, "pow2", "aligned"):
             raise ValueError(f"ladder={ladder!r} is neither 'pow2' nor 'aligned'")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import jax
+from ._trees import register_pytree_node
 
 
 class Counts:
@@ -29,7 +29,7 @@ def parted(arrays: Sequence[Any]) -> tuple[Sequence[Any], Counts | None]:
     return (arrays[:-1], arrays[-1]) if arrays and isinstance(arrays[-1], Counts) else (arrays, None)
 
 
-jax.tree_util.register_pytree_node(
+register_pytree_node(
     Counts,
     lambda counts: (counts.values, (counts.names, counts.weak)),
     lambda what, values: Counts(values, *what),

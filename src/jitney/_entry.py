@@ -27,6 +27,7 @@ from ._contract import check_arguments, check_result
 from ._counts import Counts, parted
 from ._errors import NonFiniteError, sentence
 from ._filling import Cut, Filling, cuts_of, padded_key, warn_refused
+from ._named import is_count, with_counts
 from ._nans import nonfinite
 from ._outcome import Outcome, unmixed
 from ._plan import Plan
@@ -34,7 +35,6 @@ from ._runners import runner
 from ._sizes import Sizes
 from ._stage import Request
 from ._stages import Jit
-from ._named import is_count, with_counts
 from ._view import View, is_array
 
 if TYPE_CHECKING:

@@ -1,8 +1,8 @@
 """Around a program with padded axes: find the bucket of a call, fill its arrays, cut the results.
 
-All of it happens on the host, with NumPy, because anything else would be compiled for each size. On a CPU a device array is host memory: it is
-read in place and results are views of what the program returned. Elsewhere the arrays that have a padded axis cross to the host and
-back, and the plan says so. A call waits for its results if one of them has a padded axis.
+All of it happens on the host, with NumPy, because anything else would be compiled for each size. On a CPU a device array is host memory:
+it is read in place, and results are views of what the program returned. Elsewhere the arrays that have a padded axis cross to the host
+and back, and the plan says so. A call waits for its results if one of them has a padded axis.
 """
 
 from __future__ import annotations
@@ -15,22 +15,37 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
-from jax.tree_util import tree_flatten, tree_unflatten
 
-from ._axes import Refused, evaluate
+from ._axes import Refused, evaluate, is_symbolic
 from ._call import described, traced
 from ._counts import Counts
 from ._errors import JitneyWarning, sentence
 from ._runners import Run, runner
 from ._stage import Skip
 from ._stages import Fill, Mask
+from ._trees import device_put, extended, issubdtype, tree_flatten, tree_unflatten
 
 if TYPE_CHECKING:
     from ._core import Core
     from ._entry import Entry
 
-Cut = tuple[tuple[int, str, Any], ...]
-"""The padded axes of one result: its position, and the size as the name of a mapped axis, or ("", a size with symbols)."""
+
+@dataclass(frozen=True)
+class Cutting:
+    """A padded axis of a result: its position, and its size as the name of a mapped axis or as an expression of symbols."""
+
+    axis: int
+    names: str | dict[str, str]
+    dim: Any = None
+
+    def at(self, sizes: Mapping[str, int]) -> int:
+        if isinstance(self.names, str):
+            return sizes[self.names]
+        return int(evaluate(self.dim, {symbol: sizes[name] for symbol, name in self.names.items()}))
+
+
+Cut = tuple[Cutting, ...]
+"""The padded axes of one result."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +86,8 @@ def cut(result: jax.Array, shape: Sequence[int]) -> jax.Array:
     if tuple(result.shape) == tuple(shape):
         return result
     part = np.asarray(result)[tuple(slice(0, size) for size in shape)]
-    return jax.device_put(part, next(iter(result.devices()))) if result.committed else jax.device_put(part)
+    put = device_put
+    return put(part, next(iter(result.devices()))) if result.committed else put(part)
 
 
 class Filling:
@@ -119,7 +135,7 @@ class Filling:
         if isinstance(fill, Skip) or fill.axes in self.refused:
             return None
         shapes = tuple(map(tuple, fill.shapes(view)))
-        if any(jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.extended) and leaf.shape != s for leaf, s in zip(view.leaves, shapes, strict=True)):
+        if any(issubdtype(leaf.dtype, extended) and leaf.shape != s for leaf, s in zip(view.leaves, shapes, strict=True)):
             warn_refused(entry.core, Refused("", "is an axis of PRNG keys, which the host cannot fill"))
             return None
         weak = tuple(leaf.weak_type and leaf.shape != shape for leaf, shape in zip(view.leaves, shapes, strict=True))
@@ -144,7 +160,9 @@ class Filling:
     def _refuse(self, padded: Padded, refusal: Refused, arrays: Sequence[Any]) -> Any:
         """From now on, calls of this bucket run at exact size."""
         self.refused[padded.fill.axes] = refusal
-        self.known = {key: None if place is not None and place.fill.axes == padded.fill.axes else place for key, place in self.known.items()}
+        self.known = {
+            key: None if place is not None and place.fill.axes == padded.fill.axes else place for key, place in self.known.items()
+        }
         warn_refused(self.entry.core, refusal)
         return self._run_exact(arrays)
 
@@ -165,23 +183,19 @@ def padded_key(leaves: Sequence[tuple[Any, ...]]) -> Hashable:
 
 def cuts_of(shapes: Sequence[Sequence[int]], levels: Sequence[str], mask: Mask | Skip, padded: Sequence[str]) -> list[Cut]:
     """Which axes of which results are padded."""
-    mapped = [(axis, name, None) for axis, name in enumerate(levels) if name in padded]
-    inside = mask.found[-1][0].out_dims if isinstance(mask, Mask) and mask.found else [()] * len(shapes)
-    symbols = {} if isinstance(mask, Skip) else {s.symbol: s.name for s in mask.symbols}
-    return [
-        tuple([*mapped, *((len(levels) + axis, "", (str(dim), dim, symbols)) for axis, dim in enumerate(dims) if not isinstance(dim, int))])
-        for dims in inside
-    ]
+    mapped = [Cutting(axis, name) for axis, name in enumerate(levels) if name in padded]
+    inside: Sequence[Sequence[Any]] = [()] * len(shapes)
+    symbols: dict[str, str] = {}
+    if isinstance(mask, Mask) and mask.found:
+        inside = mask.found[-1][0].out_dims
+        symbols = {s.symbol: s.name for s in mask.symbols}
+    return [(*mapped, *(Cutting(len(levels) + axis, symbols, dim) for axis, dim in enumerate(dims) if is_symbolic(dim))) for dims in inside]
 
 
 def _size(shape: Sequence[int], places: Cut, sizes: Mapping[str, int]) -> list[int]:
     out = list(shape)
-    for axis, name, size in places:
-        if name:
-            out[axis] = sizes[name]
-        else:
-            _, dim, symbols = size
-            out[axis] = int(evaluate(dim, {symbol: sizes[of] for symbol, of in symbols.items()}))
+    for place in places:
+        out[place.axis] = place.at(sizes)
     return out
 
 
@@ -196,7 +210,7 @@ def explain(core: Core, refusal: Refused) -> str:
     axes = [name for name, _ in core.options.pad]
     what = in_names(refusal.what, axes)
     return sentence(
-        core.where, f"{' and '.join(map(repr, axes))} cannot be padded here: " + (f"{refusal.place} {what}." if refusal.place else f"it {what}."),
+        core.where, f"{' and '.join(map(repr, axes))} cannot be padded here: {refusal.place or 'it'} {what}.",
         "An axis is padded only if each operation along it is proven to give what it gives at exact size.",
         "change that line, or drop the axis from `pad`; each size runs exact until then, and compiles its own program.",
     )  # fmt: skip

@@ -11,12 +11,13 @@ from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 import equinox as eqx
 
-from ._buckets import Bucket
 from ._binding import where_of
+from ._buckets import Bucket
 from ._core import REGISTRY
 from ._errors import OptionError, sentence
 from ._options import read_options
 from ._program import Program
+from ._trees import is_a
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -89,7 +90,7 @@ def optimize(fn: Any = None, /, **options: Any) -> Any:
     """
     if "debug_nans" not in options and os.environ.get("JITNEY_DEBUG_NANS", "").lower() in ("1", "true", "on", "yes"):
         options["debug_nans"] = True
-    namespace = sys._getframe(1).f_locals
+    namespace = sys._getframe(1).f_locals  # pyright: ignore[reportPrivateUsage]
     if fn is None:
         read_options("optimize()", options)
         return functools.partial(_decorate, options=options, namespace=namespace)
@@ -97,8 +98,9 @@ def optimize(fn: Any = None, /, **options: Any) -> Any:
 
 
 def _decorate(fn: Any, options: Mapping[str, Any], namespace: Mapping[str, Any]) -> Any:
-    for kind in (staticmethod, classmethod):
-        if isinstance(fn, kind):
+    kinds: tuple[Any, ...] = (staticmethod, classmethod)
+    for kind in kinds:
+        if is_a(fn, kind):
             return kind(_decorate(fn.__func__, options, namespace))
     if not callable(fn):
         raise OptionError(
@@ -117,7 +119,7 @@ def _unwrapped(fn: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
         return inner, (*args, *fn.args), {**kwargs, **fn.keywords}
     if isinstance(fn, types.MethodType):
         return fn.__func__, (fn.__self__,), {}
-    if isinstance(fn, Program):
+    if is_a(fn, Program):
         return fn, (), {}
     if isinstance(fn, eqx.Partial):
         inner, args, kwargs = _unwrapped(fn.func)
@@ -125,6 +127,6 @@ def _unwrapped(fn: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     if isinstance(fn, eqx.Module):
         bound = getattr(fn, "__self__", None)
         if bound is not None:  # a method of a module, which Equinox wraps in a module of its own
-            return fn.__func__, (bound,), {}  # pyright: ignore
-        return type(fn).__call__, (fn,), {}  # pyright: ignore
+            return fn.__func__, (bound,), {}  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]
+        return type(fn).__call__, (fn,), {}
     return fn, (), {}

@@ -14,6 +14,7 @@ import jax
 
 from ._buckets import Bucket
 from ._errors import OptionError, Where, sentence
+from ._trees import is_a
 
 NOT_BUILT = {
     "chunk": "chunking along an axis",
@@ -131,8 +132,8 @@ def _listing(names: set[str]) -> str:
 def _names(where: Where | str, option: str, value: Any) -> tuple[str, ...]:
     if value is None:
         return ()
-    names = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, (tuple, list)) else None
-    if names is None or not all(isinstance(name, str) and name.isidentifier() for name in names):
+    names: tuple[Any, ...] | None = (value,) if is_a(value, str) else tuple(value) if is_a(value, (tuple, list)) else None
+    if names is None or not all(is_a(name, str) and name.isidentifier() for name in names):
         fail(
             where,
             f"{option}={value!r} does not name parameters.",
@@ -147,9 +148,9 @@ def _names(where: Where | str, option: str, value: Any) -> tuple[str, ...]:
 def _vmap(where: Where | str, value: Any) -> tuple[VmapAxis, ...]:
     if value is None:
         return ()
-    if isinstance(value, str):
+    if is_a(value, str):
         axes = (VmapAxis(value),)
-    elif isinstance(value, Mapping) and value:
+    elif is_a(value, Mapping) and value:
         axes = tuple(_explicit(where, value, name, dims) for name, dims in value.items())
     else:
         axes = ()
@@ -164,8 +165,8 @@ def _vmap(where: Where | str, value: Any) -> tuple[VmapAxis, ...]:
 
 
 def _explicit(where: Where | str, value: Any, name: Any, dims: Any) -> VmapAxis:
-    good = isinstance(dims, Mapping) and dims and all(
-        isinstance(argument, str) and isinstance(dim, int) and not isinstance(dim, bool) for argument, dim in dims.items()
+    good = is_a(dims, Mapping) and len(dims) > 0 and all(
+        is_a(argument, str) and is_a(dim, int) and not is_a(dim, bool) for argument, dim in dims.items()
     )  # fmt: skip
     if not good:
         fail(
@@ -180,7 +181,7 @@ def _explicit(where: Where | str, value: Any, name: Any, dims: Any) -> VmapAxis:
 def _pad(where: Where | str, value: Any) -> tuple[tuple[str, Bucket], ...]:
     if value is None:
         return ()
-    if not isinstance(value, Mapping) or not value or not all(map(_is_axis, value)):
+    if not is_a(value, Mapping) or not value or not all(map(_is_axis, value)):
         fail(where, f"pad={value!r} does not say which axis is padded to what.",
              "`pad` takes a dict from axis name to buckets.", 'write pad={"points": "pow2"}.')  # fmt: skip
     return tuple((name, _bucket(where, name, buckets)) for name, buckets in value.items())
@@ -190,7 +191,7 @@ def _bucket(where: Where | str, name: str, buckets: Any) -> Bucket:
     if isinstance(buckets, Bucket):
         return buckets
     try:
-        return Bucket(ladder=buckets) if isinstance(buckets, str) else Bucket(buckets)
+        return Bucket(ladder=buckets) if is_a(buckets, str) else Bucket(buckets)
     except (TypeError, ValueError) as error:
         fail(where, f"pad={{{name!r}: {buckets!r}}}: {error}.",
              "The buckets of an axis are \"pow2\", \"aligned\", a list of sizes, or a jitney.Bucket.", "choose one of these.")  # fmt: skip

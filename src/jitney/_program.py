@@ -11,9 +11,6 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
-import jax
-from jax.tree_util import tree_flatten
-
 from ._abstract import abstract_values
 from ._call import Layout, traced, unwrap_statics
 from ._core import REGISTRY, Core
@@ -24,6 +21,7 @@ from ._events import LISTENER, Stats
 from ._lowered import Lowered
 from ._options import Options
 from ._report import Report, report
+from ._trees import register_pytree_node, tree_flatten, type_of
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -235,13 +233,13 @@ class Program(Generic[P, R]):
 
     def __reduce__(self) -> Any:
         if not self._args and not self._kwargs and _found_by_name(self):
-            return self.__qualname__
+            return self.__dict__["__qualname__"]
         return _restore, (self._fn, self._core.options, self._args, self._kwargs)
 
 
-def _bound(program: Program[Any, Any], instance: Any) -> Program[Any, Any]:
+def _bound(program: Any, instance: Any) -> Program[Any, Any]:
     """A method bound to its instance. Light, since it happens on every call of a method."""
-    method: Program[Any, Any] = object.__new__(Program)
+    method: Any = object.__new__(type_of(program))
     method.__dict__.update(program.__dict__)
     method._args = (*program._args, instance)
     return method
@@ -252,7 +250,7 @@ def is_call_of(fn: Any, instance: Any) -> bool:
     return callable(instance) and type(instance).__call__ is fn
 
 
-def _found_by_name(program: Program[Any, Any]) -> bool:
+def _found_by_name(program: Any) -> bool:
     found: Any = sys.modules.get(program.__module__ or "")
     for part in program.__qualname__.split("."):
         found = getattr(found, part, None)
@@ -277,11 +275,12 @@ class _Function:
         return hash(id(self.core))
 
 
-jax.tree_util.register_pytree_node(
+register_pytree_node(
     Program,
     lambda program: ((program._args, program._kwargs), _Function(program._core, program._fn)),
     lambda function, bound: Program(function.core, function.fn, *bound),
 )
-LISTENER.owns(Program.__call__, lambda names: names["self"]._core.counters)
-LISTENER.owns(Program.compile, lambda names: names["self"]._core.counters)
-LISTENER.owns(Program.lower, lambda names: names["self"]._core.counters)
+_program: Any = Program
+LISTENER.owns(_program.__call__, lambda names: names["self"]._core.counters)
+LISTENER.owns(_program.compile, lambda names: names["self"]._core.counters)
+LISTENER.owns(_program.lower, lambda names: names["self"]._core.counters)

@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
 
-import jax
 import numpy as np
 from jax import export
+
+from .._trees import is_a
+from ._jax import jnp
 
 Dim = Any
 """An int, or a symbolic dimension of JAX."""
@@ -109,19 +111,18 @@ def _power(base: Any, power: int) -> Any:
     return out
 
 
-def _select(on_host: Callable[[Any, Any], Any], traced: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    def call(a: Any, b: Any) -> Any:
-        return traced(a, b) if isinstance(a, jax.Array) or isinstance(b, jax.Array) else on_host(a, b)
+def _extreme(a: Any, b: Any, traced: Any, of_arrays: Any, of_ints: Any) -> Any:
+    if is_a(a, int) and is_a(b, int):
+        return of_ints(a, b)
+    return of_arrays(a, b) if is_a(a, np.ndarray) or is_a(b, np.ndarray) else traced(a, b)
 
-    return call
 
-
-_jnp: Any = jax.numpy
+_np: Any = np
 _CALLS: Mapping[str, Callable[[Any, Any], Any]] = {
-    "floordiv": operator.floordiv,
-    "mod": operator.mod,
-    "max": _select(lambda a, b: np.maximum(a, b) if isinstance(a, np.ndarray) or isinstance(b, np.ndarray) else max(a, b), _jnp.maximum),
-    "min": _select(lambda a, b: np.minimum(a, b) if isinstance(a, np.ndarray) or isinstance(b, np.ndarray) else min(a, b), _jnp.minimum),
+    "floordiv": lambda a, b: a // b,
+    "mod": lambda a, b: a % b,
+    "max": lambda a, b: _extreme(a, b, jnp.maximum, _np.maximum, max),
+    "min": lambda a, b: _extreme(a, b, jnp.minimum, _np.minimum, min),
 }
 
 
@@ -146,10 +147,10 @@ def _is_monotone(node: ast.expr) -> bool:
 
 def tree_dims(params: Any) -> Iterator[Dim]:
     """Symbolic dimensions anywhere in the parameters of an operation, sub-programs aside."""
-    if isinstance(params, (tuple, list)):
+    if is_a(params, (tuple, list)):
         for part in params:
             yield from tree_dims(part)
-    elif isinstance(params, Mapping):
+    elif is_a(params, Mapping):
         for part in params.values():
             yield from tree_dims(part)
     elif is_symbolic(params):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from .._trees import is_a
 from ._extent import Dim, is_ragged, symbols
 from ._walk import Op, Walk
 
@@ -48,7 +49,7 @@ class Rule:
 
 def use(op: Op, dims: Dim | Sequence[Dim], kind: Kind, how: str, refused: str | None = None) -> Use:
     """A use of the axes with these sizes."""
-    sizes = dims if isinstance(dims, (tuple, list)) else (dims,)
+    sizes: Sequence[Dim] = dims if is_a(dims, (tuple, list)) else (dims,)
     return Use(frozenset[str]().union(*map(symbols, sizes)), kind, how, op.name, op.place, refused)
 
 

@@ -10,16 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
-from jax import dtypes, export
+from jax import export
 from jax.extend import core
 
+from ._jax import dtypes, make_jaxpr
 from ._refusal import Refused
 from ._walk import Op, opened, programs
 from ._watch import LIBRARIES, watched
-
-_dtypes: Any = dtypes
 
 Shape = tuple[Any, ...]
 
@@ -56,16 +54,16 @@ def trace(fn: Callable[..., Any], avals: Callable[[Mapping[str, Any]], Sequence[
     sizes = symbolic_sizes(ranges)
     with watched() as found:
         try:
-            jaxpr: Any = jax.make_jaxpr(fn)(*avals(sizes))
+            jaxpr: Any = make_jaxpr(fn)(*avals(sizes))
         except Refused:
             raise
-        except Exception as error:  # whatever the body raises: at exact size it works, or raises the same to the user
+        except Exception as error:
             raise Refused(_place(error), f"needs to know a size: {_first_line(error)}") from error
     if found:  # code that catches everything has caught it
         raise found[0]
     expected = fingerprint(jaxpr)
     for probe in probes(ranges):
-        if fingerprint(jax.make_jaxpr(fn)(*avals(probe))) != expected:
+        if fingerprint(make_jaxpr(fn)(*avals(probe))) != expected:
             raise Refused("", f"does other operations at size {' and '.join(map(str, probe.values()))}")
     return Traced(jaxpr, ranges)
 
@@ -78,10 +76,11 @@ def probes(ranges: Mapping[str, tuple[int, int]]) -> list[dict[str, int]]:
 
 
 # Operations that JAX chooses by whether a size is known: the same elements arrive at the same places.
-_MOVES = frozenset(
-    "add_any broadcast_in_dim concatenate convert_element_type copy copy_p dim_as_value dynamic_slice dynamic_update_slice expand_dims gather "
-    "iota pad reshape rev scatter scatter-add select_n slice split squeeze stack stop_gradient tile transpose".split()
+_NAMES = (
+    "add_any broadcast_in_dim concatenate convert_element_type copy copy_p dim_as_value dynamic_slice dynamic_update_slice expand_dims "
+    "gather iota pad reshape rev scatter scatter-add select_n slice split squeeze stack stop_gradient tile transpose"
 )
+_MOVES = frozenset(_NAMES.split())
 
 
 def fingerprint(jaxpr: Any, given: Sequence[bool] | None = None) -> Counter[str]:
@@ -109,7 +108,7 @@ def fingerprint(jaxpr: Any, given: Sequence[bool] | None = None) -> Counter[str]
 
 def _is_float_array(atom: Any) -> bool:
     aval: Any = atom.aval
-    return len(getattr(aval, "shape", ())) > 0 and _dtypes.issubdtype(aval.dtype, np.inexact)
+    return len(getattr(aval, "shape", ())) > 0 and dtypes.issubdtype(aval.dtype, np.inexact)
 
 
 def _first_line(error: BaseException) -> str:

@@ -12,16 +12,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jax.extend import core
 
+from .._trees import is_a
 from ._extent import Dim, evaluate, extent, is_ragged, symbols, tree_dims
+from ._jax import jnp, lax
 from ._source import source_of
 
-_lax: Any = lax
 Ranges = Mapping[str, tuple[int, int]]
 """Symbol -> the least and the largest size it stands for."""
 
@@ -97,14 +95,14 @@ class Walk:
 
     def inside(self, dims: Sequence[Dim], axis: int) -> Any:
         """Which elements of an array are valid along an axis: bools of its shape."""
-        positions = _lax.broadcasted_iota(np.int32, self.shape(dims), axis)
-        return _lax.lt(positions, _lax.broadcast(self.count(dims[axis]), positions.shape))
+        positions = lax.broadcasted_iota(np.int32, self.shape(dims), axis)
+        return lax.lt(positions, lax.broadcast(self.count(dims[axis]), positions.shape))
 
     def keep(self, x: Any, dims: Sequence[Dim], axes: Sequence[int], identity: Any) -> Any:
         """`x` with the identity of an operation behind what is valid along `axes`."""
         for axis in axes:
             if is_ragged(dims[axis]):
-                x = _lax.select(self.inside(dims, axis), x, _lax.full(x.shape, identity, x.dtype))
+                x = lax.select(self.inside(dims, axis), x, lax.full(x.shape, identity, x.dtype))
         return x
 
     def bind(self, op: Op, values: Sequence[Any], **changed: Any) -> list[Any]:
@@ -143,22 +141,10 @@ def mentions(op: Op) -> bool:
 
 def programs(params: Mapping[str, Any]) -> list[Any]:
     """The programs among the parameters of an operation."""
-    found: list[Any] = []
-    for value in params.values():
-        for part in value if isinstance(value, (tuple, list)) else (value,):
-            if hasattr(getattr(part, "jaxpr", part), "eqns"):
-                found.append(part)
-    return found
+    values: list[Any] = [part for value in params.values() for part in (value if is_a(value, (tuple, list)) else (value,))]
+    return [part for part in values if hasattr(getattr(part, "jaxpr", part), "eqns")]
 
 
 def take(x: Any, positions: Any, axis: int) -> Any:
     """The elements of `x` at positions along an axis; positions outside are moved to the nearest end."""
     return jnp.take(x, positions, axis=axis, mode="clip")
-
-
-def text(dim: Dim) -> str:
-    return extent(dim).text if is_ragged(dim) else str(dim)
-
-
-def as_array(value: Any) -> Any:
-    return value if isinstance(value, jax.Array) else jnp.asarray(value)

@@ -1,8 +1,9 @@
 """Find code that takes a decision from a size while the size is a symbol.
 
-Ordering a symbolic size, looping over it or converting it fails by itself. Comparing it for equality, testing its truth, hashing it and
-printing it do not: JAX answers for a size that equals nothing but itself. Where the answer would depend on the size, the code
-must not be padded, so while a function is traced these questions are watched, and the first from outside JAX that has no single answer stops the trace.
+Ordering a symbolic size, looping over it or converting it fails by itself. Comparing it for equality, testing its truth, hashing it
+and printing it do not: JAX answers for a size that equals nothing but itself. Where the answer would depend on the size, the code must
+not be padded. So while a function is traced these questions are watched, and the first from outside JAX that has no single answer stops
+the trace.
 
 The class of symbolic dimensions has no public name or hook. This file reaches it by the type of a public value, changes
 five of its methods for the time of one trace, and puts them back; one lock for all threads. Tried on jax 0.10.0, 0.10.2 and 0.12.0.1.
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -40,7 +41,7 @@ _QUESTIONS = {
 
 
 @contextmanager
-def watched() -> Iterator[list[Refused]]:
+def watched() -> Generator[list[Refused]]:
     """Raise `Refused` where code outside JAX decides by a symbolic size, and keep it in the list, should that code catch it.
 
     One trace at a time; other threads are not watched.

@@ -1,8 +1,8 @@
 """The stages, and their order from the outside to the inside.
 
-Fill is outermost: shapes are what Jit is keyed by, so arrays are padded before. Jit comes next: it donates buffers, which exist only there. Vmap
-stands outside Mask, Remat and Precision, because an annotation says what the body sees, and those act on the body. Mask traces the body with the
-two inside it. Remat stands outside Precision: the reverse saves extra low-precision copies.
+Fill is outermost: shapes are what Jit is keyed by, so arrays are padded before. Jit comes next: it donates buffers, which exist only
+there. Vmap stands outside Mask, Remat and Precision, because an annotation says what the body sees, and those act on the body. Mask traces
+the body with the two inside it. Remat stands outside Precision: the reverse saves extra low-precision copies.
 """
 
 from .fill import Fill as Fill

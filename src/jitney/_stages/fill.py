@@ -6,12 +6,11 @@ The arrays are filled, and results cut, on the host (`_filling.py`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Self
 
 from .._buckets import Bucket
-from .._named import Named, count_leaf, is_count, named_axes, shape_at, sizes_of
+from .._named import count_leaf, is_count, named_axes, shape_at, sizes_of
 from .._stage import Fn, Request, Skip
 from .._view import View
 from .vmap import Vmap
@@ -91,5 +90,3 @@ def _place(name: str, size: int | None, bucket: Bucket) -> Filled | str:
     if found is None:
         return f"{name}={size} runs as it is: " + ("sizes 0 and 1 do" if size < 2 else f"it is above the largest bucket of {bucket}")
     return Filled(name, *found, size)
-
-

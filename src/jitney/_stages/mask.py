@@ -53,7 +53,11 @@ class Mask:
             if found is not None:
                 symbols.append(Symbol(name, f"d{len(symbols)}", *found))
         axes = " and ".join(f"{s.name} from {s.low} to {s.high}" for s in symbols)
-        why = f"one program for {axes}; what each operation does along it is proven" if symbols else "the padded axes are mapped: each element alone"
+        why = (
+            f"one program for {axes}; what each operation does along it is proven"
+            if symbols
+            else "the padded axes are mapped: each element alone"
+        )
         return cls(tuple(symbols), counts, inside, [], why)
 
     @staticmethod

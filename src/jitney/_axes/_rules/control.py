@@ -6,15 +6,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from .._extent import evaluate, is_ragged
+from .._jax import jnp, lax, make_jaxpr
 from .._rule import Rule, Use, ragged_dims, use
 from .._walk import Op, Walk, opened, shape_of
-
-_lax: Any = lax
 
 CALLS = {  # primitive -> the parameter that holds its program, in jax 0.10.2 and 0.12.0.1
     "jit": "jaxpr",
@@ -48,7 +45,11 @@ def inner(op: Op) -> Sequence[Any]:
 def _expanded(op: Op) -> Any:
     """What an operation of JAX's newer kind consists of. Its `expand` is public in `jax.experimental.hijax`, of jax 0.12.0.1."""
     avals = [jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype, weak_type=atom.aval.weak_type) for atom in op.eqn.invars]
-    return jax.make_jaxpr(lambda *operands: jax.tree.leaves(op.params["_prim"].expand(*operands)))(*avals)
+
+    def low(*operands: Any) -> list[Any]:
+        return jax.tree.leaves(op.params["_prim"].expand(*operands))
+
+    return make_jaxpr(low)(*avals)
 
 
 def _uses(op: Op) -> Iterator[Use]:
@@ -71,7 +72,7 @@ def _expand(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
 def _remat(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
     """Rematerialised in a derivative: the barrier keeps XLA from merging it with the first evaluation, as JAX's own lowering does."""
     if op.params["differentiated"] and op.params["prevent_cse"] is not False:
-        values = list(_lax.optimization_barrier(values))
+        values = list(lax.optimization_barrier(values))
     return walk.run(op.params["jaxpr"], values)
 
 
@@ -79,9 +80,12 @@ def _cond(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
     index, *operands = values
 
     def branch(program: Any) -> Any:
-        return lambda *given: walk.run(program, given)
+        def taken(*given: Any) -> list[Any]:
+            return walk.run(program, given)
 
-    return list(_lax.switch(index, [branch(program) for program in op.params["branches"]], *operands))
+        return taken
+
+    return list(lax.switch(index, [branch(program) for program in op.params["branches"]], *operands))
 
 
 def _while(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
@@ -101,9 +105,12 @@ def _while(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
         if not dims:
             return new
         going = answers(carry)
-        return [_lax.select(_lax.broadcast_in_dim(going, a.shape, range(len(dims))), a, b) for a, b in zip(new, carry, strict=True)]
+        return [lax.select(lax.broadcast_in_dim(going, a.shape, range(len(dims))), a, b) for a, b in zip(new, carry, strict=True)]
 
-    return list(_lax.while_loop(lambda carry: jnp.any(answers(carry)), body, start))
+    def more(carry: Sequence[Any]) -> Any:
+        return jnp.any(answers(carry))
+
+    return list(lax.while_loop(more, body, start))
 
 
 def _scan(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
@@ -118,24 +125,25 @@ def _scan(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
         new, ys = _typed(out[: len(held)], held), out[len(held) :]
         if is_ragged(length):
             inside = i < walk.count(length)
-            new = [_lax.select(_lax.broadcast(inside, a.shape), a, b) for a, b in zip(new, held, strict=True)]
+            new = [lax.select(lax.broadcast(inside, a.shape), a, b) for a, b in zip(new, held, strict=True)]
         return (i + np.int32(-1 if reverse else 1), new), ys
 
     first = jnp.asarray(allocated - 1 if reverse else 0, np.int32)
-    (_, carry), ys = _lax.scan(body, (first, carry), xs, length=allocated, reverse=reverse, unroll=op.params["unroll"])
+    (_, carry), ys = lax.scan(body, (first, carry), xs, length=allocated, reverse=reverse, unroll=op.params["unroll"])
     return [*carry, *ys]
 
 
 def _typed(new: Sequence[Any], old: Sequence[Any]) -> list[Any]:
-    """The values of a carry, with the weak types that the loop started with, which evaluating operations one by one can change."""
-    return [a if a.weak_type == b.weak_type else _lax.convert_element_type(a, b.dtype) for a, b in zip(map(jnp.asarray, new), old, strict=True)]
+    """A carry as strongly typed as the loop started, which evaluating the operations one by one can change."""
+    values = [jnp.asarray(value) for value in new]
+    return [x if x.weak_type == was.weak_type else lax.convert_element_type(x, was.dtype) for x, was in zip(values, old, strict=True)]
 
 
 def _parts(op: Op, operands: list[Any]) -> tuple[list[Any], list[Any], list[Any]]:
     """Constants, carry and what is scanned.
 
-    Of a scan the parameters differ: `num_consts` and `num_carry` in jax 0.10.2, `ft_in` and `ft_out` in 0.12.0.1. So the counts are taken from
-    the ranks: what is scanned has one axis more outside than inside.
+    Of a scan the parameters differ: `num_consts` and `num_carry` in jax 0.10.2, `ft_in` and `ft_out` in 0.12.0.1. So the counts are
+    taken from the ranks: what is scanned has one axis more outside than inside.
     """
     program, _ = opened(op.params["jaxpr"])
     xs = sum(a.aval.ndim != b.aval.ndim for a, b in zip(op.eqn.invars, program.invars, strict=True))

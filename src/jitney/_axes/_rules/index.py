@@ -8,18 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from .._extent import Dim, is_ragged
+from .._jax import jnp, lax
 from .._rule import Rule, Use, ragged_dims, refuse, use
 from .._walk import Op, Walk, grows, ragged
 from .reduce import highest, lowest, one, zero
 
-_lax: Any = lax
-_DROP = _lax.GatherScatterMode.FILL_OR_DROP
-_CLIP = _lax.GatherScatterMode.CLIP
+_DROP = lax.GatherScatterMode.FILL_OR_DROP
+_CLIP = lax.GatherScatterMode.CLIP
 _IDENTITY = {"scatter-add": zero, "scatter_add": zero, "scatter-mul": one, "scatter_mul": one, "scatter-sub": zero, "scatter_sub": zero,
              "scatter-min": highest, "scatter_min": highest, "scatter-max": lowest, "scatter_max": lowest}  # fmt: skip
 
@@ -31,8 +29,8 @@ def _leaves_room(op: Op, dim: Dim, window: Dim) -> bool:
 
 def _bounded(walk: Walk, start: Any, dim: Dim, window: Dim) -> Any:
     """A start clamped so that the window lies inside the true size, as XLA clamps it by the size it sees."""
-    last = _lax.convert_element_type(walk.count(dim) - walk.count(window), start.dtype)
-    return _lax.clamp(np.zeros((), start.dtype), start, last)
+    last = lax.convert_element_type(walk.count(dim) - walk.count(window), start.dtype)
+    return lax.clamp(np.zeros((), start.dtype), start, last)
 
 
 # dynamic_slice, dynamic_update_slice.
@@ -55,7 +53,7 @@ def _dynamic_slice(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
     x, *starts = values
     windows = op.params["slice_sizes"]
     inside = _starts(walk, op.ins[0], windows, starts)
-    return [_lax.dynamic_slice(x, inside, walk.shape(windows))]
+    return [lax.dynamic_slice(x, inside, walk.shape(windows))]
 
 
 def _starts(walk: Walk, dims: Sequence[Dim], windows: Sequence[Dim], starts: Sequence[Any]) -> list[Any]:
@@ -73,10 +71,10 @@ def _dynamic_update(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
     inside = _starts(walk, dims, windows, starts)
     over = [axis for axis in ragged(windows) if str(windows[axis]) != str(dims[axis])]
     if over:
-        old = _lax.dynamic_slice(x, inside, update.shape)
+        old = lax.dynamic_slice(x, inside, update.shape)
         for axis in over:
-            update = _lax.select(walk.inside(windows, axis), update, old)
-    return [_lax.dynamic_update_slice(x, update, inside)]
+            update = lax.select(walk.inside(windows, axis), update, old)
+    return [lax.dynamic_update_slice(x, update, inside)]
 
 
 # gather and scatter.
@@ -102,21 +100,21 @@ def _gather_uses(op: Op) -> Iterator[Use]:
 
 def _move(walk: Walk, indices: Any, dims: Sequence[Dim], sizes: Sequence[Dim], indexed: Sequence[int], mode: Any) -> Any:
     """Positions clamped to the true size, or those beyond it moved out of what is allocated, as the mode asks."""
-    columns = [_lax.index_in_dim(indices, i, indices.ndim - 1) for i in range(indices.shape[-1])]
+    columns = [lax.index_in_dim(indices, i, indices.ndim - 1) for i in range(indices.shape[-1])]
     for i, axis in enumerate(indexed):
         if is_ragged(dims[axis]) or is_ragged(sizes[axis]):
-            last = _lax.convert_element_type(walk.count(dims[axis]) - walk.count(sizes[axis]), indices.dtype)
+            last = lax.convert_element_type(walk.count(dims[axis]) - walk.count(sizes[axis]), indices.dtype)
             if mode == _DROP:
                 beyond = columns[i] > last
-                columns[i] = _lax.select(beyond, _outside(columns[i]), columns[i])
+                columns[i] = lax.select(beyond, _outside(columns[i]), columns[i])
             else:
-                columns[i] = _lax.clamp(np.zeros((), indices.dtype), columns[i], last)
-    return _lax.concatenate(columns, indices.ndim - 1) if columns else indices
+                columns[i] = lax.clamp(np.zeros((), indices.dtype), columns[i], last)
+    return lax.concatenate(columns, indices.ndim - 1) if columns else indices
 
 
 def _outside(positions: Any) -> Any:
     """Positions that no array has."""
-    return _lax.full(positions.shape, np.iinfo(positions.dtype).max, positions.dtype)
+    return lax.full(positions.shape, np.iinfo(positions.dtype).max, positions.dtype)
 
 
 def _gather(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
@@ -173,17 +171,17 @@ def _scatter(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
     mode = mode if mode == _CLIP else _DROP  # out of bounds, XLA drops an update that was promised to be inside
     if mode == _CLIP and _scattered(op):  # clamp all now, since the rows that are padding have to be dropped
         shape = walk.shape(op.ins[0])
-        columns = [_lax.index_in_dim(indices, i, indices.ndim - 1) for i in range(indices.shape[-1])]
+        columns = [lax.index_in_dim(indices, i, indices.ndim - 1) for i in range(indices.shape[-1])]
         for i, axis in enumerate(indexed):
             if not is_ragged(op.ins[0][axis]):
-                last = np.asarray(shape[axis] - walk.shape([sizes[axis]])[0], indices.dtype)
-                columns[i] = _lax.clamp(np.zeros((), indices.dtype), columns[i], last)
-        indices = _lax.concatenate(columns, indices.ndim - 1)
+                last = jnp.asarray(shape[axis] - walk.shape([sizes[axis]])[0], indices.dtype)
+                columns[i] = lax.clamp(np.zeros((), indices.dtype), columns[i], last)
+        indices = lax.concatenate(columns, indices.ndim - 1)
     indices = _move(walk, indices, op.ins[0], sizes, indexed, mode)
     for axis in ragged(op.ins[1][:-1]):
         if indexed:
             mode = _DROP
-            indices = _lax.select(walk.inside(op.ins[1], axis), indices, _outside(indices))
+            indices = lax.select(walk.inside(op.ins[1], axis), indices, _outside(indices))
     partly = _partly_written(op)
     if partly:
         updates = _protected(walk, op, x, indices, updates, partly, sizes)
@@ -195,16 +193,16 @@ def _protected(walk: Walk, op: Op, x: Any, indices: Any, updates: Any, partly: S
     if op.name in _IDENTITY:
         return walk.keep(updates, op.ins[2], partly, _IDENTITY[op.name](updates.dtype))
     numbers = op.params["dimension_numbers"]
-    mirrored = _lax.GatherDimensionNumbers(
+    mirrored = lax.GatherDimensionNumbers(
         offset_dims=numbers.update_window_dims,
         collapsed_slice_dims=numbers.inserted_window_dims,
         start_index_map=numbers.scatter_dims_to_operand_dims,
         operand_batching_dims=numbers.operand_batching_dims,
         start_indices_batching_dims=numbers.scatter_indices_batching_dims,
     )
-    old = _lax.gather(x, indices, mirrored, walk.shape(sizes), mode=_CLIP)
+    old = lax.gather(x, indices, mirrored, walk.shape(sizes), mode=_CLIP)
     for axis in partly:
-        updates = _lax.select(walk.inside(op.ins[2], axis), updates, old)
+        updates = lax.select(walk.inside(op.ins[2], axis), updates, old)
     return updates
 
 

@@ -6,15 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from jax import dtypes, lax
 
 from .._extent import is_ragged
+from .._jax import dtypes, lax
 from .._rule import Rule, Use, refuse, use
 from .._walk import Op, Walk
 from .reduce import lowest
-
-_lax: Any = lax
-_dtypes: Any = dtypes
 
 
 def _sort_uses(op: Op) -> Iterator[Use]:
@@ -27,8 +24,8 @@ def _sort(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
     axis = op.params["dimension"]
     if not is_ragged(op.ins[0][axis]):
         return walk.bind(op, values)
-    behind = _lax.convert_element_type(_lax.bitwise_not(walk.inside(op.ins[0], axis)), np.uint8)
-    out = _lax.sort([behind, *values], dimension=axis, is_stable=op.params["is_stable"], num_keys=op.params["num_keys"] + 1)
+    behind = lax.convert_element_type(lax.bitwise_not(walk.inside(op.ins[0], axis)), np.uint8)
+    out = lax.sort([behind, *values], dimension=axis, is_stable=op.params["is_stable"], num_keys=op.params["num_keys"] + 1)
     return list(out[1:])
 
 
@@ -42,10 +39,10 @@ def _top_uses(op: Op) -> Iterator[Use]:
 
 
 def _top(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
-    """Padding gets the value that is last in `top_k`'s order, in which a NaN with its sign set comes behind -inf; equal ones keep their places."""
+    """Padding gets the value that is last in the order of `top_k`, a NaN with its sign set; of equal ones the first come first."""
     (x,) = values
     axis = op.params.get("axis", x.ndim - 1)
-    last = np.copysign(np.asarray(np.nan, x.dtype), np.asarray(-1, x.dtype)) if _dtypes.issubdtype(x.dtype, np.floating) else lowest(x.dtype)
+    last = np.copysign(np.asarray(np.nan, x.dtype), np.asarray(-1, x.dtype)) if dtypes.issubdtype(x.dtype, np.floating) else lowest(x.dtype)
     return walk.bind(op, [walk.keep(x, op.ins[0], [axis], last)])
 
 

@@ -6,13 +6,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from jax import dtypes
 
 from .._extent import is_ragged
+from .._jax import dtypes
 from .._rule import Rule, Use, ragged_dims, refuse, same, use
 from .._walk import Op, Walk
 
-_dtypes: Any = dtypes
 Identity = Callable[[Any], Any]
 
 
@@ -28,8 +27,8 @@ def lowest(dtype: Any) -> Any:
     """What no element is below."""
     if dtype == np.bool_:
         return np.False_
-    if _dtypes.issubdtype(dtype, np.integer):
-        return _dtypes.iinfo(dtype).min
+    if dtypes.issubdtype(dtype, np.integer):
+        return dtypes.iinfo(dtype).min
     return -np.inf
 
 
@@ -37,8 +36,8 @@ def highest(dtype: Any) -> Any:
     """What no element is above."""
     if dtype == np.bool_:
         return np.True_
-    if _dtypes.issubdtype(dtype, np.integer):
-        return _dtypes.iinfo(dtype).max
+    if dtypes.issubdtype(dtype, np.integer):
+        return dtypes.iinfo(dtype).max
     return np.inf
 
 

@@ -1,20 +1,16 @@
-"""Operations that move elements without looking at them: where the valid part is still a leading part afterwards, and where it has to be moved."""
+"""Operations that move elements without looking at them: where the valid part stays in front, and where it has to be moved there."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from .._extent import Dim, evaluate, is_ragged, is_symbolic
+from .._jax import jnp, lax
 from .._rule import POINTWISE, Rule, Use, nothing, ragged_dims, refuse, same, use
 from .._walk import Op, Walk, ragged, take
-
-_lax: Any = lax
-
 
 # Broadcast, iota and sizes.
 
@@ -33,7 +29,7 @@ def _empty(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
 
 def _size_as_value(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
     value = walk.count(op.params["dim"])
-    return [_lax.convert_element_type(value, op.eqn.outvars[0].aval.dtype)]
+    return [lax.convert_element_type(value, op.eqn.outvars[0].aval.dtype)]
 
 
 # Reshape: axes are merged or split in groups of equal product; the symbolic one must be the slowest of its group.
@@ -105,7 +101,7 @@ def _reshape_uses(op: Op) -> Iterator[Use]:
 
 
 def _reshape(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
-    return [_lax.reshape(values[0], walk.shape(op.outs[0]))]
+    return [lax.reshape(values[0], walk.shape(op.outs[0]))]
 
 
 # Reverse, concatenate, pad, slice: elements change places along the axis.
@@ -120,7 +116,7 @@ def _rev_uses(op: Op) -> Iterator[Use]:
 def _rev(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
     (x,), dims = values, op.ins[0]
     fixed = tuple(axis for axis in op.params["dimensions"] if not is_ragged(dims[axis]))
-    x = _lax.rev(x, fixed) if fixed else x
+    x = lax.rev(x, fixed) if fixed else x
     for axis in op.params["dimensions"]:
         if is_ragged(dims[axis]):
             x = take(x, walk.count(dims[axis]) - 1 - jnp.arange(x.shape[axis], dtype=np.int32), axis)
@@ -140,10 +136,10 @@ def _concatenate(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
     if not any(is_ragged(part[axis]) for part in op.ins[:-1]):
         return walk.bind(op, values)
     shape = walk.shape(op.outs[0])
-    out = _lax.full(shape, np.zeros((), values[0].dtype)[()], values[0].dtype)
+    out = lax.full(shape, np.zeros((), values[0].dtype)[()], values[0].dtype)
     at: Any = np.int32(0)
     for part, dims in zip(values, op.ins, strict=True):
-        out = _lax.dynamic_update_slice_in_dim(out, part, at, axis)
+        out = lax.dynamic_update_slice_in_dim(out, part, at, axis)
         at = at + walk.count(dims[axis])
     return [out]
 
@@ -162,9 +158,9 @@ def _pad(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
     dims, config = op.ins[0], op.params["padding_config"]
     for axis in ragged(dims):
         if config[axis] != (0, 0, 0):
-            x = _lax.select(walk.inside(dims, axis), x, _lax.broadcast(filler, x.shape))
+            x = lax.select(walk.inside(dims, axis), x, lax.broadcast(filler, x.shape))
     fixed = tuple((low, evaluate(high, walk.allocated), interior) for low, high, interior in config)
-    return [_lax.pad(x, filler, fixed)]
+    return [lax.pad(x, filler, fixed)]
 
 
 def _slice_uses(op: Op) -> Iterator[Use]:
@@ -180,12 +176,12 @@ def _slice_uses(op: Op) -> Iterator[Use]:
 def _slice(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
     (x,) = values
     strides = op.params["strides"] or (1,) * x.ndim
-    for axis, (start, limit, stride) in enumerate(zip(op.params["start_indices"], op.params["limit_indices"], strides, strict=True)):
+    for axis, (start, stride) in enumerate(zip(op.params["start_indices"], strides, strict=True)):
         size = evaluate(op.outs[0][axis], walk.allocated)
         if is_ragged(start):
             x = take(x, walk.count(start) + jnp.arange(size, dtype=np.int32) * np.int32(stride), axis)
         elif start != 0 or stride != 1 or size != x.shape[axis]:
-            x = _lax.slice_in_dim(x, start, min(start + (size - 1) * stride + 1, x.shape[axis]) if size else start, stride, axis)
+            x = lax.slice_in_dim(x, start, min(start + (size - 1) * stride + 1, x.shape[axis]) if size else start, stride, axis)
     return [x]
 
 
@@ -224,7 +220,7 @@ def _tile(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
     for axis, times in enumerate(op.params["reps"]):
         if str(times) != "1":
             positions = jnp.arange(evaluate(op.outs[0][axis], walk.allocated), dtype=np.int32)
-            x = take(x, _lax.rem(positions, _lax.broadcast(walk.count(op.ins[0][axis]), positions.shape)), axis)
+            x = take(x, lax.rem(positions, lax.broadcast(walk.count(op.ins[0][axis]), positions.shape)), axis)
     return [x]
 
 
