@@ -27,13 +27,13 @@ from ._contract import check_arguments, check_result
 from ._counts import Counts, parted
 from ._errors import NonFiniteError, sentence
 from ._filling import Cut, Filling, cuts_of, padded_key, warn_refused
-from ._named import is_count, with_counts
+from ._named import in_names, is_count, with_counts
 from ._nans import nonfinite
 from ._outcome import Outcome, unmixed
 from ._plan import Plan
 from ._runners import runner
 from ._sizes import Sizes
-from ._stage import Request
+from ._stage import Request, Skip
 from ._stages import Jit
 from ._view import View, is_array
 
@@ -197,11 +197,7 @@ class Entry:
 
     def _applied(self, planned: Planned, arrays: Sequence[Any], counts: Counts | None = None) -> Any:
         core, outcome = self.core, Outcome()
-        fn = core.fn()
-
-        def body(*flat: Any) -> list[Any]:
-            return outcome.take_apart(core.binder.call(fn, self.layout.values(flat, self.statics)))
-
+        body = self._body(outcome)
         flat = planned.plan.build(body)(*arrays, *(counts.values if counts is not None else ()))
         if counts is not None:
             self._padded(planned, outcome, flat)
@@ -210,6 +206,33 @@ class Entry:
             inner = tree_map(partial(_without_leading, count=levels), outcome.whole(flat))
             check_result(core.contract, inner, planned.sizes, planned.named)
         return outcome.output(flat)
+
+    def _body(self, outcome: Outcome) -> Callable[..., list[Any]]:
+        """The user's function on flat arrays; what else it returns stays in the outcome."""
+        core = self.core
+        fn = core.fn()
+
+        def body(*flat: Any) -> list[Any]:
+            return outcome.take_apart(core.binder.call(fn, self.layout.values(flat, self.statics)))
+
+        return body
+
+    def padded_plan(self, view: View) -> Plan:
+        """The plan of a call that is padded if it can be; else the plan at exact size, with the reason."""
+        plan = Plan.make(view, self.request)
+        mask = plan.stage("mask")
+        if isinstance(mask, Skip):
+            return plan
+        try:
+            mask.prove(self.body_inside(plan, "mask"))
+        except Refused as refusal:
+            why = in_names(f"{refusal.place} {refusal.what}".strip(), [name for name, _ in self.core.options.pad])
+            return Plan.make(view, replace(self.request, exact=f"at exact size: {why}"))
+        return plan
+
+    def body_inside(self, plan: Plan, stage: str) -> Callable[..., Any]:
+        """The body as a stage wraps it."""
+        return plan.build(self._body(Outcome()), stage)
 
     def _padded(self, planned: Planned, outcome: Outcome, flat: Sequence[Any]) -> None:
         """Remember which axes of the results are padded.

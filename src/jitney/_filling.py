@@ -7,7 +7,6 @@ and back, and the plan says so. A call waits for its results if one of them has 
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from ._axes import Refused, evaluate, is_symbolic
 from ._call import described, traced
 from ._counts import Counts
 from ._errors import JitneyWarning, sentence
+from ._named import in_names
 from ._runners import Run, runner
 from ._stage import Skip
 from ._stages import Fill, Mask
@@ -214,8 +214,3 @@ def explain(core: Core, refusal: Refused) -> str:
         "An axis is padded only if each operation along it is proven to give what it gives at exact size.",
         "change that line, or drop the axis from `pad`; each size runs exact until then, and compiles its own program.",
     )  # fmt: skip
-
-
-def in_names(text: str, axes: Sequence[str]) -> str:
-    """A text with the axes' names instead of the symbols for their sizes."""
-    return re.sub(r"\bd(\d+)\b", lambda found: axes[int(found[1])] if int(found[1]) < len(axes) else found[0], text)

@@ -6,6 +6,7 @@ It stands between View, which knows shapes and annotations, and the stages that 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -127,3 +128,8 @@ def with_counts(view: View, weak: Sequence[bool], names: Sequence[str]) -> View:
     """What the stages see of a call that is padded: arrays with the weak types that they had, and the true sizes behind them."""
     leaves = [replace(leaf, weak_type=leaf.weak_type or was) for leaf, was in zip(view.leaves, weak, strict=True)]
     return View((*leaves, *map(count_leaf, names)))
+
+
+def in_names(text: str, axes: Sequence[str]) -> str:
+    """A text with the axes' names instead of the symbols for their sizes."""
+    return re.sub(r"\bd(\d+)\b", lambda found: axes[int(found[1])] if int(found[1]) < len(axes) else found[0], text)

@@ -149,7 +149,7 @@ class Program(Generic[P, R]):
         Raises:
             ContractError: A size is missing, unknown, or contradicts an example.
         """
-        entry, arrays = self._abstract(args, kwargs, sizes)
+        entry, arrays = self.abstract(args, kwargs, sizes)
         try:
             entry.ahead(arrays)
         except TRACER_ERRORS as error:
@@ -164,12 +164,12 @@ class Program(Generic[P, R]):
         Only with `donate` does the body run, once, on abstract values: its results tell which buffers can be reused. That is no
         trace in `stats`.
         """
-        entry, arrays = self._abstract(args, kwargs, sizes)
+        entry, arrays = self.abstract(args, kwargs, sizes)
         return report(self._core, entry, arrays)
 
     def lower(self, /, *args: P.args, **kwargs: P.kwargs) -> Lowered:
         """Trace and lower for these arguments, without compiling: `.as_text()`, `.compile()`, as of `jax.jit`."""
-        entry, arrays = self._abstract(args, kwargs, None)
+        entry, arrays = self.abstract(args, kwargs, None)
         try:
             return Lowered(self._core, entry, entry.lowered(arrays), self._args, self._kwargs)
         except TRACER_ERRORS as error:
@@ -177,7 +177,8 @@ class Program(Generic[P, R]):
         finally:
             entry.land()
 
-    def _abstract(self, args: Any, kwargs: Any, sizes: Mapping[str, int] | None) -> tuple[Entry, tuple[Any, ...]]:
+    def abstract(self, args: Any, kwargs: Any, sizes: Mapping[str, int] | None) -> tuple[Entry, tuple[Any, ...]]:
+        """The entry of a call, and its arrays or what stands for them; see `compile`."""
         core = self._core
         args, kwargs = self._args + args, {**self._kwargs, **kwargs}
         args, kwargs = abstract_values(core, args, kwargs, dict(sizes or {}))

@@ -12,15 +12,16 @@ from ._rules.control import inner
 from ._walk import Op, Ranges, grows, mentions, opened
 
 
-def uses_of(jaxpr: Any, ranges: Ranges) -> Iterator[Use]:
+def uses_of(jaxpr: Any, ranges: Ranges, seen_at: str = "") -> Iterator[Use]:
     """Every use of a symbolic axis, in the order of the program.
 
     Args:
         jaxpr: The program.
         ranges: Symbol -> the least and the largest size it stands for.
+        seen_at: The user's line that the program belongs to, for operations that have none of their own.
     """
     for eqn in opened(jaxpr)[0].eqns:
-        op = Op(eqn, ranges)
+        op = Op(eqn, ranges, seen_at)
         if not mentions(op):
             continue
         rule = RULES.get(op.name)
@@ -33,7 +34,7 @@ def uses_of(jaxpr: Any, ranges: Ranges) -> Iterator[Use]:
                 yield refuse(op, dim, f"makes an array of {dim} elements, which does not grow with it")
         yield from rule.uses(op)
         for program in inner(op):
-            yield from uses_of(program, ranges)
+            yield from uses_of(program, ranges, op.place)
 
 
 def demand(jaxpr: Any, ranges: Ranges) -> tuple[Use, ...]:

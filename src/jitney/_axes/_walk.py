@@ -30,6 +30,7 @@ class Op:
 
     eqn: Any
     ranges: Ranges = field(default_factory=dict[str, tuple[int, int]])
+    seen_at: str = ""  # the line of the operation that holds it
 
     @property
     def name(self) -> str:
@@ -49,7 +50,7 @@ class Op:
 
     @property
     def place(self) -> str:
-        return source_of(self.eqn)
+        return source_of(self.eqn) or self.seen_at
 
     @property
     def is_ragged(self) -> bool:

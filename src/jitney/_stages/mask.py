@@ -5,7 +5,7 @@ It stands inside Vmap, whose axes each element sees alone, and outside Remat and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -60,6 +60,12 @@ class Mask:
         )
         return cls(tuple(symbols), counts, inside, [], why)
 
+    @classmethod
+    def over(cls, view: View, ranges: Mapping[str, tuple[int, int]]) -> Self:
+        """A stage for any axes of a body, in any ranges of sizes."""
+        symbols = tuple(Symbol(name, f"d{i}", *bounds) for i, (name, bounds) in enumerate(ranges.items()))
+        return cls(symbols, tuple(ranges), view, [], "")
+
     @staticmethod
     def _body(view: View) -> View:
         return View(tuple(leaf for leaf in view.leaves if not is_count(leaf)))
@@ -81,11 +87,20 @@ class Mask:
             for leaf, axes in zip(self.view.leaves, named, strict=True)
         ]
 
+    def prove(self, fn: Fn) -> Program:
+        """The body's program, each operation of which can be carried out.
+
+        Raises:
+            Refused: One cannot.
+        """
+        program = trace(fn, self.avals, self.ranges)
+        self.found.append((program, demand(program.jaxpr, self.ranges)))
+        return program
+
     def wrap(self, fn: Fn) -> Fn:
         def masked(*given: Any) -> Sequence[Any]:
             arrays, counts = given[: len(self.view.leaves)], dict(zip(self.counts, given[len(self.view.leaves) :], strict=True))
-            program = trace(fn, self.avals, self.ranges)
-            self.found.append((program, demand(program.jaxpr, self.ranges)))
+            program = self.prove(fn)
             allocated = {s.symbol: s.high for s in self.symbols}
             return run_padded(program.jaxpr, arrays, allocated, {s.symbol: counts[s.name] for s in self.symbols})
 
