@@ -35,8 +35,10 @@ def test_data_says_everything():
     assert json.loads(json.dumps(data)) == data
     assert data["function"].startswith("residual() at test_report.py:")
     assert [d["name"] for d in data["decisions"]] == [
+        "fill",
         "jit",
         "vmap",
+        "mask",
         "remat",
         "precision",
         "contract",

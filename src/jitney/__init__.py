@@ -1,5 +1,6 @@
 """Make numerical JAX code fast without rewriting it."""
 
+from ._buckets import Bucket as Bucket
 from ._cache import CacheFacts as CacheFacts
 from ._cache import configure as configure
 from ._errors import ContractError as ContractError
@@ -11,6 +12,8 @@ from ._errors import OptionError as OptionError
 from ._errors import StaticError as StaticError
 from ._errors import TraceError as TraceError
 from ._events import Stats as Stats
+from ._facts import AxisFacts as AxisFacts
+from ._facts import axes as axes
 from ._optimize import optimize as optimize
 from ._program import Program as Program
 from ._report import Report as Report

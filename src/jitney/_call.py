@@ -11,14 +11,26 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from inspect import Parameter
 from typing import TYPE_CHECKING, Any
 
-import jax
 import numpy as np
-from jax.tree_util import DictKey, KeyPath, SequenceKey, keystr, tree_flatten_with_path, tree_map, tree_unflatten
+from jax.tree_util import DictKey, SequenceKey
 
 from ._annotations import ScalarHint
 from ._binding import Binder
 from ._contract import Contract
 from ._statics import Opaque, keyer_of, snapshot
+from ._trees import (
+    Path,
+    Tracer,
+    canonicalize_dtype,
+    extended,
+    is_a,
+    issubdtype,
+    keystr,
+    tree_flatten_with_path,
+    tree_map,
+    tree_unflatten,
+    type_of,
+)
 from ._view import Leaf, LeafHint, View, is_array, leaf_hints
 
 if TYPE_CHECKING:
@@ -33,15 +45,15 @@ class Layout:
     def __init__(self, binder: Binder, contract: Contract, values: tuple[Any, ...], donate: tuple[str, ...]):
         paths, self.treedef = tree_flatten_with_path(values)
         leaves = [leaf for _, leaf in paths]
-        hints = annotations(contract, values)
+        hints = leaf_annotations(contract, values)
         self.dynamic = tuple(i for i, leaf in enumerate(leaves) if _is_traced(leaf, hints[i]))
         self.static = tuple(sorted(set(range(len(leaves))) - set(self.dynamic)))
         self.names = tuple(_name(binder, path) for path, _ in paths)
         self.donated = tuple(n for n, i in enumerate(self.dynamic) if self.names[i][0] in donate)
         self.nested = traced(leaves)
         self.pick = self._picker(leaves, hints)
-        self._keyers = tuple((i, keyer_of(type(leaves[i]))) for i in self.static)
-        self.form = (self.treedef, self.dynamic, tuple(type(leaves[i]) for i in self.static))
+        self._keyers = tuple((i, keyer_of(type_of(leaves[i]))) for i in self.static)
+        self.form: tuple[Any, ...] = (self.treedef, self.dynamic, tuple(type_of(leaves[i]) for i in self.static))
         """What two layouts must share for their calls to share programs."""
         self.only: Entry | None = None  # the one entry, where no static value can tell two apart
         self.entries: dict[Hashable, Entry] = {}
@@ -65,7 +77,8 @@ class Layout:
         if len(self.dynamic) == 1:
             only = self.dynamic[0]
             return lambda all_: (all_[only],)
-        return operator.itemgetter(*self.dynamic) if self.dynamic else _nothing
+        itemgetter: Any = operator.itemgetter
+        return itemgetter(*self.dynamic) if self.dynamic else _nothing
 
     def key(self, leaves: Sequence[Any]) -> Hashable:
         """The key of the static values of a call; their types are part of `form`."""
@@ -90,7 +103,7 @@ class Layout:
 
     def view(self, contract: Contract, arrays: Sequence[Any], statics: Sequence[Any]) -> View:
         """What the outermost stage sees. Static values that are trees of their own stand as one leaf each."""
-        hints = annotations(contract, self.values(arrays, [Opaque.holding(value) for value in statics]))
+        hints = leaf_annotations(contract, self.values(arrays, [Opaque.holding(value) for value in statics]))
         return View(tuple(_leaf(self.names[i], hints[i], array) for i, array in zip(self.dynamic, arrays, strict=True)))
 
 
@@ -101,16 +114,16 @@ def _leaf(name: tuple[str, str], hint: LeafHint, array: Any) -> Leaf:
 
 def traced(leaves: Iterable[Any]) -> bool:
     """Whether a call with these leaves stands inside another trace."""
-    return any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)
+    return any(isinstance(leaf, Tracer) for leaf in leaves)
 
 
 def described(array: Any) -> tuple[tuple[int, ...], Any, bool]:
     """Shape, dtype as JAX takes it, and weak type of an array, a tracer, an abstract value or a Python number."""
     if isinstance(array, (bool, int, float, complex)) and not isinstance(array, np.generic):
-        return (), jax.dtypes.canonicalize_dtype(type(array)), True
+        return (), canonicalize_dtype(type(array)), True
     dtype = array.dtype
-    if not jax.dtypes.issubdtype(dtype, jax.dtypes.extended):
-        dtype = jax.dtypes.canonicalize_dtype(dtype)
+    if not issubdtype(dtype, extended):
+        dtype = canonicalize_dtype(dtype)
     return tuple(array.shape), dtype, bool(getattr(array, "weak_type", False))
 
 
@@ -126,7 +139,11 @@ def wrap_statics(values: tuple[Any, ...], positions: Sequence[int], names: Seque
 
 def unwrap_statics(values: tuple[Any, ...]) -> tuple[Any, ...]:
     """The arguments as they were before `wrap_statics`."""
-    return tree_map(lambda leaf: leaf.value if isinstance(leaf, Opaque) else leaf, values)
+    return tree_map(_unwrapped, values)
+
+
+def _unwrapped(leaf: Any) -> Any:
+    return leaf.value if isinstance(leaf, Opaque) else leaf
 
 
 def static_text(value: Any) -> str:
@@ -135,7 +152,7 @@ def static_text(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def annotations(contract: Contract, values: tuple[Any, ...]) -> list[LeafHint]:
+def leaf_annotations(contract: Contract, values: tuple[Any, ...]) -> list[LeafHint]:
     """The annotation of every leaf of a call, None where there is none."""
     found: list[LeafHint] = []
     for parameter, value in zip(contract.parameters, values, strict=True):
@@ -158,13 +175,15 @@ def _number(hint: LeafHint, value: Any) -> Any:
     return complex(value) if isinstance(hint, ScalarHint) and hint.kind == "complex" else float(value)
 
 
-def _name(binder: Binder, path: KeyPath) -> tuple[str, str]:
+def _name(binder: Binder, path: Path) -> tuple[str, str]:
     """The argument that a leaf belongs to, and its path as a person would write it."""
-    first, rest = path[0], path[1:]
-    if not isinstance(first, SequenceKey):
+    first: Any = path[0]
+    rest = path[1:]
+    if not is_a(first, SequenceKey):
         raise AssertionError(f"{binder.where}: arguments flatten to {first}")
-    parameter = binder.parameters[first.idx]
-    if parameter.kind is Parameter.VAR_KEYWORD and rest and isinstance(rest[0], DictKey):
+    number: int = first.idx
+    parameter = binder.parameters[number]
+    if parameter.kind is Parameter.VAR_KEYWORD and rest and is_a(rest[0], DictKey):
         return rest[0].key, f"{rest[0].key}{keystr(rest[1:])}"
     return parameter.name, f"{parameter.name}{keystr(rest)}"
 

@@ -126,6 +126,11 @@ def _check_names(core: Core) -> None:
             if name not in parameters and not open_ended:
                 fail(core.where, f"`{option}` names {name!r}, which is not a parameter.",
                      f"The parameters are {', '.join(sorted(parameters)) or 'none'}.", "correct the name.")  # fmt: skip
+    known = {*core.contract.axes, *(axis.name for axis in core.options.vmap)}
+    for name, _ in core.options.pad:
+        if name not in known and not core.contract.unresolved:
+            fail(core.where, f"`pad` names {name!r}, which is no axis.",
+                 f"The axes of the signature and of `vmap` are {', '.join(sorted(known)) or 'none'}.", "correct the name.")  # fmt: skip
     for axis in core.options.vmap:
         if axis.name in core.contract.axes:
             fail(core.where, f"vmap={axis.name!r} names an axis that the signature has already.",

@@ -11,25 +11,29 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import jax
 from jax.tree_util import tree_map
 
+from ._axes import Refused
 from ._cache import disabled as cache_disabled
 from ._cache import ensure as ensure_cache
 from ._call import Layout, described, traced
 from ._causes import Traced, cause
 from ._contract import check_arguments, check_result
+from ._counts import Counts, parted
 from ._errors import NonFiniteError, sentence
+from ._filling import Cut, Filling, cuts_of, padded_key, warn_refused
+from ._named import in_names, is_count, with_counts
 from ._nans import nonfinite
 from ._outcome import Outcome, unmixed
 from ._plan import Plan
 from ._runners import runner
 from ._sizes import Sizes
-from ._stage import Request
+from ._stage import Request, Skip
 from ._stages import Jit
 from ._view import View, is_array
 
@@ -69,6 +73,7 @@ class Entry:
         self.layout = layout
         self.statics = statics
         self.flights: dict[Hashable, Flight] = {}
+        self.cuts: dict[Hashable, list[Cut]] = {}  # of each padded program, which axes of its results are padded
         self._key = key
         self._lock = threading.Lock()
         donated = () if core.options.debug_nans else layout.donated
@@ -91,10 +96,11 @@ class Entry:
         """The first call decides how the later ones run."""
         if _jit_is_off():
             return self._un_jitted(arrays)
-        run = runner(self, arrays)
-        if not traced(arrays):
-            self.run = run
-        return run(*arrays)
+        if traced(arrays):
+            return runner(self, arrays)(*arrays)
+        options = self.core.options
+        self.run = Filling(self) if options.pad and not options.debug_nans else runner(self, arrays)
+        return self.run(*arrays)
 
     def numbers(self) -> AbstractContextManager[Any]:
         """The scope in which the numbers of this program live."""
@@ -111,13 +117,18 @@ class Entry:
     def ahead(self, arrays: Sequence[Any]) -> None:
         """Compile for these arrays or abstract values; a later call of that key finds the program."""
         with nullcontext() if self.core.options.cache else cache_disabled():
-            self.lowered(arrays).compile()
+            try:
+                self.lowered(Filling(self).ahead(arrays) if self.core.options.pad else arrays).compile()
+            except Refused as refusal:
+                warn_refused(self.core, refusal)
+                self.lowered(arrays).compile()
 
     def _trace(self, arrays: Sequence[Any]) -> Any:
         """What JAX traces. One thread at a time for one key: whoever comes second waits, and calls again."""
+        arrays, counts = parted(arrays)
         if _jit_is_off():
             return self._un_jitted(arrays)
-        key = tuple(described(array) for array in arrays)
+        key = (*(described(array) for array in arrays), counts and (counts.names, counts.weak))
         with self._lock:
             flight = self.flights.setdefault(key, Flight())
         if flight.thread != threading.get_ident():
@@ -126,9 +137,9 @@ class Entry:
         flight.depth += 1
         self.core.counters.traces += 1
         try:
-            planned = self.planned(arrays)
+            planned = self.planned(arrays, counts)
             self._remember(planned)
-            return self._applied(planned, arrays)
+            return self._applied(planned, arrays, counts)
         finally:
             flight.depth -= 1
 
@@ -158,18 +169,23 @@ class Entry:
         with self.numbers():
             return unmixed(self.called(*arrays))
 
-    def planned(self, arrays: Sequence[Any]) -> Planned:
-        """The view and the plan of a call; the contract is checked on what the body will see.
+    def planned(self, arrays: Sequence[Any], counts: Counts | None = None) -> Planned:
+        """The view and the plan of a call, padded if it has counts; the contract is checked on what the body will see.
 
         Raises:
             ContractError: An argument does not fit its annotation, or cannot be mapped as asked.
         """
         contract = self.core.contract
         view = self.layout.view(contract, arrays, self.statics)
-        plan = Plan.make(view, self.request)
+        request = self.request
+        if counts is not None:
+            view = with_counts(view, counts.weak, counts.names)
+        elif request.options.pad:
+            request = replace(request, exact="at exact size")
+        plan = Plan.make(view, request)
         if not self.core.options.check:
             return Planned(view, plan)
-        inside = plan.stage("vmap").inner(view)
+        inside = plan.stage("mask").inner(plan.stage("vmap").inner(view))
         values = self.layout.values([leaf.abstract() for leaf in inside.leaves], self.statics)
         named = self.core.binder.named(values)
         sizes, notes = check_arguments(contract, named)
@@ -179,19 +195,57 @@ class Entry:
         """The body with every stage inside Jit around it, on tracers or on arrays."""
         return self._applied(self.planned(arrays), arrays)
 
-    def _applied(self, planned: Planned, arrays: Sequence[Any]) -> Any:
+    def _applied(self, planned: Planned, arrays: Sequence[Any], counts: Counts | None = None) -> Any:
         core, outcome = self.core, Outcome()
-        fn = core.fn()
-
-        def body(*flat: Any) -> list[Any]:
-            return outcome.take_apart(core.binder.call(fn, self.layout.values(flat, self.statics)))
-
-        flat = planned.plan.build(body)(*arrays)
+        body = self._body(outcome)
+        flat = planned.plan.build(body)(*arrays, *(counts.values if counts is not None else ()))
+        if counts is not None:
+            self._padded(planned, outcome, flat)
         if planned.sizes is not None:
             levels = len(getattr(planned.plan.stage("vmap"), "levels", ()))
             inner = tree_map(partial(_without_leading, count=levels), outcome.whole(flat))
             check_result(core.contract, inner, planned.sizes, planned.named)
         return outcome.output(flat)
+
+    def _body(self, outcome: Outcome) -> Callable[..., list[Any]]:
+        """The user's function on flat arrays; what else it returns stays in the outcome."""
+        core = self.core
+        fn = core.fn()
+
+        def body(*flat: Any) -> list[Any]:
+            return outcome.take_apart(core.binder.call(fn, self.layout.values(flat, self.statics)))
+
+        return body
+
+    def padded_plan(self, view: View) -> Plan:
+        """The plan of a call that is padded if it can be; else the plan at exact size, with the reason."""
+        plan = Plan.make(view, self.request)
+        mask = plan.stage("mask")
+        if isinstance(mask, Skip):
+            return plan
+        try:
+            mask.prove(self.body_inside(plan, "mask"))
+        except Refused as refusal:
+            why = in_names(f"{refusal.place} {refusal.what}".strip(), [name for name, _ in self.core.options.pad])
+            return Plan.make(view, replace(self.request, exact=f"at exact size: {why}"))
+        return plan
+
+    def body_inside(self, plan: Plan, stage: str) -> Callable[..., Any]:
+        """The body as a stage wraps it."""
+        return plan.build(self._body(Outcome()), stage)
+
+    def _padded(self, planned: Planned, outcome: Outcome, flat: Sequence[Any]) -> None:
+        """Remember which axes of the results are padded.
+
+        Raises:
+            Refused: The result holds a size, or something else that differs from one size to the next, outside its arrays.
+        """
+        outcome.refuse_differences()
+        plan = planned.plan
+        axes = [axis.name for axis in plan.stage("fill").axes]
+        key = padded_key([(leaf.shape, leaf.dtype, leaf.weak_type) for leaf in planned.view.leaves if not is_count(leaf)])
+        levels = getattr(plan.stage("vmap"), "axes", ())
+        self.cuts[key] = cuts_of([x.shape for x in flat], levels, plan.stage("mask"), axes)
 
     def _remember(self, planned: Planned) -> None:
         static = tuple(zip(self.layout.static_names(), self.statics, strict=True))

@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from types import CodeType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
+
+if TYPE_CHECKING:
+    from ._stages.fill import Filled
 
 _TRACE = "/jax/core/compile/jaxpr_trace_duration"
 _LOWER = "/jax/core/compile/jaxpr_to_mlir_module_duration"
@@ -37,6 +41,8 @@ class Stats:
     lower_seconds: float
     compile_seconds: float
     retraces: tuple[str, ...]
+    sizes: dict[str, dict[int, int]]
+    padding: dict[str, float]
 
     def to_dict(self) -> dict[str, Any]:
         return {**self.__dict__, "retraces": list(self.retraces)}
@@ -47,7 +53,8 @@ class Stats:
             f"{self.lower_seconds:.3f} s, {self.compiles} compiles ({self.compile_seconds:.3f} s), "
             f"{self.persistent_hits} persistent-cache hits, {self.eager} eager calls"
         )
-        return "\n".join([head, *(f"  {cause}" for cause in self.retraces)])
+        padded = [f"  {axis}: {len(self.sizes[axis])} sizes padded by {part:.1%} on average" for axis, part in self.padding.items()]
+        return "\n".join([head, *padded, *(f"  {cause}" for cause in self.retraces)])
 
 
 @dataclass
@@ -62,7 +69,9 @@ class Counters:
     compile_events: int = 0
     persistent_hits: int = 0
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys((_TRACE, _LOWER, _COMPILE), 0.0))
-    warned: bool = False
+    warned: set[str] = field(default_factory=set[str])
+    sizes: dict[str, Counter[int]] = field(default_factory=dict[str, Counter[int]])
+    rows: dict[str, int] = field(default_factory=dict[str, int])
     causes: list[str] = field(default_factory=list[str])
 
     def cause(self, text: str) -> None:
@@ -70,10 +79,17 @@ class Counters:
         self.causes.append(text)
         del self.causes[:-_KEPT]
 
-    def warn_once(self) -> bool:
+    def warn_once(self, about: str) -> bool:
         """True the first time."""
-        first, self.warned = not self.warned, True
+        first = about not in self.warned
+        self.warned.add(about)
         return first
+
+    def padded(self, axes: Iterable[Filled]) -> None:
+        """Count a padded call."""
+        for axis in axes:
+            self.sizes.setdefault(axis.name, Counter())[axis.size] += 1
+            self.rows[axis.name] = self.rows.get(axis.name, 0) + axis.high
 
     def stats(self) -> Stats:
         return Stats(
@@ -87,6 +103,8 @@ class Counters:
             lower_seconds=self.seconds[_LOWER],
             compile_seconds=self.seconds[_COMPILE],
             retraces=tuple(self.causes),
+            sizes={axis: dict(seen) for axis, seen in self.sizes.items()},
+            padding={axis: self.rows[axis] / sum(n * times for n, times in seen.items()) - 1 for axis, seen in self.sizes.items()},
         )
 
 

@@ -15,7 +15,10 @@ from operator import is_
 from typing import Any
 
 import equinox as eqx
-from jax.tree_util import all_leaves, tree_flatten
+import jax
+from jax.tree_util import all_leaves
+
+from ._trees import tree_flatten
 
 _LEAST_MODULES = 2  # a module with no other inside flattens as fast as it is found again
 
@@ -33,7 +36,11 @@ class _Remembered:
         self.values = [value for field in fields for value in field.values()]
 
     def holds(self) -> bool:
-        return all(map(is_, chain.from_iterable(map(dict.values, self.fields)), self.values))
+        return all(map(is_, chain.from_iterable(map(_values, self.fields)), self.values))
+
+
+_dict: Any = dict
+_values: Any = _dict.values
 
 
 class Flattener:
@@ -90,5 +97,14 @@ def _modules(node: Any) -> Iterator[eqx.Module | None]:
     elif not isinstance(node, tuple) and node is not None:
         yield from () if all_leaves([node]) else (None,)
         return
-    for child in tree_flatten(node, is_leaf=lambda inner: inner is not node)[0]:
+    for child in _children(node):
         yield from _modules(child)
+
+
+def _children(node: Any) -> list[Any]:
+    leaves: Any = jax.tree.leaves
+
+    def is_child(inner: Any) -> bool:
+        return inner is not node
+
+    return leaves(node, is_leaf=is_child)

@@ -6,16 +6,18 @@ import functools
 import os
 import sys
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 import equinox as eqx
 
 from ._binding import where_of
+from ._buckets import Bucket
 from ._core import REGISTRY
 from ._errors import OptionError, sentence
 from ._options import read_options
 from ._program import Program
+from ._trees import is_a
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -32,6 +34,7 @@ def optimize(
     static: Names | None = None,
     donate: Names | None = None,
     vmap: str | Mapping[str, Mapping[str, int]] | None = None,
+    pad: Mapping[str, str | Sequence[int] | Bucket] | None = None,
     remat: bool | str = False,
     precision: Precision | None = None,
     cache: bool = True,
@@ -48,6 +51,7 @@ def optimize(
     static: Names | None = None,
     donate: Names | None = None,
     vmap: str | Mapping[str, Mapping[str, int]] | None = None,
+    pad: Mapping[str, str | Sequence[int] | Bucket] | None = None,
     remat: bool | str = False,
     precision: Precision | None = None,
     cache: bool = True,
@@ -67,6 +71,8 @@ def optimize(fn: Any = None, /, **options: Any) -> Any:
         donate: Arguments whose buffers the call may overwrite.
         vmap: An axis that the signature does not name: arrays with one axis more than their annotation are mapped over the leading one.
             As a dict, {axis: {argument: position}} says it outright, outermost axis first.
+        pad: Axis name -> buckets (`"pow2"`, `"aligned"`, a list of sizes, a `jitney.Bucket`). Sizes share the program of their bucket;
+            results are those of the exact size. What cannot be proven to be so runs at exact size, with one warning.
         remat: Recompute intermediate values in the backward pass: True, or the name of a policy in `jax.checkpoint_policies`.
         precision: Compute in another floating-point type (`"bf16-all"`, `"fp16-all"`, `"f32"`, `"f64"`); arguments and results keep
             theirs. `"tf32"` sets the precision of matrix products.
@@ -84,7 +90,7 @@ def optimize(fn: Any = None, /, **options: Any) -> Any:
     """
     if "debug_nans" not in options and os.environ.get("JITNEY_DEBUG_NANS", "").lower() in ("1", "true", "on", "yes"):
         options["debug_nans"] = True
-    namespace = sys._getframe(1).f_locals
+    namespace = sys._getframe(1).f_locals  # pyright: ignore[reportPrivateUsage]
     if fn is None:
         read_options("optimize()", options)
         return functools.partial(_decorate, options=options, namespace=namespace)
@@ -92,8 +98,9 @@ def optimize(fn: Any = None, /, **options: Any) -> Any:
 
 
 def _decorate(fn: Any, options: Mapping[str, Any], namespace: Mapping[str, Any]) -> Any:
-    for kind in (staticmethod, classmethod):
-        if isinstance(fn, kind):
+    kinds: tuple[Any, ...] = (staticmethod, classmethod)
+    for kind in kinds:
+        if is_a(fn, kind):
             return kind(_decorate(fn.__func__, options, namespace))
     if not callable(fn):
         raise OptionError(
@@ -112,7 +119,7 @@ def _unwrapped(fn: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
         return inner, (*args, *fn.args), {**kwargs, **fn.keywords}
     if isinstance(fn, types.MethodType):
         return fn.__func__, (fn.__self__,), {}
-    if isinstance(fn, Program):
+    if is_a(fn, Program):
         return fn, (), {}
     if isinstance(fn, eqx.Partial):
         inner, args, kwargs = _unwrapped(fn.func)
@@ -120,6 +127,6 @@ def _unwrapped(fn: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     if isinstance(fn, eqx.Module):
         bound = getattr(fn, "__self__", None)
         if bound is not None:  # a method of a module, which Equinox wraps in a module of its own
-            return fn.__func__, (bound,), {}  # pyright: ignore
-        return type(fn).__call__, (fn,), {}  # pyright: ignore
+            return fn.__func__, (bound,), {}  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]
+        return type(fn).__call__, (fn,), {}
     return fn, (), {}

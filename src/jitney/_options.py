@@ -12,10 +12,11 @@ from typing import Any, NoReturn
 
 import jax
 
+from ._buckets import Bucket
 from ._errors import OptionError, Where, sentence
+from ._trees import is_a
 
 NOT_BUILT = {
-    "pad": "padding to buckets",
     "chunk": "chunking along an axis",
     "shard": "sharding over devices",
     "mesh": "a device mesh",
@@ -50,6 +51,7 @@ class Options:
     static: tuple[str, ...] = ()
     donate: tuple[str, ...] = ()
     vmap: tuple[VmapAxis, ...] = ()
+    pad: tuple[tuple[str, Bucket], ...] = ()
     remat: str | None = None
     precision: str | None = None
     cache: bool = True
@@ -88,6 +90,7 @@ def read_options(where: Where | str, raw: Mapping[str, Any]) -> Options:
         static=_names(where, "static", raw.get("static")),
         donate=_names(where, "donate", raw.get("donate")),
         vmap=_vmap(where, raw.get("vmap")),
+        pad=_pad(where, raw.get("pad")),
         remat=_remat(where, raw.get("remat", False)),
         precision=_precision(where, raw.get("precision")),
         cache=_cache(where, raw.get("cache", True)),
@@ -104,6 +107,9 @@ def read_options(where: Where | str, raw: Mapping[str, Any]) -> Options:
             "A static value has no device buffer to donate.",
             "name it in one of the two options.",
         )
+    if options.pad and not options.check:
+        fail(where, "`pad` and check=False contradict each other.",
+             "The sizes of padded axes are those that the contract binds, so it is checked.", "drop check=False.")  # fmt: skip
     mapped = {name for axis in options.vmap for name, _ in axis.dims or ()}
     if mapped & set(options.static):
         fail(
@@ -126,8 +132,8 @@ def _listing(names: set[str]) -> str:
 def _names(where: Where | str, option: str, value: Any) -> tuple[str, ...]:
     if value is None:
         return ()
-    names = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, (tuple, list)) else None
-    if names is None or not all(isinstance(name, str) and name.isidentifier() for name in names):
+    names: tuple[Any, ...] | None = (value,) if is_a(value, str) else tuple(value) if is_a(value, (tuple, list)) else None
+    if names is None or not all(is_a(name, str) and name.isidentifier() for name in names):
         fail(
             where,
             f"{option}={value!r} does not name parameters.",
@@ -142,9 +148,9 @@ def _names(where: Where | str, option: str, value: Any) -> tuple[str, ...]:
 def _vmap(where: Where | str, value: Any) -> tuple[VmapAxis, ...]:
     if value is None:
         return ()
-    if isinstance(value, str):
+    if is_a(value, str):
         axes = (VmapAxis(value),)
-    elif isinstance(value, Mapping) and value:
+    elif is_a(value, Mapping) and value:
         axes = tuple(_explicit(where, value, name, dims) for name, dims in value.items())
     else:
         axes = ()
@@ -159,8 +165,8 @@ def _vmap(where: Where | str, value: Any) -> tuple[VmapAxis, ...]:
 
 
 def _explicit(where: Where | str, value: Any, name: Any, dims: Any) -> VmapAxis:
-    good = isinstance(dims, Mapping) and dims and all(
-        isinstance(argument, str) and isinstance(dim, int) and not isinstance(dim, bool) for argument, dim in dims.items()
+    good = is_a(dims, Mapping) and len(dims) > 0 and all(
+        is_a(argument, str) and is_a(dim, int) and not is_a(dim, bool) for argument, dim in dims.items()
     )  # fmt: skip
     if not good:
         fail(
@@ -170,6 +176,25 @@ def _explicit(where: Where | str, value: Any, name: Any, dims: Any) -> VmapAxis:
             f'write vmap={{"{name}": {{"x": 0}}}}.',
         )
     return VmapAxis(name, tuple(dims.items()))
+
+
+def _pad(where: Where | str, value: Any) -> tuple[tuple[str, Bucket], ...]:
+    if value is None:
+        return ()
+    if not is_a(value, Mapping) or not value or not all(map(_is_axis, value)):
+        fail(where, f"pad={value!r} does not say which axis is padded to what.",
+             "`pad` takes a dict from axis name to buckets.", 'write pad={"points": "pow2"}.')  # fmt: skip
+    return tuple((name, _bucket(where, name, buckets)) for name, buckets in value.items())
+
+
+def _bucket(where: Where | str, name: str, buckets: Any) -> Bucket:
+    if isinstance(buckets, Bucket):
+        return buckets
+    try:
+        return Bucket(ladder=buckets) if is_a(buckets, str) else Bucket(buckets)
+    except (TypeError, ValueError) as error:
+        fail(where, f"pad={{{name!r}: {buckets!r}}}: {error}.",
+             "The buckets of an axis are \"pow2\", \"aligned\", a list of sizes, or a jitney.Bucket.", "choose one of these.")  # fmt: skip
 
 
 def _is_axis(name: Any) -> bool:

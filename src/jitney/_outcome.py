@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import jax
-from jax.tree_util import PyTreeDef, tree_flatten, tree_unflatten
-
+from ._axes import Refused, is_symbolic
+from ._statics import keyer_of
+from ._trees import register_pytree_node, tree_flatten, tree_unflatten, type_of
 from ._view import is_array
 
 
@@ -19,14 +19,26 @@ class Outcome:
     """The structure of one result, filled in while the body is traced."""
 
     def __init__(self) -> None:
-        self.treedef: PyTreeDef | None = None
+        self.treedef: Any = None
         self.rest: tuple[tuple[int, Any], ...] = ()
+        self.seen: list[tuple[Any, tuple[tuple[int, Any], ...]]] = []  # of each trace, where a body is traced at several sizes
 
     def take_apart(self, result: Any) -> list[Any]:
         """The arrays of a result; the structure is kept."""
         leaves, self.treedef = tree_flatten(result)
         self.rest = tuple((i, leaf) for i, leaf in enumerate(leaves) if not is_array(leaf))
+        self.seen.append((self.treedef, self.rest))
         return [leaf for leaf in leaves if is_array(leaf)]
+
+    def refuse_differences(self) -> None:
+        """Check that what a result holds besides arrays is the same at every size.
+
+        Raises:
+            Refused: It is not, so that it cannot come from a program for several sizes.
+        """
+        first, *others = [(treedef, tuple((i, type_of(value), _key(value)) for i, value in rest)) for treedef, rest in self.seen]
+        if any(is_symbolic(value) for _, rest in self.seen for _, value in rest) or any(other != first for other in others):
+            raise Refused("", "returns something besides arrays that depends on the size")
 
     def whole(self, arrays: Sequence[Any]) -> Any:
         """The result with these arrays in it."""
@@ -42,6 +54,11 @@ class Outcome:
         return Mixed(self, tuple(arrays)) if self.rest else self.whole(arrays)
 
 
+def _key(value: Any) -> Any:
+    keyer = keyer_of(type_of(value))
+    return value if keyer is None else keyer(value)
+
+
 class Mixed:
     """A result that holds more than arrays; flattens to the arrays, and rebuilds as the user's own tree."""
 
@@ -55,7 +72,7 @@ def unmixed(result: Any) -> Any:
     return result.outcome.whole(result.arrays) if isinstance(result, Mixed) else result
 
 
-jax.tree_util.register_pytree_node(
+register_pytree_node(
     Mixed,
     lambda mixed: (mixed.arrays, mixed.outcome),
     lambda outcome, arrays: outcome.whole(arrays),

@@ -33,9 +33,10 @@ class Plan:
     def stage(self, name: str) -> Any:
         return next(stage for stage in self.stages if stage.name == name)
 
-    def build(self, body: Fn) -> Fn:
-        """The body with every stage inside Jit around it."""
-        for stage in reversed(self.stages[1:]):
+    def build(self, body: Fn, inside: str = "jit") -> Fn:
+        """The body with every stage inside of one around it."""
+        first = [stage.name for stage in self.stages].index(inside) + 1
+        for stage in reversed(self.stages[first:]):
             body = stage.wrap(body)
         return body
 

@@ -11,9 +11,6 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
-import jax
-from jax.tree_util import tree_flatten
-
 from ._abstract import abstract_values
 from ._call import Layout, traced, unwrap_statics
 from ._core import REGISTRY, Core
@@ -24,6 +21,7 @@ from ._events import LISTENER, Stats
 from ._lowered import Lowered
 from ._options import Options
 from ._report import Report, report
+from ._trees import register_pytree_node, tree_flatten, type_of
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -110,7 +108,7 @@ class Program(Generic[P, R]):
         core.counters.misses -= 1  # the trace that failed; the call counts as an eager one
         if not traced(arrays):
             entry.run = entry.eagerly
-        if core.counters.warn_once():
+        if core.counters.warn_once("eager"):
             warnings.warn(
                 f"{str(explained).splitlines()[0]}\nIt runs un-jitted from now on, as `on_trace_error='eager'` asks.",
                 JitneyWarning,
@@ -151,7 +149,7 @@ class Program(Generic[P, R]):
         Raises:
             ContractError: A size is missing, unknown, or contradicts an example.
         """
-        entry, arrays = self._abstract(args, kwargs, sizes)
+        entry, arrays = self.abstract(args, kwargs, sizes)
         try:
             entry.ahead(arrays)
         except TRACER_ERRORS as error:
@@ -166,12 +164,12 @@ class Program(Generic[P, R]):
         Only with `donate` does the body run, once, on abstract values: its results tell which buffers can be reused. That is no
         trace in `stats`.
         """
-        entry, arrays = self._abstract(args, kwargs, sizes)
+        entry, arrays = self.abstract(args, kwargs, sizes)
         return report(self._core, entry, arrays)
 
     def lower(self, /, *args: P.args, **kwargs: P.kwargs) -> Lowered:
         """Trace and lower for these arguments, without compiling: `.as_text()`, `.compile()`, as of `jax.jit`."""
-        entry, arrays = self._abstract(args, kwargs, None)
+        entry, arrays = self.abstract(args, kwargs, None)
         try:
             return Lowered(self._core, entry, entry.lowered(arrays), self._args, self._kwargs)
         except TRACER_ERRORS as error:
@@ -179,7 +177,8 @@ class Program(Generic[P, R]):
         finally:
             entry.land()
 
-    def _abstract(self, args: Any, kwargs: Any, sizes: Mapping[str, int] | None) -> tuple[Entry, tuple[Any, ...]]:
+    def abstract(self, args: Any, kwargs: Any, sizes: Mapping[str, int] | None) -> tuple[Entry, tuple[Any, ...]]:
+        """The entry of a call, and its arrays or what stands for them; see `compile`."""
         core = self._core
         args, kwargs = self._args + args, {**self._kwargs, **kwargs}
         args, kwargs = abstract_values(core, args, kwargs, dict(sizes or {}))
@@ -235,13 +234,13 @@ class Program(Generic[P, R]):
 
     def __reduce__(self) -> Any:
         if not self._args and not self._kwargs and _found_by_name(self):
-            return self.__qualname__
+            return self.__dict__["__qualname__"]
         return _restore, (self._fn, self._core.options, self._args, self._kwargs)
 
 
-def _bound(program: Program[Any, Any], instance: Any) -> Program[Any, Any]:
+def _bound(program: Any, instance: Any) -> Program[Any, Any]:
     """A method bound to its instance. Light, since it happens on every call of a method."""
-    method: Program[Any, Any] = object.__new__(Program)
+    method: Any = object.__new__(type_of(program))
     method.__dict__.update(program.__dict__)
     method._args = (*program._args, instance)
     return method
@@ -252,7 +251,7 @@ def is_call_of(fn: Any, instance: Any) -> bool:
     return callable(instance) and type(instance).__call__ is fn
 
 
-def _found_by_name(program: Program[Any, Any]) -> bool:
+def _found_by_name(program: Any) -> bool:
     found: Any = sys.modules.get(program.__module__ or "")
     for part in program.__qualname__.split("."):
         found = getattr(found, part, None)
@@ -277,11 +276,12 @@ class _Function:
         return hash(id(self.core))
 
 
-jax.tree_util.register_pytree_node(
+register_pytree_node(
     Program,
     lambda program: ((program._args, program._kwargs), _Function(program._core, program._fn)),
     lambda function, bound: Program(function.core, function.fn, *bound),
 )
-LISTENER.owns(Program.__call__, lambda names: names["self"]._core.counters)
-LISTENER.owns(Program.compile, lambda names: names["self"]._core.counters)
-LISTENER.owns(Program.lower, lambda names: names["self"]._core.counters)
+_program: Any = Program
+LISTENER.owns(_program.__call__, lambda names: names["self"]._core.counters)
+LISTENER.owns(_program.compile, lambda names: names["self"]._core.counters)
+LISTENER.owns(_program.lower, lambda names: names["self"]._core.counters)

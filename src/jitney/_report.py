@@ -17,6 +17,7 @@ from rich.text import Text
 from ._cache import facts as cache_facts
 from ._call import static_text
 from ._diagnose import TRACER_ERRORS
+from ._facts import facts_of
 from ._plan import Plan
 from ._stage import Skip
 from ._view import View, is_array
@@ -90,13 +91,16 @@ def report(core: Core, entry: Entry, arrays: Sequence[Any]) -> Report:
     """
     with entry.numbers():
         planned = entry.planned(arrays)
+        plan = entry.padded_plan(planned.view) if core.options.pad else planned.plan
+        facts = facts_of(entry, arrays, [name for name, _ in core.options.pad]) if core.options.pad else {}
         donation = _without_taker(entry, planned.view, arrays) if entry.request.donated and not entry.request.nested else []
-    stages = [Line(stage.name, not isinstance(stage, Skip), stage.why) for stage in planned.plan.stages]
+    stages = [Line(stage.name, not isinstance(stage, Skip), stage.why) for stage in plan.stages]
+    stages += [Line(f"axis {name}", found.refused is None, found.text) for name, found in facts.items()]
     sizes = planned.sizes.bound if planned.sizes is not None else {}
     static = zip(entry.layout.static_names(), entry.statics, strict=True)
     return Report(
         function=str(core.where),
-        plan=planned.plan,
+        plan=plan,
         lines=(*stages, *donation, *_around(core, planned.notes)),
         arguments=tuple(str(leaf) for leaf in planned.view.leaves),
         static=tuple(f"{name} = {static_text(value)}" for name, value in static),

@@ -15,6 +15,7 @@ from jax.core import Tracer
 from ._cache import disabled as cache_disabled
 from ._cache import ensure as ensure_cache
 from ._call import described, traced
+from ._counts import parted
 from ._errors import NonFiniteError
 from ._nans import locate, message, nonfinite
 
@@ -55,7 +56,8 @@ def _without_cache(run: Run) -> Run:
     seen: set[Any] = set()
 
     def uncached(*arrays: Any) -> Any:
-        key = tuple(described(array) for array in arrays)
+        plain, counts = parted(arrays)
+        key = (*(described(array) for array in plain), counts and (counts.names, counts.weak))
         if key in seen:
             return run(*arrays)
         with cache_disabled():

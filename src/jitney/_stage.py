@@ -22,6 +22,7 @@ class Request:
     options: Options
     donated: tuple[int, ...] = ()
     nested: bool = False
+    exact: str | None = None  # why nothing is padded
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ import jax
 import numpy as np
 
 from ._errors import StaticError, sentence
+from ._trees import Tracer, is_a, issubdtype, type_of
 
 _PLAIN = (int, bool, str, bytes, type(None), type, types.FunctionType, types.BuiltinFunctionType)
 
@@ -44,7 +45,7 @@ def static_key(value: Any, seen: tuple[int, ...] = ()) -> Hashable:
     Raises:
         StaticError: The value can be keyed neither by its parts nor by `hash`.
     """
-    kind = type(value)
+    kind = type_of(value)
     if kind in _PLAIN:
         return kind, value
     if kind is float:
@@ -57,28 +58,28 @@ def static_key(value: Any, seen: tuple[int, ...] = ()) -> Hashable:
     if parts is not None:
         inside = (*seen, id(value))
         return kind, tuple(static_key(part, inside) for part in parts)
-    if isinstance(value, (set, frozenset)):
+    if is_a(value, (set, frozenset)):
         return kind, frozenset(static_key(part, (*seen, id(value))) for part in value)
     return kind, _hashable(value)
 
 
 def snapshot(value: Any) -> Any:
     """A copy of whatever in `value` the caller could change in place; the rest is the same object."""
-    kind = type(value)
-    if kind in _PLAIN or isinstance(value, jax.Array):
+    kind = type_of(value)
+    if kind in _PLAIN or is_a(value, jax.Array):
         return value
-    if isinstance(value, np.ndarray):
+    if is_a(value, np.ndarray):
         return value.copy()
-    if isinstance(value, (set, frozenset)):
+    if is_a(value, (set, frozenset)):
         return copy.copy(value)
-    if isinstance(value, dict):
+    if is_a(value, dict):
         twin = copy.copy(value)
         twin.update((key, snapshot(part)) for key, part in value.items())
         return twin
-    if isinstance(value, tuple):
+    if is_a(value, tuple):
         parts = [snapshot(part) for part in value]
         return kind(*parts) if hasattr(kind, "_fields") else kind(parts)
-    if isinstance(value, list):
+    if is_a(value, list):
         twin = copy.copy(value)
         twin[:] = [snapshot(part) for part in value]
         return twin
@@ -109,20 +110,20 @@ def _opaque_key(leaf: Opaque) -> Hashable:
 
 def _parts(value: Any) -> tuple[Any, ...] | None:
     """What an ordered container is made of, in an order that a body could observe; None if it is not one."""
-    if isinstance(value, jax.core.Tracer):
+    if is_a(value, Tracer):
         raise StaticError(
             sentence("A static value", f"is traced: {value}.", "A static value is known before tracing.",
                      "take its name out of `static`, or pass a concrete value.")
         )  # fmt: skip
-    if isinstance(value, (np.ndarray, np.generic, jax.Array)):
+    if is_a(value, (np.ndarray, np.generic, jax.Array)):
         return _array_parts(value)
-    if isinstance(value, (list, tuple)):
+    if is_a(value, (list, tuple)):
         return tuple(value)
-    if isinstance(value, dict):
+    if is_a(value, dict):
         return tuple(part for item in value.items() for part in item)
-    if isinstance(value, functools.partial):
+    if is_a(value, functools.partial):
         return (value.func, value.args, value.keywords)
-    if isinstance(value, types.MethodType):
+    if is_a(value, types.MethodType):
         return (value.__func__, value.__self__)
     if _is_record(value) and not _has_hash(value):
         return tuple(getattr(value, field.name, None) for field in dataclasses.fields(value))
@@ -130,7 +131,7 @@ def _parts(value: Any) -> tuple[Any, ...] | None:
 
 
 def _array_parts(value: Any) -> tuple[Any, ...]:
-    if isinstance(value, jax.Array) and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
+    if is_a(value, jax.Array) and issubdtype(value.dtype, jax.dtypes.prng_key):
         return ("key", str(value.dtype), *_array_parts(jax.random.key_data(value)))
     host = np.asarray(value)
     if host.dtype.hasobject:
@@ -140,7 +141,7 @@ def _array_parts(value: Any) -> tuple[Any, ...]:
 
 
 def _is_record(value: Any) -> bool:
-    return dataclasses.is_dataclass(value) and not isinstance(value, type)
+    return dataclasses.is_dataclass(value) and not is_a(value, type)
 
 
 def _has_hash(value: Any) -> bool:

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from ._annotations import ArrayHint, ContainerHint, Hint, ScalarHint, StaticHint, TreeHint, UnionHint
+from ._trees import is_a, type_of
 
 LeafHint = ArrayHint | ScalarHint | None
 
@@ -58,7 +59,7 @@ def is_array(value: Any) -> bool:
     return isinstance(value, (jax.Array, np.ndarray, np.generic, jax.ShapeDtypeStruct))
 
 
-def leaf_hints(hint: Hint, value: Any) -> list[LeafHint]:
+def leaf_hints(hint: Hint | None, value: Any) -> list[LeafHint]:
     """The annotation of each leaf of `value`, in the order in which JAX flattens it; None where there is none."""
     if isinstance(hint, UnionHint):
         hint = _alternative(hint, value)
@@ -72,12 +73,12 @@ def leaf_hints(hint: Hint, value: Any) -> list[LeafHint]:
 
 
 def _in_container(hint: ContainerHint, value: Any) -> list[LeafHint]:
-    if isinstance(value, Mapping) and len(hint.items) >= 1:
-        names = list(value) if type(value) is not dict else sorted(value)
+    if is_a(value, Mapping) and len(hint.items) >= 1:
+        names: list[Any] = list(value) if type_of(value) is not dict else sorted(value)
         return [found for name in names for found in leaf_hints(hint.items[-1], value[name])]
-    if not isinstance(value, (tuple, list)):
+    if not is_a(value, (tuple, list)):
         return _none(value)
-    many = hint.variadic or (isinstance(value, list) and len(hint.items) == 1)
+    many = hint.variadic or (is_a(value, list) and len(hint.items) == 1)
     items: Sequence[Hint] = hint.items * len(value) if many else hint.items
     if len(items) != len(value):
         return _none(value)

@@ -1,0 +1,11 @@
+"""What a body does along its named axes: proven on a program with symbolic sizes, and carried out on padded ones."""
+
+from ._extent import evaluate as evaluate
+from ._extent import is_symbolic as is_symbolic
+from ._facts import demand as demand
+from ._facts import uses_of as uses_of
+from ._padded import run_padded as run_padded
+from ._refusal import Refused as Refused
+from ._rule import Use as Use
+from ._trace import Traced as Traced
+from ._trace import trace as trace

@@ -1,0 +1,168 @@
+"""Sizes that are not known yet: JAX's symbolic dimensions, read through the grammar that their documentation gives.
+
+`str(dim)` is public and documented; the class behind it is not. So a dimension is printed, parsed here once, and evaluated on ints
+(shapes), NumPy ranges (checks over a whole bucket) or traced scalars (masks).
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import Any
+
+import numpy as np
+from jax import export
+
+from .._trees import is_a
+from ._jax import jnp
+
+Dim = Any
+"""An int, or a symbolic dimension of JAX."""
+
+
+def is_ragged(dim: Dim) -> bool:
+    """Whether a size depends on a symbol."""
+    return not isinstance(dim, (int, np.integer))
+
+
+@dataclass(frozen=True)
+class Extent:
+    """A size as an expression over symbols."""
+
+    text: str
+    tree: ast.expr
+
+    @property
+    def symbols(self) -> frozenset[str]:
+        called = {id(node.func) for node in ast.walk(self.tree) if isinstance(node, ast.Call)}
+        return frozenset(node.id for node in ast.walk(self.tree) if isinstance(node, ast.Name) and id(node) not in called)
+
+    def at(self, sizes: Mapping[str, Any]) -> Any:
+        """The value where each symbol has a size: an int, an array of ints, or a traced scalar."""
+        return _value(self.tree, sizes)
+
+    @property
+    def rises(self) -> bool:
+        """Whether the form alone shows that the value never falls when a symbol grows."""
+        return _is_monotone(self.tree)
+
+    def grows(self, ranges: Mapping[str, tuple[int, int]]) -> bool:
+        """Whether, with each symbol in its range, no value exceeds the one where all symbols are largest.
+
+        Then what is valid of an array is a leading part of what was allocated for it.
+        """
+        if self.rises:
+            return True
+        if len(self.symbols) != 1:
+            return False
+        (symbol,) = self.symbols
+        low, high = ranges[symbol]
+        values = self.at({symbol: np.arange(low, high + 1)})
+        return bool(np.all(values >= 0) and np.all(values <= values[-1]))
+
+
+def extent(dim: Dim) -> Extent:
+    """The expression of a symbolic dimension."""
+    return _parsed(str(dim))
+
+
+def evaluate(dim: Dim, sizes: Mapping[str, Any]) -> Any:
+    """The value of a dimension, symbolic or not."""
+    return extent(dim).at(sizes) if is_ragged(dim) else int(dim)
+
+
+def symbols(dim: Dim) -> frozenset[str]:
+    return extent(dim).symbols if is_ragged(dim) else frozenset()
+
+
+@lru_cache(maxsize=4096)
+def _parsed(text: str) -> Extent:
+    return Extent(text, ast.parse(text.replace("^", "**"), mode="eval").body)
+
+
+_BINARY: Mapping[type[ast.AST], Callable[[Any, Any], Any]] = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
+
+
+def _value(node: ast.expr, sizes: Mapping[str, Any]) -> Any:
+    match node:
+        case ast.Constant(value=int() as value):
+            return value
+        case ast.Name(id=name):
+            return sizes[name]
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -_value(operand, sizes)
+        case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=int() as power)):
+            return _power(_value(left, sizes), power)
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
+            return _BINARY[type(op)](_value(left, sizes), _value(right, sizes))
+        case ast.Call(func=ast.Name(id=name), args=[first, second]) if name in _CALLS:
+            return _CALLS[name](_value(first, sizes), _value(second, sizes))
+        case _:
+            raise NotImplementedError(f"a symbolic size of a form that jitney does not know: {ast.unparse(node)}")
+
+
+def _power(base: Any, power: int) -> Any:
+    out = base
+    for _ in range(power - 1):
+        out = out * base
+    return out
+
+
+def _extreme(a: Any, b: Any, traced: Any, of_arrays: Any, of_ints: Any) -> Any:
+    if is_a(a, int) and is_a(b, int):
+        return of_ints(a, b)
+    return of_arrays(a, b) if is_a(a, np.ndarray) or is_a(b, np.ndarray) else traced(a, b)
+
+
+_np: Any = np
+_CALLS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "floordiv": lambda a, b: a // b,
+    "mod": lambda a, b: a % b,
+    "max": lambda a, b: _extreme(a, b, jnp.maximum, _np.maximum, max),
+    "min": lambda a, b: _extreme(a, b, jnp.minimum, _np.minimum, min),
+}
+
+
+def _is_monotone(node: ast.expr) -> bool:
+    """Whether a form cannot decrease when a symbol grows, by its shape alone. Symbols are non-negative."""
+    match node:
+        case ast.Constant() | ast.Name():
+            return True
+        case ast.BinOp(left=left, op=ast.Add(), right=right) | ast.BinOp(left=left, op=ast.Mult(), right=right):
+            return _is_monotone(left) and _is_monotone(right)
+        case ast.BinOp(left=left, op=ast.Sub(), right=ast.Constant()):
+            return _is_monotone(left)
+        case ast.BinOp(left=left, op=ast.Pow()):
+            return _is_monotone(left)
+        case ast.Call(func=ast.Name(id="max" | "min"), args=args):
+            return all(map(_is_monotone, args))
+        case ast.Call(func=ast.Name(id="floordiv"), args=[first, ast.Constant(value=int() as divisor)]):
+            return divisor > 0 and _is_monotone(first)
+        case _:
+            return False
+
+
+def tree_dims(params: Any) -> Iterator[Dim]:
+    """Symbolic dimensions anywhere in the parameters of an operation, sub-programs aside."""
+    if is_a(params, (tuple, list)):
+        for part in params:
+            yield from tree_dims(part)
+    elif is_a(params, Mapping):
+        for part in params.values():
+            yield from tree_dims(part)
+    elif is_symbolic(params):
+        yield params
+
+
+def is_symbolic(value: Any) -> bool:
+    """Whether a value is one of JAX's symbolic dimensions."""
+    return isinstance(value, symbolic_class())
+
+
+@cache
+def symbolic_class() -> type:
+    """JAX's class of symbolic dimensions, which has no public name. Tried on jax 0.10.0, 0.10.2 and 0.12.0.1."""
+    return type(export.symbolic_shape("d0")[0])

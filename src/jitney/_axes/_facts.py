@@ -1,0 +1,51 @@
+"""What a body is proven to do along each named axis, from one walk over its program with symbolic sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ._refusal import Refused
+from ._rule import Use, ragged_dims, refuse
+from ._rules import RULES
+from ._rules.control import inner
+from ._walk import Op, Ranges, grows, mentions, opened
+
+
+def uses_of(jaxpr: Any, ranges: Ranges, seen_at: str = "") -> Iterator[Use]:
+    """Every use of a symbolic axis, in the order of the program.
+
+    Args:
+        jaxpr: The program.
+        ranges: Symbol -> the least and the largest size it stands for.
+        seen_at: The user's line that the program belongs to, for operations that have none of their own.
+    """
+    for eqn in opened(jaxpr)[0].eqns:
+        op = Op(eqn, ranges, seen_at)
+        if not mentions(op):
+            continue
+        rule = RULES.get(op.name)
+        if rule is None:
+            dims = ragged_dims(dim for shape in (*op.ins, *op.outs) for dim in shape)
+            yield refuse(op, dims, f"`{op.name}` has no rule")
+            continue
+        for dim in {str(d): d for shape in op.outs for d in ragged_dims(shape)}.values():
+            if not grows(dim, ranges):
+                yield refuse(op, dim, f"makes an array of {dim} elements, which does not grow with it")
+        yield from rule.uses(op)
+        for program in inner(op):
+            yield from uses_of(program, ranges, op.place)
+
+
+def demand(jaxpr: Any, ranges: Ranges) -> tuple[Use, ...]:
+    """The uses of a program, all of which can be carried out.
+
+    Raises:
+        Refused: The first that cannot.
+    """
+    found: list[Use] = []
+    for use in uses_of(jaxpr, ranges):
+        if use.refused is not None:
+            raise Refused(use.place, f"{use.refused} (`{use.op}`)")
+        found.append(use)
+    return tuple(found)

@@ -1,0 +1,15 @@
+"""JAX as this package uses it: many of its functions have no complete types."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy
+from jax import dtypes as _jax_dtypes
+
+lax: Any = jax.lax
+jnp: Any = jax.numpy
+dtypes: Any = _jax_dtypes
+_all: Any = jax
+make_jaxpr: Any = _all.make_jaxpr

@@ -1,0 +1,17 @@
+"""Why a function is not padded or chunked. It never leaves jitney: whoever asked decides between exact size and an error."""
+
+from __future__ import annotations
+
+
+class Refused(Exception):
+    """Something that a function does along a named axis cannot be carried out on a padded one.
+
+    Args:
+        place: The user's line, "fit.py:12 (residual)".
+        what: What happens there, as a part of a sentence: "compares the size n with 3".
+    """
+
+    def __init__(self, place: str, what: str):
+        super().__init__(f"{place} {what}" if place else what)
+        self.place = place
+        self.what = what

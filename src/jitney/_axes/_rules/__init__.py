@@ -1,0 +1,18 @@
+"""The one table: what every operation of JAX that is known does along an axis, by family.
+
+An operation that is not here is refused as soon as a symbolic size touches it.
+"""
+
+from .._rule import Rule as Rule
+from . import control, elementwise, index, linear, order, random, reduce, shape
+
+RULES: dict[str, Rule] = {
+    **elementwise.RULES,
+    **shape.RULES,
+    **reduce.RULES,
+    **linear.RULES,
+    **order.RULES,
+    **index.RULES,
+    **random.RULES,
+    **control.RULES,
+}

@@ -1,0 +1,172 @@
+"""Calls, branches and loops: the rules apply inside. A loop over a padded axis keeps its carry where it has passed the true size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from .._extent import evaluate, is_ragged
+from .._jax import jnp, lax, make_jaxpr
+from .._rule import Rule, Use, ragged_dims, use
+from .._walk import Op, Walk, opened, shape_of
+
+CALLS = {  # primitive -> the parameter that holds its program, in jax 0.10.2 and 0.12.0.1
+    "jit": "jaxpr",
+    "pjit": "jaxpr",
+    "closed_call": "call_jaxpr",
+    "core_call": "call_jaxpr",
+    "custom_jvp_call": "call_jaxpr",
+    "custom_vjp_call": "call_jaxpr",
+    "custom_vmap_call": "call",
+    "remat2": "jaxpr",
+    "checkpoint": "jaxpr",
+}
+
+
+def inner(op: Op) -> Sequence[Any]:
+    """The programs that an operation runs forward, in order."""
+    name, params = op.name, op.params
+    if name in CALLS:
+        return [params[CALLS[name]]]
+    if name == "cond":
+        return params["branches"]
+    if name == "while":
+        return [params["cond_jaxpr"], params["body_jaxpr"]]
+    if name == "scan":
+        return [params["jaxpr"]]
+    if name == "call_hi_primitive":
+        return [_expanded(op)]
+    return [params["jaxprs"].solve] if name == "custom_linear_solve" else []
+
+
+def _expanded(op: Op) -> Any:
+    """What an operation of JAX's newer kind consists of. Its `expand` is public in `jax.experimental.hijax`, of jax 0.12.0.1."""
+    avals = [jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype, weak_type=atom.aval.weak_type) for atom in op.eqn.invars]
+
+    def low(*operands: Any) -> list[Any]:
+        return jax.tree.leaves(op.params["_prim"].expand(*operands))
+
+    return make_jaxpr(low)(*avals)
+
+
+def _uses(op: Op) -> Iterator[Use]:
+    if op.name == "while":
+        dims = ragged_dims(shape_of(opened(op.params["cond_jaxpr"])[0].outvars[0]))
+        if dims:
+            yield use(op, dims, "reduced", "or")
+    if op.name == "scan" and is_ragged(op.params["length"]):
+        yield use(op, op.params["length"], "scanned", "a loop over it" + (", from the end" if op.params["reverse"] else ""))
+
+
+def _call(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+    return walk.run(op.params[CALLS[op.name]], values)
+
+
+def _expand(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+    return walk.run(_expanded(op), values)
+
+
+def _remat(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+    """Rematerialised in a derivative: the barrier keeps XLA from merging it with the first evaluation, as JAX's own lowering does."""
+    if op.params["differentiated"] and op.params["prevent_cse"] is not False:
+        values = list(lax.optimization_barrier(values))
+    return walk.run(op.params["jaxpr"], values)
+
+
+def _cond(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+    index, *operands = values
+
+    def branch(program: Any) -> Any:
+        def taken(*given: Any) -> list[Any]:
+            return walk.run(program, given)
+
+        return taken
+
+    return list(lax.switch(index, [branch(program) for program in op.params["branches"]], *operands))
+
+
+def _while(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+    first, second = op.params["cond_nconsts"], op.params["body_nconsts"]
+    of_condition, of_body, start = values[:first], values[first : first + second], values[first + second :]
+
+    condition = op.params["cond_jaxpr"]
+    dims = shape_of(opened(condition)[0].outvars[0])  # of one answer for each element of a batch, under vmap
+    start = [jnp.asarray(x) for x in start]
+
+    def answers(carry: Sequence[Any]) -> Any:
+        out = walk.run(condition, [*of_condition, *carry])[0]
+        return walk.keep(out, dims, range(len(dims)), np.False_)
+
+    def body(carry: Sequence[Any]) -> Any:
+        new = _typed(walk.run(op.params["body_jaxpr"], [*of_body, *carry]), carry)
+        if not dims:
+            return new
+        going = answers(carry)
+        return [lax.select(lax.broadcast_in_dim(going, a.shape, range(len(dims))), a, b) for a, b in zip(new, carry, strict=True)]
+
+    def more(carry: Sequence[Any]) -> Any:
+        return jnp.any(answers(carry))
+
+    return list(lax.while_loop(more, body, start))
+
+
+def _scan(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+    constants, carry, xs = _parts(op, values)
+    length, reverse = op.params["length"], op.params["reverse"]
+    allocated = evaluate(length, walk.allocated)
+    carry = [jnp.asarray(x) for x in carry]
+
+    def body(state: Any, x: Any) -> Any:
+        i, held = state
+        out = walk.run(op.params["jaxpr"], [*constants, *held, *x])
+        new, ys = _typed(out[: len(held)], held), out[len(held) :]
+        if is_ragged(length):
+            inside = i < walk.count(length)
+            new = [lax.select(lax.broadcast(inside, a.shape), a, b) for a, b in zip(new, held, strict=True)]
+        return (i + np.int32(-1 if reverse else 1), new), ys
+
+    first = jnp.asarray(allocated - 1 if reverse else 0, np.int32)
+    (_, carry), ys = lax.scan(body, (first, carry), xs, length=allocated, reverse=reverse, unroll=op.params["unroll"])
+    return [*carry, *ys]
+
+
+def _typed(new: Sequence[Any], old: Sequence[Any]) -> list[Any]:
+    """A carry as strongly typed as the loop started, which evaluating the operations one by one can change."""
+    values = [jnp.asarray(value) for value in new]
+    return [x if x.weak_type == was.weak_type else lax.convert_element_type(x, was.dtype) for x, was in zip(values, old, strict=True)]
+
+
+def _parts(op: Op, operands: list[Any]) -> tuple[list[Any], list[Any], list[Any]]:
+    """Constants, carry and what is scanned.
+
+    Of a scan the parameters differ: `num_consts` and `num_carry` in jax 0.10.2, `ft_in` and `ft_out` in 0.12.0.1. So the counts are
+    taken from the ranks: what is scanned has one axis more outside than inside.
+    """
+    program, _ = opened(op.params["jaxpr"])
+    xs = sum(a.aval.ndim != b.aval.ndim for a, b in zip(op.eqn.invars, program.invars, strict=True))
+    carry = sum(a.aval.ndim == b.aval.ndim for a, b in zip(op.eqn.outvars, program.outvars, strict=True))
+    first, last = len(operands) - xs - carry, len(operands) - xs
+    return operands[:first], operands[first:last], operands[last:]
+
+
+def _solve(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+    lengths = op.params["const_lengths"]
+    start = lengths.matvec + lengths.vecmat
+    constants = values[start : start + lengths.solve]
+    sides = values[start + lengths.solve + lengths.transpose_solve :]
+    return walk.run(op.params["jaxprs"].solve, [*constants, *sides])
+
+
+RULES: dict[str, Rule] = {
+    **dict.fromkeys(CALLS, Rule(_uses, _call)),
+    "remat2": Rule(_uses, _remat),
+    "checkpoint": Rule(_uses, _remat),
+    "call_hi_primitive": Rule(_uses, _expand),
+    "cond": Rule(_uses, _cond),
+    "while": Rule(_uses, _while),
+    "scan": Rule(_uses, _scan),
+    "custom_linear_solve": Rule(_uses, _solve),
+}

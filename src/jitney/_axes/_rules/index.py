@@ -1,0 +1,215 @@
+"""Reading and writing at positions: bounds are those of the true size, and what stands behind it is neither read nor written from.
+
+JAX clamps, fills or drops by the size of the array that it sees, so positions beyond the true size are moved to where it does the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from .._extent import Dim, is_ragged
+from .._jax import jnp, lax
+from .._rule import Rule, Use, ragged_dims, refuse, use
+from .._walk import Op, Walk, grows, ragged
+from .reduce import highest, lowest, one, zero
+
+_DROP = lax.GatherScatterMode.FILL_OR_DROP
+_CLIP = lax.GatherScatterMode.CLIP
+_IDENTITY = {"scatter-add": zero, "scatter_add": zero, "scatter-mul": one, "scatter_mul": one, "scatter-sub": zero, "scatter_sub": zero,
+             "scatter-min": highest, "scatter_min": highest, "scatter-max": lowest, "scatter_max": lowest}  # fmt: skip
+
+
+def _leaves_room(op: Op, dim: Dim, window: Dim) -> bool:
+    """Whether a window that lies inside at the true size also lies inside of what is allocated, at the same position."""
+    return grows(dim - window, op.ranges)
+
+
+def _bounded(walk: Walk, start: Any, dim: Dim, window: Dim) -> Any:
+    """A start clamped so that the window lies inside the true size, as XLA clamps it by the size it sees."""
+    last = lax.convert_element_type(walk.count(dim) - walk.count(window), start.dtype)
+    return lax.clamp(np.zeros((), start.dtype), start, last)
+
+
+# dynamic_slice, dynamic_update_slice.
+
+
+def _dynamic_uses(op: Op, windows: Sequence[Dim]) -> Iterator[Use]:
+    for dim, window in zip(op.ins[0], windows, strict=True):
+        if (is_ragged(dim) or is_ragged(window)) and str(dim) != str(window):
+            if not _leaves_room(op, dim, window):
+                yield refuse(op, (dim, window), "takes a window of it that shrinks as it grows")
+            else:
+                yield use(op, (dim, window), "gathered", "a window of it")
+
+
+def _slice_uses(op: Op) -> Iterator[Use]:
+    return _dynamic_uses(op, op.params["slice_sizes"])
+
+
+def _dynamic_slice(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+    x, *starts = values
+    windows = op.params["slice_sizes"]
+    inside = _starts(walk, op.ins[0], windows, starts)
+    return [lax.dynamic_slice(x, inside, walk.shape(windows))]
+
+
+def _starts(walk: Walk, dims: Sequence[Dim], windows: Sequence[Dim], starts: Sequence[Any]) -> list[Any]:
+    pairs = zip(dims, windows, starts, strict=True)
+    return [_bounded(walk, start, dim, window) if is_ragged(dim) or is_ragged(window) else start for dim, window, start in pairs]
+
+
+def _update_uses(op: Op) -> Iterator[Use]:
+    return _dynamic_uses(op, op.ins[1])
+
+
+def _dynamic_update(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+    x, update, *starts = values
+    dims, windows = op.ins[0], op.ins[1]
+    inside = _starts(walk, dims, windows, starts)
+    over = [axis for axis in ragged(windows) if str(windows[axis]) != str(dims[axis])]
+    if over:
+        old = lax.dynamic_slice(x, inside, update.shape)
+        for axis in over:
+            update = lax.select(walk.inside(windows, axis), update, old)
+    return [lax.dynamic_update_slice(x, update, inside)]
+
+
+# gather and scatter.
+
+
+def _windows(op: Op, sizes: Sequence[Dim], indexed: Sequence[int]) -> Iterator[Use]:
+    """The uses of the axes of the operand that positions point into."""
+    for axis in indexed:
+        dim, window = op.ins[0][axis], sizes[axis]
+        if is_ragged(dim) or is_ragged(window):
+            if not _leaves_room(op, dim, window):
+                yield refuse(op, (dim, window), "takes a window of it that shrinks as it grows")
+            else:
+                yield use(op, (dim, window), "gathered", "read at positions" if op.name == "gather" else "written at positions")
+
+
+def _gather_uses(op: Op) -> Iterator[Use]:
+    numbers = op.params["dimension_numbers"]
+    if is_ragged(op.ins[1][-1]):
+        yield refuse(op, op.ins[1][-1], "uses it as the length of an index")
+    yield from _windows(op, op.params["slice_sizes"], numbers.start_index_map)
+
+
+def _move(walk: Walk, indices: Any, dims: Sequence[Dim], sizes: Sequence[Dim], indexed: Sequence[int], mode: Any) -> Any:
+    """Positions clamped to the true size, or those beyond it moved out of what is allocated, as the mode asks."""
+    columns = [lax.index_in_dim(indices, i, indices.ndim - 1) for i in range(indices.shape[-1])]
+    for i, axis in enumerate(indexed):
+        if is_ragged(dims[axis]) or is_ragged(sizes[axis]):
+            last = lax.convert_element_type(walk.count(dims[axis]) - walk.count(sizes[axis]), indices.dtype)
+            if mode == _DROP:
+                beyond = columns[i] > last
+                columns[i] = lax.select(beyond, _outside(columns[i]), columns[i])
+            else:
+                columns[i] = lax.clamp(np.zeros((), indices.dtype), columns[i], last)
+    return lax.concatenate(columns, indices.ndim - 1) if columns else indices
+
+
+def _outside(positions: Any) -> Any:
+    """Positions that no array has."""
+    return lax.full(positions.shape, np.iinfo(positions.dtype).max, positions.dtype)
+
+
+def _gather(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+    x, indices = values
+    numbers, sizes = op.params["dimension_numbers"], op.params["slice_sizes"]
+    indices = _move(walk, indices, op.ins[0], sizes, numbers.start_index_map, op.params["mode"])
+    mode = op.params["mode"] if op.params["mode"] == _DROP else _CLIP
+    return walk.bind(op, [x, indices], slice_sizes=walk.shape(sizes), indices_are_sorted=False, unique_indices=False, mode=mode)
+
+
+def _window_sizes(op: Op) -> list[Dim]:
+    """For each axis of the operand, how much of it one update covers."""
+    numbers = op.params["dimension_numbers"]
+    outside = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
+    windows = iter([op.ins[2][axis] for axis in numbers.update_window_dims])
+    return [1 if axis in outside else next(windows) for axis in range(len(op.ins[0]))]
+
+
+def _partly_written(op: Op) -> list[int]:
+    """The axes of the updates that are symbolic and cover only a part of the operand's axis: their padding would land on valid elements."""
+    numbers = op.params["dimension_numbers"]
+    outside = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
+    covered = [dim for axis, dim in enumerate(op.ins[0]) if axis not in outside]
+    pairs = zip(numbers.update_window_dims, covered, strict=True)
+    return [axis for axis, dim in pairs if is_ragged(op.ins[2][axis]) and str(op.ins[2][axis]) != str(dim)]
+
+
+def _scattered(op: Op) -> list[Dim]:
+    """The symbolic sizes among the axes along which there are several updates."""
+    return ragged_dims(op.ins[1][:-1])
+
+
+def _scatter_uses(op: Op) -> Iterator[Use]:
+    numbers = op.params["dimension_numbers"]
+    if is_ragged(op.ins[1][-1]):
+        yield refuse(op, op.ins[1][-1], "uses it as the length of an index")
+    yield from _windows(op, _window_sizes(op), numbers.scatter_dims_to_operand_dims)
+    rows = _scattered(op)
+    if rows:
+        batched = {op.ins[1][axis] for axis in numbers.scatter_indices_batching_dims if is_ragged(op.ins[1][axis])}
+        if not numbers.scatter_dims_to_operand_dims and len(batched) < len(rows):
+            yield refuse(op, rows, "writes every row of it to one place")
+        else:
+            how = {"add": "sum", "mul": "product", "min": "min", "max": "max"}.get(op.name[8:], "scattered")
+            yield use(op, rows, "reduced" if how != "scattered" else "gathered", how)
+    if _partly_written(op) and op.name not in _IDENTITY and any(is_ragged(d) or d != 1 for d in op.ins[1][:-1]):
+        yield refuse(op, [op.ins[2][axis] for axis in _partly_written(op)], "writes several windows of it over each other")
+
+
+def _scatter(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+    x, indices, updates = values
+    numbers, mode = op.params["dimension_numbers"], op.params["mode"]
+    indexed, sizes = numbers.scatter_dims_to_operand_dims, _window_sizes(op)
+    mode = mode if mode == _CLIP else _DROP  # out of bounds, XLA drops an update that was promised to be inside
+    if mode == _CLIP and _scattered(op):  # clamp all now, since the rows that are padding have to be dropped
+        shape = walk.shape(op.ins[0])
+        columns = [lax.index_in_dim(indices, i, indices.ndim - 1) for i in range(indices.shape[-1])]
+        for i, axis in enumerate(indexed):
+            if not is_ragged(op.ins[0][axis]):
+                last = jnp.asarray(shape[axis] - walk.shape([sizes[axis]])[0], indices.dtype)
+                columns[i] = lax.clamp(np.zeros((), indices.dtype), columns[i], last)
+        indices = lax.concatenate(columns, indices.ndim - 1)
+    indices = _move(walk, indices, op.ins[0], sizes, indexed, mode)
+    for axis in ragged(op.ins[1][:-1]):
+        if indexed:
+            mode = _DROP
+            indices = lax.select(walk.inside(op.ins[1], axis), indices, _outside(indices))
+    partly = _partly_written(op)
+    if partly:
+        updates = _protected(walk, op, x, indices, updates, partly, sizes)
+    return walk.bind(op, [x, indices, updates], indices_are_sorted=False, unique_indices=False, mode=mode)
+
+
+def _protected(walk: Walk, op: Op, x: Any, indices: Any, updates: Any, partly: Sequence[int], sizes: Sequence[Dim]) -> Any:
+    """Updates whose padding changes nothing where it lands."""
+    if op.name in _IDENTITY:
+        return walk.keep(updates, op.ins[2], partly, _IDENTITY[op.name](updates.dtype))
+    numbers = op.params["dimension_numbers"]
+    mirrored = lax.GatherDimensionNumbers(
+        offset_dims=numbers.update_window_dims,
+        collapsed_slice_dims=numbers.inserted_window_dims,
+        start_index_map=numbers.scatter_dims_to_operand_dims,
+        operand_batching_dims=numbers.operand_batching_dims,
+        start_indices_batching_dims=numbers.scatter_indices_batching_dims,
+    )
+    old = lax.gather(x, indices, mirrored, walk.shape(sizes), mode=_CLIP)
+    for axis in partly:
+        updates = lax.select(walk.inside(op.ins[2], axis), updates, old)
+    return updates
+
+
+RULES: dict[str, Rule] = {
+    "dynamic_slice": Rule(_slice_uses, _dynamic_slice),
+    "dynamic_update_slice": Rule(_update_uses, _dynamic_update),
+    "gather": Rule(_gather_uses, _gather),
+    "scatter": Rule(_scatter_uses, _scatter),
+    **{name: Rule(_scatter_uses, _scatter) for name in _IDENTITY},
+}

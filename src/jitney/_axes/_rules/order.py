@@ -1,0 +1,49 @@
+"""Sorting: what is padding sorts behind everything, NaNs too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from .._extent import is_ragged
+from .._jax import dtypes, lax
+from .._rule import Rule, Use, refuse, use
+from .._walk import Op, Walk
+from .reduce import lowest
+
+
+def _sort_uses(op: Op) -> Iterator[Use]:
+    dim = op.ins[0][op.params["dimension"]]
+    if is_ragged(dim):
+        yield use(op, dim, "sorted", "sorted")
+
+
+def _sort(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+    axis = op.params["dimension"]
+    if not is_ragged(op.ins[0][axis]):
+        return walk.bind(op, values)
+    behind = lax.convert_element_type(lax.bitwise_not(walk.inside(op.ins[0], axis)), np.uint8)
+    out = lax.sort([behind, *values], dimension=axis, is_stable=op.params["is_stable"], num_keys=op.params["num_keys"] + 1)
+    return list(out[1:])
+
+
+def _top_uses(op: Op) -> Iterator[Use]:
+    axis = op.params.get("axis", len(op.ins[0]) - 1)
+    dim = op.ins[0][axis]
+    if is_ragged(op.params["k"]):
+        yield refuse(op, op.params["k"], "takes as many of the largest as it is long")
+    elif is_ragged(dim):
+        yield use(op, dim, "sorted", "the largest of it")
+
+
+def _top(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+    """Padding gets the value that is last in the order of `top_k`, a NaN with its sign set; of equal ones the first come first."""
+    (x,) = values
+    axis = op.params.get("axis", x.ndim - 1)
+    last = np.copysign(np.asarray(np.nan, x.dtype), np.asarray(-1, x.dtype)) if dtypes.issubdtype(x.dtype, np.floating) else lowest(x.dtype)
+    return walk.bind(op, [walk.keep(x, op.ins[0], [axis], last)])
+
+
+RULES: dict[str, Rule] = {"sort": Rule(_sort_uses, _sort), "top_k": Rule(_top_uses, _top)}

@@ -1,0 +1,244 @@
+"""Operations that move elements without looking at them: where the valid part stays in front, and where it has to be moved there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from .._extent import Dim, evaluate, is_ragged, is_symbolic
+from .._jax import jnp, lax
+from .._rule import POINTWISE, Rule, Use, nothing, ragged_dims, refuse, same, use
+from .._walk import Op, Walk, ragged, take
+
+# Broadcast, iota and sizes.
+
+
+def _broadcast(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+    return walk.bind(op, values[:1], shape=walk.shape(op.params["shape"]))
+
+
+def _iota(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+    return walk.bind(op, [], shape=walk.shape(op.params["shape"]))
+
+
+def _empty(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+    return walk.bind(op, values, shape=walk.shape(op.params["shape"]))
+
+
+def _size_as_value(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+    value = walk.count(op.params["dim"])
+    return [lax.convert_element_type(value, op.eqn.outvars[0].aval.dtype)]
+
+
+# Reshape: axes are merged or split in groups of equal product; the symbolic one must be the slowest of its group.
+
+
+def _groups(before: Sequence[Dim], after: Sequence[Dim]) -> list[tuple[list[Dim], list[Dim]]] | None:
+    """The shortest runs of axes with equal products, without the axes of size 1; None if they cannot be told apart."""
+    left = [dim for dim in before if is_ragged(dim) or dim != 1]
+    right = [dim for dim in after if is_ragged(dim) or dim != 1]
+    out: list[tuple[list[Dim], list[Dim]]] = []
+    i = j = 0
+    while i < len(left) and j < len(right):
+        a, b = [left[i]], [right[j]]
+        i, j = i + 1, j + 1
+        while not _same(_product(a), _product(b)):
+            # at sizes beyond any fixed one, the side with the smaller product needs another axis
+            if _probe(a) < _probe(b) and i < len(left):
+                a.append(left[i])
+                i += 1
+            elif j < len(right):
+                b.append(right[j])
+                j += 1
+            elif i < len(left):
+                a.append(left[i])
+                i += 1
+            else:
+                return None
+        out.append((a, b))
+    return out if i == len(left) and j == len(right) else None
+
+
+def _product(dims: Sequence[Dim]) -> Any:
+    out: Any = 1
+    for dim in dims:
+        out = out * dim
+    return out
+
+
+def _same(a: Any, b: Any) -> bool:
+    difference = a - b
+    return not is_symbolic(difference) and difference == 0
+
+
+class _Large(dict[str, int]):
+    """A large size for every symbol."""
+
+    def __missing__(self, symbol: str) -> int:
+        return 1_000_003 + 2 * sum(map(ord, symbol))
+
+
+def _probe(dims: Sequence[Dim]) -> int:
+    return _product([evaluate(dim, _Large()) for dim in dims])
+
+
+def _leading(group: tuple[list[Dim], list[Dim]]) -> bool:
+    before, after = group
+    return len(before) == len(after) == 1 or not any(is_ragged(dim) for dims in group for dim in dims[1:])
+
+
+def _reshape_uses(op: Op) -> Iterator[Use]:
+    before, after = op.ins[0], op.outs[0]
+    groups = _groups(before, after)
+    if op.params.get("dimensions") is not None or groups is None:
+        yield refuse(op, ragged_dims((*before, *after)), "reshapes it in a way that is not understood")
+        return
+    for group in groups:
+        if not _leading(group):
+            yield refuse(op, ragged_dims(group[0] + group[1]), "interleaves it with another axis in a reshape")
+
+
+def _reshape(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+    return [lax.reshape(values[0], walk.shape(op.outs[0]))]
+
+
+# Reverse, concatenate, pad, slice: elements change places along the axis.
+
+
+def _rev_uses(op: Op) -> Iterator[Use]:
+    dims = ragged_dims(op.ins[0][axis] for axis in op.params["dimensions"])
+    if dims:
+        yield use(op, dims, "gathered", "reversed")
+
+
+def _rev(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+    (x,), dims = values, op.ins[0]
+    fixed = tuple(axis for axis in op.params["dimensions"] if not is_ragged(dims[axis]))
+    x = lax.rev(x, fixed) if fixed else x
+    for axis in op.params["dimensions"]:
+        if is_ragged(dims[axis]):
+            x = take(x, walk.count(dims[axis]) - 1 - jnp.arange(x.shape[axis], dtype=np.int32), axis)
+    return [x]
+
+
+def _concatenate_uses(op: Op) -> Iterator[Use]:
+    axis = op.params["dimension"]
+    dims = ragged_dims(part[axis] for part in op.ins)
+    if dims:
+        yield use(op, dims, "gathered", "concatenated")
+
+
+def _concatenate(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+    """Each part is written over the padding of the one before it."""
+    axis = op.params["dimension"]
+    if not any(is_ragged(part[axis]) for part in op.ins[:-1]):
+        return walk.bind(op, values)
+    shape = walk.shape(op.outs[0])
+    out = lax.full(shape, np.zeros((), values[0].dtype)[()], values[0].dtype)
+    at: Any = np.int32(0)
+    for part, dims in zip(values, op.ins, strict=True):
+        out = lax.dynamic_update_slice_in_dim(out, part, at, axis)
+        at = at + walk.count(dims[axis])
+    return [out]
+
+
+def _pad_uses(op: Op) -> Iterator[Use]:
+    for axis, (low, high, interior) in enumerate(op.params["padding_config"]):
+        dim = op.ins[0][axis]
+        if is_ragged(low) or is_ragged(interior):
+            yield refuse(op, (dim, low, interior), "pads it by an amount that depends on its size")
+        elif is_ragged(dim) and (low, high, interior) != (0, 0, 0):
+            yield use(op, dim, "gathered", "padded")
+
+
+def _pad(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+    x, filler = values
+    dims, config = op.ins[0], op.params["padding_config"]
+    for axis in ragged(dims):
+        if config[axis] != (0, 0, 0):
+            x = lax.select(walk.inside(dims, axis), x, lax.broadcast(filler, x.shape))
+    fixed = tuple((low, evaluate(high, walk.allocated), interior) for low, high, interior in config)
+    return [lax.pad(x, filler, fixed)]
+
+
+def _slice_uses(op: Op) -> Iterator[Use]:
+    strides = op.params["strides"] or (1,) * len(op.ins[0])
+    for dim, start, limit, stride in zip(op.ins[0], op.params["start_indices"], op.params["limit_indices"], strides, strict=True):
+        if any(map(is_ragged, (dim, start, limit))):
+            if is_ragged(stride):
+                yield refuse(op, (dim, stride), "strides over it by its size")
+            elif not (not is_ragged(start) and start == 0 and stride == 1 and str(limit) == str(dim)):
+                yield use(op, (dim, start, limit), "gathered", "sliced")
+
+
+def _slice(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+    (x,) = values
+    strides = op.params["strides"] or (1,) * x.ndim
+    for axis, (start, stride) in enumerate(zip(op.params["start_indices"], strides, strict=True)):
+        size = evaluate(op.outs[0][axis], walk.allocated)
+        if is_ragged(start):
+            x = take(x, walk.count(start) + jnp.arange(size, dtype=np.int32) * np.int32(stride), axis)
+        elif start != 0 or stride != 1 or size != x.shape[axis]:
+            x = lax.slice_in_dim(x, start, min(start + (size - 1) * stride + 1, x.shape[axis]) if size else start, stride, axis)
+    return [x]
+
+
+def _split_uses(op: Op) -> Iterator[Use]:
+    dims = ragged_dims(op.params["sizes"])
+    if dims and len(op.params["sizes"]) > 1:
+        yield use(op, dims, "gathered", "split")
+
+
+def _split(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+    (x,), axis, sizes = values, op.params["axis"], op.params["sizes"]
+    if len(sizes) == 1:
+        return [x]
+    out: list[Any] = []
+    at: Any = np.int32(0)
+    for size in sizes:
+        out.append(take(x, at + jnp.arange(evaluate(size, walk.allocated), dtype=np.int32), axis))
+        at = at + walk.count(size)
+    return out
+
+
+def _unstack_uses(op: Op) -> Iterator[Use]:
+    dim = op.ins[0][op.params["axis"]]
+    if is_ragged(dim):
+        yield refuse(op, dim, "takes it apart")
+
+
+def _tile_uses(op: Op) -> Iterator[Use]:
+    dims = [dim for dim, times in zip(op.ins[0], op.params["reps"], strict=True) if is_ragged(dim) and str(times) != "1"]
+    if dims:
+        yield use(op, dims, "gathered", "repeated")
+
+
+def _tile(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+    (x,) = values
+    for axis, times in enumerate(op.params["reps"]):
+        if str(times) != "1":
+            positions = jnp.arange(evaluate(op.outs[0][axis], walk.allocated), dtype=np.int32)
+            x = take(x, lax.rem(positions, lax.broadcast(walk.count(op.ins[0][axis]), positions.shape)), axis)
+    return [x]
+
+
+RULES: dict[str, Rule] = {
+    "broadcast_in_dim": Rule(nothing, _broadcast),
+    "iota": Rule(nothing, _iota),
+    "empty": Rule(nothing, _empty),
+    "dim_as_value": Rule(nothing, _size_as_value),
+    "reshape": Rule(_reshape_uses, _reshape),
+    "squeeze": POINTWISE,
+    "expand_dims": POINTWISE,
+    "transpose": POINTWISE,
+    "rev": Rule(_rev_uses, _rev),
+    "concatenate": Rule(_concatenate_uses, _concatenate),
+    "pad": Rule(_pad_uses, _pad),
+    "slice": Rule(_slice_uses, _slice),
+    "split": Rule(_split_uses, _split),
+    "stack": POINTWISE,
+    "unstack": Rule(_unstack_uses, same),
+    "tile": Rule(_tile_uses, _tile),
+}

@@ -1,0 +1,151 @@
+"""Evaluate a program that was traced with symbolic sizes, on arrays that are longer than what is valid of them.
+
+Every value keeps one promise: along an axis of symbolic size, the leading elements, as many as the size has at run time, are what the
+function at exact size would have there. What stands behind them is anything, a NaN too. An operation that mixes along an axis puts the
+identity there first; so nothing that was filled in can reach a valid number, in a derivative either, which is traced before it comes here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from jax.extend import core
+
+from .._trees import is_a
+from ._extent import Dim, evaluate, extent, is_ragged, symbols, tree_dims
+from ._jax import jnp, lax
+from ._source import source_of
+
+Ranges = Mapping[str, tuple[int, int]]
+"""Symbol -> the least and the largest size it stands for."""
+
+
+@dataclass(frozen=True)
+class Op:
+    """One operation of a traced program, where each symbol stands for a range of sizes."""
+
+    eqn: Any
+    ranges: Ranges = field(default_factory=dict[str, tuple[int, int]])
+    seen_at: str = ""  # the line of the operation that holds it
+
+    @property
+    def name(self) -> str:
+        return self.eqn.primitive.name
+
+    @property
+    def params(self) -> dict[str, Any]:
+        return self.eqn.params
+
+    @cached_property
+    def ins(self) -> list[tuple[Dim, ...]]:
+        return [shape_of(atom) for atom in self.eqn.invars]
+
+    @cached_property
+    def outs(self) -> list[tuple[Dim, ...]]:
+        return [shape_of(atom) for atom in self.eqn.outvars]
+
+    @property
+    def place(self) -> str:
+        return source_of(self.eqn) or self.seen_at
+
+    @property
+    def is_ragged(self) -> bool:
+        """Whether any size in or out of it, or among its parameters, is symbolic."""
+        return any(map(is_ragged, (dim for dims in (*self.ins, *self.outs) for dim in dims))) or any(True for _ in tree_dims(self.params))
+
+
+def shape_of(atom: Any) -> tuple[Dim, ...]:
+    return tuple(getattr(atom.aval, "shape", ()))
+
+
+def ragged(dims: Sequence[Dim]) -> list[int]:
+    """The positions of the axes whose size is symbolic."""
+    return [axis for axis, dim in enumerate(dims) if is_ragged(dim)]
+
+
+def opened(jaxpr: Any) -> tuple[Any, Sequence[Any]]:
+    """A jaxpr and its constants. jax 0.10 has open and closed ones; in 0.12.0.1 they are one class."""
+    return getattr(jaxpr, "jaxpr", jaxpr), getattr(jaxpr, "consts", ())
+
+
+class Walk:
+    """One evaluation: how much is allocated for each symbol, and how much of it is valid.
+
+    Args:
+        allocated: Symbol -> the size that arrays have.
+        valid: Symbol -> the size that the caller's arrays had, an int32 scalar of the program.
+        rules: Name of a primitive -> how it is evaluated.
+    """
+
+    def __init__(self, allocated: Mapping[str, int], valid: Mapping[str, Any], rules: Mapping[str, Any]):
+        self.allocated = allocated
+        self.valid = valid
+        self.rules = rules
+
+    def shape(self, dims: Sequence[Dim]) -> tuple[int, ...]:
+        """The shape that an array has here."""
+        return tuple(evaluate(dim, self.allocated) for dim in dims)
+
+    def count(self, dim: Dim) -> Any:
+        """How many elements are valid along an axis, as an int32 scalar."""
+        return jnp.asarray(evaluate(dim, self.valid), np.int32)
+
+    def inside(self, dims: Sequence[Dim], axis: int) -> Any:
+        """Which elements of an array are valid along an axis: bools of its shape."""
+        positions = lax.broadcasted_iota(np.int32, self.shape(dims), axis)
+        return lax.lt(positions, lax.broadcast(self.count(dims[axis]), positions.shape))
+
+    def keep(self, x: Any, dims: Sequence[Dim], axes: Sequence[int], identity: Any) -> Any:
+        """`x` with the identity of an operation behind what is valid along `axes`."""
+        for axis in axes:
+            if is_ragged(dims[axis]):
+                x = lax.select(self.inside(dims, axis), x, lax.full(x.shape, identity, x.dtype))
+        return x
+
+    def bind(self, op: Op, values: Sequence[Any], **changed: Any) -> list[Any]:
+        """The operation itself, with some parameters changed."""
+        params = op.eqn.primitive.get_bind_params({**op.params, **changed})
+        with op.eqn.ctx.manager:
+            out = op.eqn.primitive.bind(*values, **params)
+        return list(out) if op.eqn.primitive.multiple_results else [out]
+
+    def run(self, jaxpr: Any, values: Sequence[Any]) -> list[Any]:
+        """Evaluate a program, closed or open."""
+        program, constants = opened(jaxpr)
+        env: dict[Any, Any] = dict(zip(program.constvars, constants, strict=True))
+        env.update(zip(program.invars, values, strict=True))
+
+        def read(atom: Any) -> Any:
+            return atom.val if isinstance(atom, core.Literal) else env[atom]
+
+        for eqn in program.eqns:
+            op = Op(eqn)
+            operands = [read(atom) for atom in eqn.invars]
+            out = self.rules[op.name].pad(self, op, operands) if mentions(op) else self.bind(op, operands)
+            env.update(zip(eqn.outvars, out, strict=True))
+        return [read(atom) for atom in program.outvars]
+
+
+def grows(dim: Dim, ranges: Ranges) -> bool:
+    """Whether a size never exceeds what it is where every symbol is largest."""
+    return not is_ragged(dim) or extent(dim).grows({symbol: ranges[symbol] for symbol in symbols(dim)})
+
+
+def mentions(op: Op) -> bool:
+    """Whether a symbolic size occurs in an operation, or in the programs that it holds."""
+    return op.is_ragged or any(mentions(Op(eqn)) for program in programs(op.params) for eqn in opened(program)[0].eqns)
+
+
+def programs(params: Mapping[str, Any]) -> list[Any]:
+    """The programs among the parameters of an operation."""
+    values: list[Any] = [part for value in params.values() for part in (value if is_a(value, (tuple, list)) else (value,))]
+    return [part for part in values if hasattr(getattr(part, "jaxpr", part), "eqns")]
+
+
+def take(x: Any, positions: Any, axis: int) -> Any:
+    """The elements of `x` at positions along an axis; positions outside are moved to the nearest end."""
+    return jnp.take(x, positions, axis=axis, mode="clip")

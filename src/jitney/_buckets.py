@@ -1,0 +1,96 @@
+"""Sizes that an axis is padded to: a ladder of buckets, so that many sizes share few programs."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ._trees import is_a
+
+LANES = 128
+"""What the matrix units of TPUs and GPUs like the size of an axis to be a multiple of."""
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """Sizes that an axis is padded to. Sizes 0 and 1, and sizes above the last bucket, run as they are.
+
+    Args:
+        sizes: The buckets, each a size: `Bucket(sizes=[64, 256, 1000])`.
+        multiple: A bucket at each multiple: `Bucket(multiple=128)`.
+        ladder: `"pow2"`, the powers of two; or `"aligned"`, multiples of 128 in steps of at most a half, as TPUs and GPUs like them.
+
+    Raises:
+        ValueError: Not just one of them is given, or a size is not above 0.
+    """
+
+    sizes: tuple[int, ...] | None = None
+    multiple: int | None = None
+    ladder: str | None = None
+
+    def __init__(self, sizes: Iterable[int] | None = None, *, multiple: int | None = None, ladder: str | None = None):
+        given = [part for part in (sizes, multiple, ladder) if part is not None]
+        if len(given) != 1:
+            raise ValueError("a Bucket takes one of sizes=[...], multiple=... and ladder=...")
+        chosen = None if sizes is None else tuple(sorted(set(sizes)))
+        numbers = chosen if chosen is not None else (() if multiple is None else (multiple,))
+        if chosen == () or not all(is_a(size, int) and not is_a(size, bool) and size > 0 for size in numbers):
+            raise ValueError(f"a Bucket has sizes above 0, not {sizes if multiple is None else multiple!r}")
+        if ladder not in (None, "pow2", "aligned"):
+            raise ValueError(f"ladder={ladder!r} is neither 'pow2' nor 'aligned'")
+        object.__setattr__(self, "sizes", chosen)
+        object.__setattr__(self, "multiple", multiple)
+        object.__setattr__(self, "ladder", ladder)
+
+    @classmethod
+    def fit(cls, sizes: Iterable[int], waste: float = 0.1) -> Bucket:
+        """The fewest buckets that pad none of these sizes by more than a part of it.
+
+        Args:
+            sizes: Sizes seen.
+            waste: The largest padding, as a part of the size: 0.1 pads 1,000 to 1,100 at most.
+
+        Raises:
+            ValueError: There is no size above 1, or `waste` is negative.
+        """
+        left = sorted({size for size in sizes if size > 1})
+        if not left or waste < 0:
+            raise ValueError("Bucket.fit needs sizes above 1, and a waste of 0 or more")
+        buckets: list[int] = []
+        while left:  # the largest size left needs a bucket of its own size; it serves all that it does not pad too much
+            buckets.append(left[-1])
+            left = [size for size in left if size * (1 + waste) < buckets[-1]]
+        return cls(buckets)
+
+    def range(self, size: int) -> tuple[int, int] | None:
+        """The sizes that share a bucket with this one, from the least to the bucket itself; None if it runs as it is."""
+        if size < 2:
+            return None
+        low, high = self._around(size)
+        return None if high is None else (max(low, 2), high)
+
+    def _around(self, size: int) -> tuple[int, int | None]:
+        if self.multiple is not None:
+            high = -(-size // self.multiple) * self.multiple
+            return high - self.multiple + 1, high
+        if self.ladder == "pow2":
+            high = 1 << (size - 1).bit_length()
+            return high // 2 + 1, high
+        steps = self.sizes if self.sizes is not None else _aligned(size)
+        at = bisect_left(steps, size)
+        return (steps[at - 1] + 1 if at else 2), (steps[at] if at < len(steps) else None)
+
+    def __repr__(self) -> str:
+        given = {"sizes": self.sizes and list(self.sizes), "multiple": self.multiple, "ladder": self.ladder}
+        return f"Bucket({', '.join(f'{name}={value!r}' for name, value in given.items() if value is not None)})"
+
+
+def _aligned(size: int) -> tuple[int, ...]:
+    """128, 256, 384, 512, 768, 1024, 1536, ... up to the first that holds `size`."""
+    steps = [LANES]
+    step = 2 * LANES
+    while steps[-1] < size:
+        steps += [step, step // 2 * 3]
+        step *= 2
+    return tuple(steps)

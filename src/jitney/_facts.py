@@ -1,0 +1,110 @@
+"""What a function does along each of its named axes: `jitney.axes`, and the lines of a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ._axes import Refused, Use, trace, uses_of
+from ._errors import ContractError, sentence
+from ._named import in_names, named_axes, sizes_of
+from ._plan import Plan
+from ._stages import Mask
+
+if TYPE_CHECKING:
+    from ._entry import Entry
+    from ._program import Program
+
+
+@dataclass(frozen=True)
+class AxisFacts:
+    """What a body is proven to do along one named axis.
+
+    Args:
+        name: The axis.
+        kind: "pointwise" if each element is treated alone; "mapped" if `vmap` added the axis; else the kinds of its uses, such as
+            "reduced" or "scanned and sorted"; "unknown" if the body cannot be traced without knowing the size.
+        uses: Each operation that looks along the axis, with its line.
+        refused: Why the axis cannot be padded; None if it can.
+    """
+
+    name: str
+    kind: str
+    uses: tuple[Use, ...] = ()
+    refused: str | None = None
+
+    @property
+    def text(self) -> str:
+        """In one line: the kind, then how often which operation does what where."""
+        seen: dict[tuple[str, str], list[Use]] = {}
+        for use in self.uses:
+            seen.setdefault((use.kind, use.how), []).append(use)
+        parts = [f"{how} ({_listing([use.place or use.op for use in uses])})" for (_, how), uses in seen.items()]
+        listed = f"{self.kind}: {'; '.join(parts)}" if parts else self.kind
+        return f"{listed}; not padded: {self.refused}" if self.refused else listed
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.text}"
+
+
+def _listing(places: Sequence[str]) -> str:
+    unique = list(dict.fromkeys(places))
+    return ", ".join(unique[:3]) + (f" and {len(unique) - 3} more" if len(unique) > 3 else "")
+
+
+def axes(program: Program[..., Any], /, *examples: Any, sizes: Mapping[str, int] | None = None, **keywords: Any) -> dict[str, AxisFacts]:
+    """What a decorated function does along each named axis of its signature, proven on its program with symbolic sizes.
+
+    Args:
+        program: A function under `@optimize`.
+        examples: As for `Program.compile`.
+        sizes: As for `Program.compile`.
+        keywords: As for `Program.compile`.
+
+    Returns:
+        Axis name -> facts, for each axis that has a name of its own and a size above 1.
+
+    Raises:
+        ContractError: The examples do not fit the contract, or no axis has a name.
+    """
+    entry, arrays = program.abstract(examples, keywords, sizes)
+    with entry.numbers():
+        found = facts_of(entry, arrays)
+    if not found:
+        raise ContractError(
+            sentence(entry.core.where, "no axis of an array argument has a name and a size above 1.",
+                     "Facts are about the axes that annotations name.", 'annotate the arrays (x: Float[Array, "n"]).')
+        )  # fmt: skip
+    return found
+
+
+_LARGEST = 4096  # sizes from 2 to this one are looked at, where the form of an expression alone proves nothing
+
+
+def facts_of(entry: Entry, arrays: Sequence[Any], only: Sequence[str] | None = None) -> dict[str, AxisFacts]:
+    """The facts of each named axis of a call, each while the others have the sizes that they have."""
+    view = entry.planned(arrays).view
+    plan = Plan.make(view, replace(entry.request, exact="at exact size"))
+    mapped = getattr(plan.stage("vmap"), "axes", ())
+    inside = plan.stage("vmap").inner(view)
+    sizes = sizes_of(inside, named_axes(inside))
+    found = {name: AxisFacts(name, "mapped") for name in mapped}
+    for name, size in sizes.items():
+        if size > 1:
+            high = max(size, _LARGEST)
+            found[name] = _facts(entry, arrays, Mask.over(inside, {name: (2, high)}), plan, name)
+    return {name: facts for name, facts in found.items() if only is None or name in only}
+
+
+def _facts(entry: Entry, arrays: Sequence[Any], mask: Mask, plan: Plan, name: str) -> AxisFacts:
+    fn = entry.body_inside(plan, "mask")
+    try:
+        program = trace(fn, mask.avals, mask.ranges)
+    except Refused as refusal:
+        at = f"{refusal.place} " if refusal.place else ""
+        return AxisFacts(name, "unknown", (), at + in_names(refusal.what, [name]))
+    uses = tuple(replace(use, how=in_names(use.how, [name])) for use in uses_of(program.jaxpr, mask.ranges))
+    kinds = list(dict.fromkeys(use.kind for use in uses))
+    refused = next((f"{use.place} {in_names(use.refused, [name])}".strip() for use in uses if use.refused), None)
+    return AxisFacts(name, " and ".join(kinds) or "pointwise", uses, refused)

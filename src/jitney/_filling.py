@@ -1,0 +1,216 @@
+"""Around a program with padded axes: find the bucket of a call, fill its arrays, cut the results.
+
+All of it happens on the host, with NumPy, because anything else would be compiled for each size. On a CPU a device array is host memory:
+it is read in place, and results are views of what the program returned. Elsewhere the arrays that have a padded axis cross to the host
+and back, and the plan says so. A call waits for its results if one of them has a padded axis.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from ._axes import Refused, evaluate, is_symbolic
+from ._call import described, traced
+from ._counts import Counts
+from ._errors import JitneyWarning, sentence
+from ._named import in_names
+from ._runners import Run, runner
+from ._stage import Skip
+from ._stages import Fill, Mask
+from ._trees import device_put, extended, issubdtype, tree_flatten, tree_unflatten
+
+if TYPE_CHECKING:
+    from ._core import Core
+    from ._entry import Entry
+
+
+@dataclass(frozen=True)
+class Cutting:
+    """A padded axis of a result: its position, and its size as the name of a mapped axis or as an expression of symbols."""
+
+    axis: int
+    names: str | dict[str, str]
+    dim: Any = None
+
+    def at(self, sizes: Mapping[str, int]) -> int:
+        if isinstance(self.names, str):
+            return sizes[self.names]
+        return int(evaluate(self.dim, {symbol: sizes[name] for symbol, name in self.names.items()}))
+
+
+Cut = tuple[Cutting, ...]
+"""The padded axes of one result."""
+
+
+@dataclass(frozen=True)
+class Padded:
+    """How calls of one set of shapes are padded."""
+
+    fill: Fill
+    shapes: tuple[tuple[int, ...], ...]
+    counts: Counts
+    key: Hashable  # of the program that runs them
+
+    def arrays(self, arrays: Sequence[Any]) -> list[Any]:
+        return [array if described(array)[0] == shape else filled(array, shape) for array, shape in zip(arrays, self.shapes, strict=True)]
+
+    def abstract(self, arrays: Sequence[Any]) -> list[jax.ShapeDtypeStruct]:
+        out: list[jax.ShapeDtypeStruct] = []
+        for array, shape in zip(arrays, self.shapes, strict=True):
+            old, dtype, weak = described(array)
+            out.append(jax.ShapeDtypeStruct(shape, dtype, weak_type=weak and old == shape))
+        return out
+
+
+def filled(array: Any, shape: Sequence[int]) -> np.ndarray[Any, Any]:
+    """An array with its last element along each axis repeated up to a shape. Zeros would give NaNs to whoever divides by them."""
+    host = np.asarray(array)
+    out = np.empty(shape, host.dtype)
+    out[tuple(slice(0, size) for size in host.shape)] = host
+    for axis, size in enumerate(host.shape):
+        if size < shape[axis]:
+            behind, last = [slice(None)] * len(shape), [slice(None)] * len(shape)
+            behind[axis], last[axis] = slice(size, None), slice(size - 1, size)
+            out[tuple(behind)] = out[tuple(last)]
+    return out
+
+
+def cut(result: jax.Array, shape: Sequence[int]) -> jax.Array:
+    """The leading part of an array, without a program for each size."""
+    if tuple(result.shape) == tuple(shape):
+        return result
+    part = np.asarray(result)[tuple(slice(0, size) for size in shape)]
+    put = device_put
+    return put(part, next(iter(result.devices()))) if result.committed else put(part)
+
+
+class Filling:
+    """Runs the calls of an entry whose function pads."""
+
+    def __init__(self, entry: Entry):
+        self.entry = entry
+        self.known: dict[Hashable, Padded | None] = {}
+        self.refused: dict[Hashable, Refused] = {}
+        self._exact: Run | None = None
+        self._padded: Run | None = None
+
+    def __call__(self, *arrays: Any) -> Any:
+        if traced(arrays):
+            return runner(self.entry, arrays)(*arrays)
+        key = tuple(described(array) for array in arrays)
+        try:
+            padded = self.known[key]
+        except KeyError:
+            padded = self.known[key] = self.place(arrays)
+        if padded is None:
+            return self._run_exact(arrays)
+        given = (*padded.arrays(arrays), padded.counts)
+        if self._padded is None:
+            try:
+                self._padded = runner(self.entry, given)
+            except Refused as refusal:
+                return self._refuse(padded, refusal, arrays)
+        try:
+            out = self._padded(*given)
+        except Refused as refusal:
+            return self._refuse(padded, refusal, arrays)
+        self.entry.core.counters.padded(padded.fill.axes)
+        return self._cut(padded, out)
+
+    def place(self, arrays: Sequence[Any]) -> Padded | None:
+        """How calls of these shapes are padded; None if they run at exact size.
+
+        Raises:
+            ContractError: The call does not fit the contract.
+        """
+        entry = self.entry
+        view = entry.planned(arrays).view
+        fill = Fill.plan(view, entry.request)
+        if isinstance(fill, Skip) or fill.axes in self.refused:
+            return None
+        shapes = tuple(map(tuple, fill.shapes(view)))
+        if any(issubdtype(leaf.dtype, extended) and leaf.shape != s for leaf, s in zip(view.leaves, shapes, strict=True)):
+            warn_refused(entry.core, Refused("", "is an axis of PRNG keys, which the host cannot fill"))
+            return None
+        weak = tuple(leaf.weak_type and leaf.shape != shape for leaf, shape in zip(view.leaves, shapes, strict=True))
+        counts = Counts([np.asarray(axis.size, np.int32) for axis in fill.axes], tuple(axis.name for axis in fill.axes), weak)
+        leaves = zip(view.leaves, shapes, strict=True)
+        return Padded(fill, shapes, counts, padded_key([(shape, leaf.dtype, leaf.weak_type) for leaf, shape in leaves]))
+
+    def ahead(self, arrays: Sequence[Any]) -> Sequence[Any]:
+        """What to compile for these arrays or abstract values: those of their bucket."""
+        padded = self.place(arrays)
+        if padded is None:
+            return arrays
+        counts = padded.counts
+        values = [jax.ShapeDtypeStruct((), np.int32) for _ in counts.values]
+        return (*padded.abstract(arrays), Counts(values, counts.names, counts.weak))
+
+    def _run_exact(self, arrays: Sequence[Any]) -> Any:
+        if self._exact is None:
+            self._exact = runner(self.entry, arrays)
+        return self._exact(*arrays)
+
+    def _refuse(self, padded: Padded, refusal: Refused, arrays: Sequence[Any]) -> Any:
+        """From now on, calls of this bucket run at exact size."""
+        self.refused[padded.fill.axes] = refusal
+        self.known = {
+            key: None if place is not None and place.fill.axes == padded.fill.axes else place for key, place in self.known.items()
+        }
+        warn_refused(self.entry.core, refusal)
+        return self._run_exact(arrays)
+
+    def _cut(self, padded: Padded, out: Any) -> Any:
+        cuts = self.entry.cuts[padded.key]
+        if not any(cuts):
+            return out
+        leaves, treedef = tree_flatten(out)
+        sizes = {axis.name: axis.size for axis in padded.fill.axes}
+        places = iter(cuts)
+        return tree_unflatten(treedef, [cut(x, _size(x.shape, next(places), sizes)) if isinstance(x, jax.Array) else x for x in leaves])
+
+
+def padded_key(leaves: Sequence[tuple[Any, ...]]) -> Hashable:
+    """What tells the padded programs of one entry apart: the shapes, dtypes and weak types that the body was traced for."""
+    return tuple(leaves)
+
+
+def cuts_of(shapes: Sequence[Sequence[int]], levels: Sequence[str], mask: Mask | Skip, padded: Sequence[str]) -> list[Cut]:
+    """Which axes of which results are padded."""
+    mapped = [Cutting(axis, name) for axis, name in enumerate(levels) if name in padded]
+    inside: Sequence[Sequence[Any]] = [()] * len(shapes)
+    symbols: dict[str, str] = {}
+    if isinstance(mask, Mask) and mask.found:
+        inside = mask.found[-1][0].out_dims
+        symbols = {s.symbol: s.name for s in mask.symbols}
+    return [(*mapped, *(Cutting(len(levels) + axis, symbols, dim) for axis, dim in enumerate(dims) if is_symbolic(dim))) for dims in inside]
+
+
+def _size(shape: Sequence[int], places: Cut, sizes: Mapping[str, int]) -> list[int]:
+    out = list(shape)
+    for place in places:
+        out[place.axis] = place.at(sizes)
+    return out
+
+
+def warn_refused(core: Core, refusal: Refused) -> None:
+    """Say once that calls run at exact size, and why."""
+    if core.counters.warn_once(f"pad {refusal.place}"):
+        warnings.warn(explain(core, refusal), JitneyWarning, stacklevel=6)
+
+
+def explain(core: Core, refusal: Refused) -> str:
+    """Why an axis is not padded."""
+    axes = [name for name, _ in core.options.pad]
+    what = in_names(refusal.what, axes)
+    return sentence(
+        core.where, f"{' and '.join(map(repr, axes))} cannot be padded here: {refusal.place or 'it'} {what}.",
+        "An axis is padded only if each operation along it is proven to give what it gives at exact size.",
+        "change that line, or drop the axis from `pad`; each size runs exact until then, and compiles its own program.",
+    )  # fmt: skip

@@ -1,0 +1,135 @@
+"""Which axes of the arrays of a call have which names: those of the annotations, behind those that Vmap adds.
+
+It stands between View, which knows shapes and annotations, and the stages that act on an axis by its name.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ._annotations import ArrayHint
+from ._view import Leaf, View
+
+COUNT = "size of "
+
+
+@dataclass(frozen=True)
+class Named:
+    """One axis of an array, and the size that its annotation gives it: a name, or an expression such as `n+1`."""
+
+    axis: int
+    size: str
+
+
+def named_axes(view: View, levels: Sequence[tuple[str, Sequence[int | None]]] = ()) -> tuple[tuple[Named, ...], ...]:
+    """For each array, its axes with a name.
+
+    Args:
+        view: The arrays as called.
+        levels: The axes that are mapped over, outermost first: the name, and for each array the position or None.
+    """
+    return tuple(_of_leaf(leaf, [(name, dims[i]) for name, dims in levels]) for i, leaf in enumerate(view.leaves))
+
+
+def _of_leaf(leaf: Leaf, mapped: Sequence[tuple[str, int | None]]) -> tuple[Named, ...]:
+    places = list(range(len(leaf.shape)))
+    found = [Named(places.pop(dim), name) for name, dim in mapped if dim is not None]
+    hint = leaf.hint
+    if not isinstance(hint, ArrayHint):
+        return tuple(found)
+    at = next((i for i, dim in enumerate(hint.dims) if dim.variadic), len(hint.dims))
+    ahead, behind = hint.dims[:at], hint.dims[at + 1 :]
+    if len(places) < len(ahead) + len(behind):
+        return tuple(found)
+    pairs = [*zip(ahead, places, strict=False), *zip(reversed(behind), reversed(places), strict=False)]
+    for dim, place in pairs:
+        text = dim.expr if dim.expr is not None else dim.name
+        if text is not None and not dim.per_leaf and not (dim.broadcast and leaf.shape[place] == 1):
+            found.append(Named(place, text))
+    return tuple(found)
+
+
+def sizes_of(view: View, named: Sequence[Sequence[Named]]) -> dict[str, int]:
+    """The size of each axis that stands alone somewhere."""
+    found: dict[str, int] = {}
+    for leaf, axes in zip(view.leaves, named, strict=True):
+        for axis in axes:
+            if axis.size.isidentifier():
+                found.setdefault(axis.size, leaf.shape[axis.axis])
+    return found
+
+
+def shape_at(leaf: Leaf, named: Sequence[Named], known: Mapping[str, int], changed: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The shape of an array where some axes have other sizes, symbolic ones perhaps.
+
+    Raises:
+        NotImplementedError: A size is an expression that is not arithmetic.
+    """
+    shape: list[Any] = list(leaf.shape)
+    for axis in named:
+        if axis.size in changed:
+            shape[axis.axis] = changed[axis.size]
+        elif not axis.size.isidentifier() and names_in(axis.size) & set(changed):
+            shape[axis.axis] = arithmetic(axis.size, {**known, **changed})
+    return tuple(shape)
+
+
+def names_in(size: str) -> set[str]:
+    """The names that a size depends on."""
+    try:
+        tree = ast.parse(size.strip(), mode="eval")
+    except SyntaxError:
+        return set()
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+
+
+_OPERATORS: Mapping[type[ast.AST], Callable[[Any, Any], Any]] = {
+    ast.Add: lambda a, b: a + b,
+    ast.Sub: lambda a, b: a - b,
+    ast.Mult: lambda a, b: a * b,
+    ast.FloorDiv: lambda a, b: a // b,
+    ast.Mod: lambda a, b: a % b,
+}
+
+
+def arithmetic(size: str, sizes: Mapping[str, Any]) -> Any:
+    """The value of a size such as `2*n+1`, for ints and for symbolic sizes."""
+
+    def value(node: ast.expr) -> Any:
+        match node:
+            case ast.Constant(value=int() as number):
+                return number
+            case ast.Name(id=name) if name in sizes:
+                return sizes[name]
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+                return _OPERATORS[type(op)](value(left), value(right))
+            case _:
+                raise NotImplementedError(f"the size `{size}` is more than arithmetic with axes")
+
+    return value(ast.parse(size.strip(), mode="eval").body)
+
+
+def count_leaf(name: str) -> Leaf:
+    """The array that tells the program how much of a padded axis is valid."""
+    return Leaf(COUNT + name, "", (), np.dtype(np.int32), weak_type=False)
+
+
+def is_count(leaf: Leaf) -> bool:
+    return leaf.path.startswith(COUNT)
+
+
+def with_counts(view: View, weak: Sequence[bool], names: Sequence[str]) -> View:
+    """What the stages see of a call that is padded: arrays with the weak types that they had, and the true sizes behind them."""
+    leaves = [replace(leaf, weak_type=leaf.weak_type or was) for leaf, was in zip(view.leaves, weak, strict=True)]
+    return View((*leaves, *map(count_leaf, names)))
+
+
+def in_names(text: str, axes: Sequence[str]) -> str:
+    """A text with the axes' names instead of the symbols for their sizes."""
+    return re.sub(r"\bd(\d+)\b", lambda found: axes[int(found[1])] if int(found[1]) < len(axes) else found[0], text)

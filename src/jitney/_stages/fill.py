@@ -1,0 +1,92 @@
+"""Decide which bucket each padded axis goes into, and what shapes the arrays get there.
+
+It stands outside Jit: shapes are what Jit is keyed by. Sizes are those that the body sees, so the axes of Vmap are looked through first.
+The arrays are filled, and results cut, on the host (`_filling.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Self
+
+from .._buckets import Bucket
+from .._named import count_leaf, is_count, named_axes, shape_at, sizes_of
+from .._stage import Fn, Request, Skip
+from .._view import View
+from .vmap import Vmap
+
+
+@dataclass(frozen=True)
+class Filled:
+    """One padded axis: the sizes that share its bucket, from `low` to `high`, which is the bucket."""
+
+    name: str
+    low: int
+    high: int
+    size: int = field(compare=False)
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.size} -> {self.high} ({self.high / self.size - 1:.0%} padding)"
+
+
+@dataclass(frozen=True)
+class Fill:
+    """Arrays padded to buckets, before Jit."""
+
+    axes: tuple[Filled, ...]
+    levels: tuple[tuple[str, tuple[int | None, ...]], ...] = field(compare=False)
+    why: str = field(compare=False)
+    name: str = field(default="fill", compare=False)
+
+    @classmethod
+    def plan(cls, view: View, request: Request) -> Self | Skip:
+        if not request.options.pad:
+            return Skip("fill", "no `pad` given")
+        if request.exact is not None:
+            return Skip("fill", request.exact)
+        filled = [leaf for leaf in view.leaves if is_count(leaf)]
+        vmap = Vmap.plan(view, request)
+        levels = () if isinstance(vmap, Skip) else tuple(zip(vmap.axes, vmap.levels, strict=True))
+        sizes = sizes_of(view, named_axes(view, levels))
+        axes: list[Filled] = []
+        reasons: list[str] = []
+        for name, bucket in request.options.pad:
+            found = _place(name, sizes.get(name), bucket)
+            reasons.append(str(found))
+            if isinstance(found, Filled):
+                axes.append(found)
+        why = "; ".join(reasons)
+        if not axes:
+            return Skip("fill", why)
+        if filled:
+            return cls(tuple(axes), levels, "filled by the caller")
+        return cls(tuple(axes), levels, f"{why}; on the host, by repeating the last element; results are cut there")
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The size that each padded axis gets."""
+        return {axis.name: axis.high for axis in self.axes}
+
+    def shapes(self, view: View) -> list[tuple[int, ...]]:
+        """The shape that each array gets."""
+        named = named_axes(view, self.levels)
+        known = sizes_of(view, named)
+        return [shape_at(leaf, axes, known, self.sizes) for leaf, axes in zip(view.leaves, named, strict=True)]
+
+    def inner(self, view: View) -> View:
+        if any(map(is_count, view.leaves)):
+            return view
+        leaves = [leaf.reshaped(shape) for leaf, shape in zip(view.leaves, self.shapes(view), strict=True)]
+        return View((*leaves, *(count_leaf(axis.name) for axis in self.axes)))
+
+    def wrap(self, fn: Fn) -> Fn:
+        return fn
+
+
+def _place(name: str, size: int | None, bucket: Bucket) -> Filled | str:
+    if size is None:
+        return f"no array has an axis {name!r}"
+    found = bucket.range(size)
+    if found is None:
+        return f"{name}={size} runs as it is: " + ("sizes 0 and 1 do" if size < 2 else f"it is above the largest bucket of {bucket}")
+    return Filled(name, *found, size)

@@ -1,0 +1,107 @@
+"""Evaluate the body at the size of the bucket, so that what was filled in reaches no result.
+
+It stands inside Vmap, whose axes each element sees alone, and outside Remat and Precision, which are a part of the body that it traces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import jax
+
+from .._axes import Traced as Program
+from .._axes import Use, demand, run_padded, trace
+from .._named import COUNT, Named, is_count, named_axes, shape_at, sizes_of
+from .._stage import Fn, Request, Skip
+from .._view import View
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """A padded axis inside the body: jitney's own name for its size, and the sizes it stands for."""
+
+    name: str
+    symbol: str
+    low: int
+    high: int
+
+
+@dataclass(frozen=True)
+class Mask:
+    """The body's program with symbolic sizes, evaluated where only the leading part of an axis is valid."""
+
+    symbols: tuple[Symbol, ...]
+    counts: tuple[str, ...]  # the padded axes, in the order in which their true sizes arrive behind the arrays
+    view: View = field(compare=False)
+    found: list[tuple[Program, tuple[Use, ...]]] = field(compare=False)  # what the last trace of the body has shown
+    why: str = field(compare=False)
+    name: str = field(default="mask", compare=False)
+
+    @classmethod
+    def plan(cls, view: View, request: Request) -> Self | Skip:
+        counts = tuple(leaf.path.removeprefix(COUNT) for leaf in view.leaves if is_count(leaf))
+        if not counts:
+            return Skip("mask", "nothing is padded")
+        inside = cls._body(view)
+        sizes = sizes_of(inside, named_axes(inside))
+        buckets = dict(request.options.pad)
+        symbols: list[Symbol] = []
+        for name in counts:
+            found = buckets[name].range(sizes[name]) if name in sizes else None
+            if found is not None:
+                symbols.append(Symbol(name, f"d{len(symbols)}", *found))
+        axes = " and ".join(f"{s.name} from {s.low} to {s.high}" for s in symbols)
+        why = (
+            f"one program for {axes}; what each operation does along it is proven"
+            if symbols
+            else "the padded axes are mapped: each element alone"
+        )
+        return cls(tuple(symbols), counts, inside, [], why)
+
+    @classmethod
+    def over(cls, view: View, ranges: Mapping[str, tuple[int, int]]) -> Self:
+        """A stage for any axes of a body, in any ranges of sizes."""
+        symbols = tuple(Symbol(name, f"d{i}", *bounds) for i, (name, bounds) in enumerate(ranges.items()))
+        return cls(symbols, tuple(ranges), view, [], "")
+
+    @staticmethod
+    def _body(view: View) -> View:
+        return View(tuple(leaf for leaf in view.leaves if not is_count(leaf)))
+
+    def inner(self, view: View) -> View:
+        return self._body(view)
+
+    @property
+    def ranges(self) -> dict[str, tuple[int, int]]:
+        return {s.symbol: (s.low, s.high) for s in self.symbols}
+
+    def avals(self, sizes: Any) -> list[jax.ShapeDtypeStruct]:
+        """The arguments of the body as abstract values, with a size for each symbol."""
+        named: Sequence[Sequence[Named]] = named_axes(self.view)
+        known = sizes_of(self.view, named)
+        changed = {s.name: sizes[s.symbol] for s in self.symbols}
+        return [
+            jax.ShapeDtypeStruct(shape_at(leaf, axes, known, changed), leaf.dtype, weak_type=leaf.weak_type)
+            for leaf, axes in zip(self.view.leaves, named, strict=True)
+        ]
+
+    def prove(self, fn: Fn) -> Program:
+        """The body's program, each operation of which can be carried out.
+
+        Raises:
+            Refused: One cannot.
+        """
+        program = trace(fn, self.avals, self.ranges)
+        self.found.append((program, demand(program.jaxpr, self.ranges)))
+        return program
+
+    def wrap(self, fn: Fn) -> Fn:
+        def masked(*given: Any) -> Sequence[Any]:
+            arrays, counts = given[: len(self.view.leaves)], dict(zip(self.counts, given[len(self.view.leaves) :], strict=True))
+            program = self.prove(fn)
+            allocated = {s.symbol: s.high for s in self.symbols}
+            return run_padded(program.jaxpr, arrays, allocated, {s.symbol: counts[s.name] for s in self.symbols})
+
+        return masked
