@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ._axes import Refused, Use, trace, uses_of
+from ._buckets import Bucket
 from ._errors import ContractError, sentence
 from ._named import in_names, named_axes, sizes_of
 from ._plan import Plan
@@ -82,8 +83,11 @@ def axes(program: Program[..., Any], /, *examples: Any, sizes: Mapping[str, int]
 _LARGEST = 4096  # sizes from 2 to this one are looked at, where the form of an expression alone proves nothing
 
 
-def facts_of(entry: Entry, arrays: Sequence[Any], only: Sequence[str] | None = None) -> dict[str, AxisFacts]:
-    """The facts of each named axis of a call, each while the others have the sizes that they have."""
+def facts_of(entry: Entry, arrays: Sequence[Any], buckets: Mapping[str, Bucket] | None = None) -> dict[str, AxisFacts]:
+    """The facts of each named axis of a call, each while the others have the sizes that they have.
+
+    With `buckets`, of these axes alone, and for the sizes that share a bucket with the size of the call.
+    """
     view = entry.planned(arrays).view
     plan = Plan.make(view, replace(entry.request, exact="at exact size"))
     mapped = getattr(plan.stage("vmap"), "axes", ())
@@ -92,12 +96,14 @@ def facts_of(entry: Entry, arrays: Sequence[Any], only: Sequence[str] | None = N
     found = {name: AxisFacts(name, "mapped") for name in mapped}
     for name, size in sizes.items():
         if size > 1:
-            high = max(size, _LARGEST)
-            found[name] = _facts(entry, arrays, Mask.over(inside, {name: (2, high)}), plan, name)
-    return {name: facts for name, facts in found.items() if only is None or name in only}
+            bucket = buckets.get(name) if buckets is not None else None
+            bounds = (bucket.range(size) if bucket is not None else None) or (2, max(size, _LARGEST))
+            if buckets is None or bucket is not None:
+                found[name] = _facts(entry, Mask.over(inside, {name: bounds}), plan, name)
+    return {name: facts for name, facts in found.items() if buckets is None or name in buckets}
 
 
-def _facts(entry: Entry, arrays: Sequence[Any], mask: Mask, plan: Plan, name: str) -> AxisFacts:
+def _facts(entry: Entry, mask: Mask, plan: Plan, name: str) -> AxisFacts:
     fn = entry.body_inside(plan, "mask")
     try:
         program = trace(fn, mask.avals, mask.ranges)

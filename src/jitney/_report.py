@@ -92,7 +92,7 @@ def report(core: Core, entry: Entry, arrays: Sequence[Any]) -> Report:
     with entry.numbers():
         planned = entry.planned(arrays)
         plan = entry.padded_plan(planned.view) if core.options.pad else planned.plan
-        facts = facts_of(entry, arrays, [name for name, _ in core.options.pad]) if core.options.pad else {}
+        facts = facts_of(entry, arrays, dict(core.options.pad)) if core.options.pad else {}
         donation = _without_taker(entry, planned.view, arrays) if entry.request.donated and not entry.request.nested else []
     stages = [Line(stage.name, not isinstance(stage, Skip), stage.why) for stage in plan.stages]
     stages += [Line(f"axis {name}", found.refused is None, found.text) for name, found in facts.items()]

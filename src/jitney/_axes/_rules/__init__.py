@@ -4,7 +4,7 @@ An operation that is not here is refused as soon as a symbolic size touches it.
 """
 
 from .._rule import Rule as Rule
-from . import control, elementwise, index, linear, order, random, reduce, shape
+from . import callback, control, elementwise, index, linear, order, random, reduce, shape
 
 RULES: dict[str, Rule] = {
     **elementwise.RULES,
@@ -15,4 +15,5 @@ RULES: dict[str, Rule] = {
     **index.RULES,
     **random.RULES,
     **control.RULES,
+    **callback.RULES,
 }

@@ -1,0 +1,138 @@
+"""Every body of `_cases.py`, on an axis that is longer than what is valid of it, against the same body at exact size."""
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jitney._axes import Refused, demand, run_padded, trace
+from tests.axes import _cases as cases
+
+LOW, HIGH = 5, 8
+GARBAGE = {"f": np.nan, "i": 77, "b": True}
+
+
+def program(case, low=LOW, high=HIGH):
+    ranges = {"d0": (low, high)}
+    traced = trace(case.flat, lambda sizes: case.avals(sizes["d0"]), ranges)
+    return traced, demand(traced.jaxpr, ranges)
+
+
+def arguments(case, n, rng):
+    def made(aval):
+        x = rng.normal(size=aval.shape) * 2
+        return rng.integers(0, 4, aval.shape).astype(aval.dtype) if aval.dtype.kind == "i" else x.astype(aval.dtype)
+
+    return [made(aval) for aval in case.avals(n)]
+
+
+def padded(case, exact, high, garbage):
+    out = []
+    for array, aval in zip(exact, case.avals(high), strict=True):
+        x = np.full(aval.shape, garbage[aval.dtype.kind], aval.dtype)
+        x[tuple(slice(0, size) for size in array.shape)] = array
+        out.append(x)
+    return out
+
+
+def agree(case, traced, n, high=HIGH, garbage=GARBAGE, exact=None):
+    exact = arguments(case, n, np.random.default_rng(n)) if exact is None else exact
+    run = jax.jit(lambda n, *arrays: run_padded(traced.jaxpr, arrays, {"d0": high}, {"d0": n}))
+    results = run(np.int32(n), *padded(case, exact, high, garbage))
+    for got, want in zip(results, jax.jit(case.flat)(*exact), strict=True):
+        valid = np.asarray(got)[tuple(slice(0, size) for size in want.shape)]
+        assert (valid.shape, valid.dtype) == (want.shape, want.dtype)
+        np.testing.assert_allclose(valid, want, rtol=case.tolerance, atol=case.tolerance)
+
+
+@pytest.mark.parametrize("case", cases.CASES, ids=lambda case: case.name)
+def test_padded_equals_exact(case):
+    """With NaN behind what is valid, at the least, a middle and the largest size of the bucket."""
+    traced, _ = program(case)
+    for n in (LOW, LOW + 1, HIGH):
+        agree(case, traced, n)
+
+
+@pytest.mark.parametrize("case", cases.REFUSED, ids=lambda case: case.name)
+def test_what_cannot_be_proven_is_refused(case):
+    """With a reason; never a number."""
+    with pytest.raises(Refused) as refused:
+        program(case)
+    assert refused.value.what
+
+
+@pytest.mark.parametrize("kind", [np.inf, -np.inf, -np.nan, 1e30])
+@pytest.mark.parametrize("case", [*cases.REDUCED, *cases.ORDERED], ids=lambda case: case.name)
+def test_what_stands_behind_is_never_looked_at(case, kind):
+    """Infinities and huge numbers in the padding, as NaNs."""
+    traced, _ = program(case)
+    agree(case, traced, LOW, garbage={**GARBAGE, "f": np.float32(kind), "i": np.iinfo(np.int32).min})
+
+
+SPECIAL = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1.5, -2.0]
+ORDER = {case.name: case for case in cases.ORDERED + cases.REDUCED}
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    name=st.sampled_from(
+        ["sort", "argsort", "largest", "median", "argmax by column", "min and argmin", "log-sum-exp", "cumulative max from the end"]
+    ),
+    values=st.lists(st.sampled_from(SPECIAL), min_size=LOW, max_size=HIGH),
+)
+def test_nans_and_infinities_among_the_valid_keep_their_order(name, values):
+    """Padding sorts behind every NaN, and ties go to the first, as at exact size."""
+    case = ORDER[name]
+    traced, _ = program(case)
+    x = np.array(values, np.float32)
+    agree(case, traced, len(values), exact=[np.stack([x] * 3, 1) if name == "argmax by column" else x])
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=st.data(), bucket=st.sampled_from([(2, 2), (3, 4), (5, 8), (9, 16), (17, 31)]))
+def test_any_case_in_any_bucket(data, bucket):
+    """A random body, bucket, size and numbers: the same as at exact size, or refused."""
+    case = data.draw(st.sampled_from(cases.CASES), label="case")
+    n = data.draw(st.integers(*bucket), label="n")
+    try:
+        traced, _ = program(case, *bucket)
+    except Refused:
+        return
+    agree(case, traced, n, bucket[1])
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16, np.int32, np.int8, np.uint8, np.bool_])
+@pytest.mark.parametrize("name", ["sum", "max", "min", "prod", "any", "sort", "cumsum", "argmax", "argmin"])
+def test_identities_of_every_dtype(name, dtype):
+    """The padding of a reduction is its identity in the dtype at hand."""
+    fn = getattr(jax.numpy, name)
+    case = cases.Case(name, fn, [(("n",), dtype)], 1e-2)
+    with jax.enable_x64(dtype is np.float64):
+        traced, _ = program(case)
+        x = np.random.default_rng(1).integers(0, 2 if dtype is np.bool_ else 5, 6).astype(dtype)
+        x = -x if np.issubdtype(dtype, np.signedinteger) or np.issubdtype(dtype, np.floating) else x
+        agree(case, traced, 6, garbage={"f": np.nan, "i": 99, "u": 200, "b": True}, exact=[x])
+
+
+def test_two_axes_at_once():
+    """Each has its own true size; a product over one, a softmax over the other."""
+    ranges = {"d0": (3, 4), "d1": (5, 8)}
+
+    def body(x, y):
+        return [jax.nn.softmax(x @ y, axis=0), (x.sum(0) * y.mean(1)).sum()]
+
+    def avals(sizes):
+        n, m = sizes["d0"], sizes["d1"]
+        return [jax.ShapeDtypeStruct((n, m), np.float32), jax.ShapeDtypeStruct((m, n), np.float32)]
+
+    traced = trace(body, avals, ranges)
+    demand(traced.jaxpr, ranges)
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(3, 6)).astype(np.float32), rng.normal(size=(6, 3)).astype(np.float32)
+    wide, high = np.full((4, 8), np.nan, np.float32), np.full((8, 4), np.nan, np.float32)
+    wide[:3, :6], high[:6, :3] = x, y
+    product, total = run_padded(traced.jaxpr, [wide, high], {"d0": 4, "d1": 8}, {"d0": np.int32(3), "d1": np.int32(6)})
+    e = np.exp(x @ y - (x @ y).max(0))
+    np.testing.assert_allclose(product[:3, :3], e / e.sum(0), rtol=1e-5)
+    np.testing.assert_allclose(total, (x.sum(0) * y.mean(1)).sum(), rtol=1e-5)
