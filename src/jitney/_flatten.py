@@ -21,6 +21,7 @@ from jax.tree_util import all_leaves
 from ._trees import tree_flatten
 
 _LEAST_MODULES = 2  # a module with no other inside flattens as fast as it is found again
+_APART = "by argument"  # a key starts with it, since that of `f((x,))` would else be that of `f(x)` flattened as a whole
 
 
 class _Remembered:
@@ -32,13 +33,15 @@ class _Remembered:
         self.module = module
         self.leaves = leaves
         self.key = key
-        self.fields = fields
-        self.values = [value for field in fields for value in field.values()]
+        self.fields = [*fields, _END]
+        self.values = [value for field in self.fields for value in field.values()]
 
     def holds(self) -> bool:
         return all(map(is_, chain.from_iterable(map(_values, self.fields)), self.values))
 
 
+_END: dict[str, Any] = {"": object()}
+"""Stands behind the last module, so that a field more or less there shows too."""
 _dict: Any = dict
 _values: Any = _dict.values
 
@@ -53,7 +56,7 @@ class Flattener:
 
     def __call__(self, args: tuple[Any, ...]) -> tuple[list[Any], Hashable]:
         leaves: list[Any] = []
-        key: list[Hashable] = []
+        key: list[Hashable] = [_APART]
         for arg in args:
             part = self._module(arg) if isinstance(arg, eqx.Module) else None
             if part is None:
