@@ -10,7 +10,9 @@ import copy
 import dataclasses
 import functools
 import types
+from collections import defaultdict
 from collections.abc import Hashable
+from operator import is_
 from typing import Any
 
 import jax
@@ -19,6 +21,11 @@ import numpy as np
 from ._errors import StaticError, sentence
 from ._trees import Tracer, is_a, issubdtype, type_of
 
+_BY_PARTS = (
+    float, complex, np.ndarray, np.generic, jax.Array, list, tuple, dict, set, frozenset,
+    slice, types.MappingProxyType, functools.partial, types.MethodType,
+)  # fmt: skip
+_tuple: Any = tuple
 _PLAIN = (int, bool, str, bytes, type(None), type, types.FunctionType, types.BuiltinFunctionType)
 
 
@@ -54,13 +61,13 @@ def static_key(value: Any, seen: tuple[int, ...] = ()) -> Hashable:
         return kind, value.real.hex(), value.imag.hex()
     if id(value) in seen:
         raise StaticError(sentence("A static value", "contains itself.", "It is keyed by value, part by part.", "pass a plain tree."))
+    inside = (*seen, id(value))
     parts = _parts(value)
     if parts is not None:
-        inside = (*seen, id(value))
-        return kind, tuple(static_key(part, inside) for part in parts)
+        return kind, tuple(static_key(part, inside) for part in (*parts, *_own(value)))
     if is_a(value, (set, frozenset)):
-        return kind, frozenset(static_key(part, (*seen, id(value))) for part in value)
-    return kind, _hashable(value)
+        return kind, frozenset(static_key(part, inside) for part in value), *(static_key(part, inside) for part in _own(value))
+    return kind, _hashable(value), _beyond_equal(value, inside)
 
 
 def snapshot(value: Any) -> Any:
@@ -70,6 +77,8 @@ def snapshot(value: Any) -> Any:
         return value
     if is_a(value, np.ndarray):
         return value.copy()
+    if is_a(value, types.MappingProxyType):
+        return types.MappingProxyType[Any, Any](snapshot(dict(value)))
     if is_a(value, (set, frozenset)):
         return copy.copy(value)
     if is_a(value, dict):
@@ -78,11 +87,22 @@ def snapshot(value: Any) -> Any:
         return twin
     if is_a(value, tuple):
         parts = [snapshot(part) for part in value]
-        return kind(*parts) if hasattr(kind, "_fields") else kind(parts)
+        if all(map(is_, parts, value)):
+            return value
+        twin = _tuple.__new__(kind, parts)  # the subclass may have a `__new__` of its own, which wants something else
+        for name, part in getattr(value, "__dict__", {}).items():
+            object.__setattr__(twin, name, part)
+        return twin
     if is_a(value, list):
         twin = copy.copy(value)
         twin[:] = [snapshot(part) for part in value]
         return twin
+    if is_a(value, functools.partial):
+        held = (value.func, value.args, value.keywords)
+        func, args, keywords = snapshot(held)
+        return kind(func, *args, **keywords)
+    if is_a(value, types.MethodType):
+        return types.MethodType(value.__func__, snapshot(value.__self__))
     if _is_record(value) and not _has_hash(value):
         twin = copy.copy(value)
         for field in dataclasses.fields(value):
@@ -98,8 +118,7 @@ def keyer_of(kind: type) -> Any:
         return _opaque_key
     if kind is float:
         return float.hex
-    by_parts = (float, complex, np.ndarray, np.generic, jax.Array, list, tuple, dict, set, frozenset, functools.partial, types.MethodType)
-    if kind.__hash__ is None or dataclasses.is_dataclass(kind) or issubclass(kind, by_parts):
+    if kind.__hash__ is None or dataclasses.is_dataclass(kind) or issubclass(kind, _BY_PARTS):
         return static_key
     return None
 
@@ -119,8 +138,10 @@ def _parts(value: Any) -> tuple[Any, ...] | None:
         return _array_parts(value)
     if is_a(value, (list, tuple)):
         return tuple(value)
-    if is_a(value, dict):
+    if is_a(value, (dict, types.MappingProxyType)):
         return tuple(part for item in value.items() for part in item)
+    if is_a(value, slice):
+        return (value.start, value.stop, value.step)
     if is_a(value, functools.partial):
         return (value.func, value.args, value.keywords)
     if is_a(value, types.MethodType):
@@ -130,12 +151,37 @@ def _parts(value: Any) -> tuple[Any, ...] | None:
     return None
 
 
+def _own(value: Any) -> tuple[Any, ...]:
+    """What an instance of a subclass of a container or an array holds besides its items: a unit, a mask, a default factory."""
+    if not is_a(value, (list, tuple, dict, set, frozenset, np.ndarray)):
+        return ()
+    factory = value.default_factory if is_a(value, defaultdict) else None
+    attributes = getattr(value, "__dict__", None)
+    return (factory, attributes) if factory or attributes else ()
+
+
+def _beyond_equal(value: Any, inside: tuple[int, ...]) -> Hashable:
+    """What tells two values apart that are equal: `Config(n=1) == Config(n=1.0)`, but a body sees two dtypes.
+
+    A dataclass that is compared by identity, or whose fields have no key, is what its own `==` says.
+    """
+    if is_a(value, (float, complex)):
+        return static_key(complex(value))
+    if not _is_record(value) or type_of(value).__hash__ is object.__hash__:
+        return None
+    compared = (getattr(value, field.name, None) for field in dataclasses.fields(value) if field.compare)
+    try:
+        return tuple([static_key(part, inside) for part in compared])
+    except StaticError:
+        return None
+
+
 def _array_parts(value: Any) -> tuple[Any, ...]:
     if is_a(value, jax.Array) and issubdtype(value.dtype, jax.dtypes.prng_key):
         return ("key", str(value.dtype), *_array_parts(jax.random.key_data(value)))
     host = np.asarray(value)
     if host.dtype.hasobject:
-        return (host.dtype.str, host.shape, host.tolist())
+        return (str(host.dtype), host.shape, host.tolist())
     weak = bool(getattr(value, "weak_type", False))
     return (str(host.dtype), host.shape, weak, host.tobytes())
 
