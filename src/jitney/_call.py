@@ -156,7 +156,9 @@ def leaf_annotations(contract: Contract, values: tuple[Any, ...]) -> list[LeafHi
     """The annotation of every leaf of a call, None where there is none."""
     found: list[LeafHint] = []
     for parameter, value in zip(contract.parameters, values, strict=True):
-        if parameter.kind is Parameter.VAR_POSITIONAL:
+        if isinstance(value, Opaque):
+            found.append(None)
+        elif parameter.kind is Parameter.VAR_POSITIONAL:
             found += [hint for part in value for hint in leaf_hints(parameter.hint, part)]
         elif parameter.kind is Parameter.VAR_KEYWORD:
             found += [hint for name in sorted(value) for hint in leaf_hints(parameter.hint, value[name])]

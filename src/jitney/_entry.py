@@ -35,6 +35,7 @@ from ._runners import runner
 from ._sizes import Sizes
 from ._stage import Request, Skip
 from ._stages import Jit
+from ._statics import snapshot
 from ._view import View, is_array
 
 if TYPE_CHECKING:
@@ -213,7 +214,8 @@ class Entry:
         fn = core.fn()
 
         def body(*flat: Any) -> list[Any]:
-            return outcome.take_apart(core.binder.call(fn, self.layout.values(flat, self.statics)))
+            statics = snapshot(self.statics)  # a body that changes one in place changes it for this trace only
+            return outcome.take_apart(core.binder.call(fn, self.layout.values(flat, statics)))
 
         return body
 

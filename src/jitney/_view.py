@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from ._annotations import ArrayHint, ContainerHint, Hint, ScalarHint, StaticHint, TreeHint, UnionHint
-from ._trees import is_a, type_of
+from ._trees import is_a
 
 LeafHint = ArrayHint | ScalarHint | None
 
@@ -67,15 +67,14 @@ def leaf_hints(hint: Hint | None, value: Any) -> list[LeafHint]:
         return [hint] if _is_leaf(value) else _none(value)
     if isinstance(hint, TreeHint):
         return [found for leaf in jax.tree.leaves(value) for found in leaf_hints(hint.leaf, leaf)]
-    if isinstance(hint, ContainerHint):
+    if isinstance(hint, ContainerHint) and not _is_leaf(value):  # JAX takes a subclass of a list or a dict for a leaf
         return _in_container(hint, value)
     return _none(value)
 
 
 def _in_container(hint: ContainerHint, value: Any) -> list[LeafHint]:
     if is_a(value, Mapping) and len(hint.items) >= 1:
-        names: list[Any] = list(value) if type_of(value) is not dict else sorted(value)
-        return [found for name in names for found in leaf_hints(hint.items[-1], value[name])]
+        return [found for part in _children(value) for found in leaf_hints(hint.items[-1], part)]
     if not is_a(value, (tuple, list)):
         return _none(value)
     many = hint.variadic or (is_a(value, list) and len(hint.items) == 1)
@@ -97,6 +96,11 @@ def _alternative(hint: UnionHint, value: Any) -> Hint | None:
         static = [o for o in hint.options if isinstance(o, StaticHint) and o.hint is type(value)]
         return None if static else next((o for o in hint.options if isinstance(o, ScalarHint)), None)
     return next((o for o in hint.options if isinstance(o, (ContainerHint, TreeHint))), None)
+
+
+def _children(value: Any) -> list[Any]:
+    """What a tree node holds, in the order in which JAX flattens it."""
+    return jax.tree.leaves(value, is_leaf=lambda inner: inner is not value)
 
 
 def _is_leaf(value: Any) -> bool:
