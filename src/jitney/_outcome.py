@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import jax
+
 from ._axes import Refused, is_symbolic
-from ._statics import keyer_of
-from ._trees import register_pytree_node, tree_flatten, tree_unflatten, type_of
+from ._statics import keyer_of, snapshot
+from ._trees import is_a, register_pytree_node, tree_flatten, tree_unflatten, type_of
 from ._view import is_array
 
 
@@ -26,9 +28,9 @@ class Outcome:
     def take_apart(self, result: Any) -> list[Any]:
         """The arrays of a result; the structure is kept."""
         leaves, self.treedef = tree_flatten(result)
-        self.rest = tuple((i, leaf) for i, leaf in enumerate(leaves) if not is_array(leaf))
+        self.rest = tuple((i, snapshot(leaf)) for i, leaf in enumerate(leaves) if not _is_computed(leaf))
         self.seen.append((self.treedef, self.rest))
-        return [leaf for leaf in leaves if is_array(leaf)]
+        return [leaf for leaf in leaves if _is_computed(leaf)]
 
     def refuse_differences(self) -> None:
         """Check that what a result holds besides arrays is the same at every size.
@@ -44,7 +46,7 @@ class Outcome:
         """The result with these arrays in it."""
         leaves = list(arrays)
         for i, leaf in self.rest:
-            leaves.insert(i, leaf)
+            leaves.insert(i, snapshot(leaf))  # a caller who changes it in place changes no later result
         if self.treedef is None:
             raise AssertionError("the body has not run")
         return tree_unflatten(self.treedef, leaves)
@@ -52,6 +54,11 @@ class Outcome:
     def output(self, arrays: Sequence[Any]) -> Any:
         """What a transformed function returns to JAX: the result itself if it holds arrays only."""
         return Mixed(self, tuple(arrays)) if self.rest else self.whole(arrays)
+
+
+def _is_computed(leaf: Any) -> bool:
+    """Whether JAX can return it: not a shape that stands for an array, nor text or times in a NumPy array."""
+    return is_array(leaf) and not is_a(leaf, jax.ShapeDtypeStruct) and getattr(leaf.dtype, "kind", "") not in "OSUMm"
 
 
 def _key(value: Any) -> Any:
