@@ -481,7 +481,14 @@ def hints_of(fn: Callable[..., Any], namespace: Mapping[str, Any] | None = None)
             hints[name] = AnyHint(f"`{raw}` cannot be resolved: {error}") if isinstance(raw, str) else read(raw)
             unresolved.append(name)
     result = hints.pop("return", AnyHint())
+    if inspect.isclass(fn):  # calling it returns an instance, not what `__init__` is annotated with
+        result = AnyHint()
     return hints, result, tuple(unresolved)
+
+
+def annotated_names(fn: Callable[..., Any]) -> frozenset[str]:
+    """Every name that the annotations of a function may mention."""
+    return frozenset(name for raw in _raw_annotations(_innermost(fn)[0]).values() for name in re.findall(r"\w+", str(raw)))
 
 
 @functools.lru_cache(maxsize=4096)

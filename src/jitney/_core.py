@@ -9,6 +9,7 @@ from typing import Any
 
 import equinox as eqx
 
+from ._annotations import annotated_names
 from ._binding import Binder, signature_of, where_of
 from ._call import MAX_ENTRIES, Layout, wrap_statics
 from ._causes import Traced
@@ -30,7 +31,7 @@ class Core:
         self.name: str = getattr(fn, "__name__", type(fn).__name__)
         self.binder = Binder(self.where, signature_of(fn))
         self.contract: Contract = contract_of(fn, self.binder.signature, self.where, namespace)
-        self._namespace = dict(namespace or {}) if self.contract.unresolved else None
+        self._namespace = _mentioned(fn, namespace or {}) if self.contract.unresolved else None
         self.counters = Counters(self.name)
         self.layouts: dict[Hashable, Layout] = {}
         self.entries: dict[Hashable, Entry] = {}
@@ -106,6 +107,12 @@ class Registry:
 
 
 REGISTRY = Registry()
+
+
+def _mentioned(fn: Any, namespace: Mapping[str, Any]) -> dict[str, Any]:
+    """The names that annotations may mean. Another name may well be the function's own, and nothing here may keep it alive."""
+    names = annotated_names(fn)
+    return {name: value for name, value in namespace.items() if name in names}
 
 
 def _can_be_weak(fn: Any) -> bool:
