@@ -110,6 +110,8 @@ class Binder:
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
             return _Take(names=tuple(value or ()))
         if parameter.name not in given:
+            if parameter.default is inspect.Parameter.empty:  # `f(x=1)` for `f(x, /, **rest)`, which Python 3.13 lets through
+                raise TypeError(f"{self.where}: missing a required positional-only argument: {parameter.name!r}")
             return _Take(default=parameter.default)
         return _Take(name=parameter.name) if value is None else _Take(index=value)
 
