@@ -7,15 +7,10 @@ from typing import Any
 import jax
 import jax.numpy
 from jax import dtypes as _jax_dtypes
+from jax.extend.core import InconclusiveDimensionOperation as InconclusiveDimensionOperation
 
 lax: Any = jax.lax
 jnp: Any = jax.numpy
 dtypes: Any = _jax_dtypes
 _all: Any = jax
 make_jaxpr: Any = _all.make_jaxpr
-# jax 0.10.0 has it in `jax.core`, which later versions deprecate.
-InconclusiveDimensionOperation: type[Exception] = (
-    _all.errors.InconclusiveDimensionOperation
-    if hasattr(_all.errors, "InconclusiveDimensionOperation")
-    else _all.core.InconclusiveDimensionOperation
-)
