@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy
 from jax import dtypes as _jax_dtypes
+from jax.extend.core import InconclusiveDimensionOperation as InconclusiveDimensionOperation
 
 lax: Any = jax.lax
 jnp: Any = jax.numpy

@@ -79,12 +79,23 @@ class Walk:
         allocated: Symbol -> the size that arrays have.
         valid: Symbol -> the size that the caller's arrays had, an int32 scalar of the program.
         rules: Name of a primitive -> how it is evaluated.
+        whole: Symbol -> the size that the body computes with; that of the valid part, unless the arrays are chunks of longer ones.
+        start: Symbol -> where a chunk starts.
     """
 
-    def __init__(self, allocated: Mapping[str, int], valid: Mapping[str, Any], rules: Mapping[str, Any]):
+    def __init__(
+        self,
+        allocated: Mapping[str, int],
+        valid: Mapping[str, Any],
+        rules: Mapping[str, Any],
+        whole: Mapping[str, Any] | None = None,
+        start: Mapping[str, Any] | None = None,
+    ):
         self.allocated = allocated
         self.valid = valid
         self.rules = rules
+        self.whole = valid if whole is None else whole
+        self.start = start or {}
 
     def shape(self, dims: Sequence[Dim]) -> tuple[int, ...]:
         """The shape that an array has here."""
@@ -102,9 +113,13 @@ class Walk:
     def keep(self, x: Any, dims: Sequence[Dim], axes: Sequence[int], identity: Any) -> Any:
         """`x` with the identity of an operation behind what is valid along `axes`."""
         for axis in axes:
-            if is_ragged(dims[axis]):
+            if is_ragged(dims[axis]) and not self._full(dims[axis]):
                 x = lax.select(self.inside(dims, axis), x, lax.full(x.shape, identity, x.dtype))
         return x
+
+    def _full(self, dim: Dim) -> bool:
+        """Whether it is known now that all that is allocated is valid."""
+        return all(is_a(self.valid[name], int) and self.valid[name] == self.allocated[name] for name in symbols(dim))
 
     def bind(self, op: Op, values: Sequence[Any], **changed: Any) -> list[Any]:
         """The operation itself, with some parameters changed."""

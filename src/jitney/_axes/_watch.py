@@ -23,6 +23,7 @@ import jax
 import numpy as np
 
 from ._extent import is_symbolic, symbolic_class
+from ._jax import InconclusiveDimensionOperation
 from ._refusal import Refused
 
 _LOCK = threading.RLock()
@@ -125,5 +126,5 @@ def _never_equal(difference: Any) -> bool:
 def _known(question: Callable[[], bool]) -> bool:
     try:
         return bool(question())
-    except jax.errors.InconclusiveDimensionOperation:
+    except InconclusiveDimensionOperation:
         return False

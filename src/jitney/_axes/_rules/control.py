@@ -114,7 +114,7 @@ def _while(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
 
 
 def _scan(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
-    constants, carry, xs = _parts(op, values)
+    constants, carry, xs = parts(op, values)
     length, reverse = op.params["length"], op.params["reverse"]
     allocated = evaluate(length, walk.allocated)
     carry = [jnp.asarray(x) for x in carry]
@@ -139,7 +139,7 @@ def _typed(new: Sequence[Any], old: Sequence[Any]) -> list[Any]:
     return [x if x.weak_type == was.weak_type else lax.convert_element_type(x, was.dtype) for x, was in zip(values, old, strict=True)]
 
 
-def _parts(op: Op, operands: list[Any]) -> tuple[list[Any], list[Any], list[Any]]:
+def parts(op: Op, operands: list[Any]) -> tuple[list[Any], list[Any], list[Any]]:
     """Constants, carry and what is scanned.
 
     Of a scan the parameters differ: `num_consts` and `num_carry` in jax 0.10.2, `ft_in` and `ft_out` in 0.12.0.1. So the counts are

@@ -20,7 +20,9 @@ def _broadcast(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
 
 
 def _iota(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
-    return walk.bind(op, [], shape=walk.shape(op.params["shape"]))
+    out = walk.bind(op, [], shape=walk.shape(op.params["shape"]))
+    start = walk.start.get(str(op.outs[0][op.params["dimension"]]))
+    return out if start is None else [lax.add(out[0], lax.full(out[0].shape, lax.convert_element_type(start, out[0].dtype)))]
 
 
 def _empty(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
@@ -28,7 +30,7 @@ def _empty(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
 
 
 def _size_as_value(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
-    value = walk.count(op.params["dim"])
+    value = jnp.asarray(evaluate(op.params["dim"], walk.whole), np.int32)
     return [lax.convert_element_type(value, op.eqn.outvars[0].aval.dtype)]
 
 

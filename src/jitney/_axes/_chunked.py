@@ -1,0 +1,176 @@
+"""The chunked evaluator: the passes of a program, one chunk at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ._extent import is_ragged
+from ._jax import jnp, lax
+from ._passes import CUMULATIVE, MONOIDS, SCATTERS, Const, Node, Pass, Passes, carried, is_accumulated
+from ._rules import RULES
+from ._rules.reduce import all_bits, highest, lowest, one, zero
+from ._walk import Walk, mentions
+
+_IDENTITY: dict[str, Any] = {
+    "add": zero, "mul": one, "max": lowest, "min": highest, "and": all_bits, "or": zero, "xor": zero, "logaddexp": lowest,
+}  # fmt: skip
+_COMBINE: dict[str, Any] = {
+    "add": lax.add, "mul": lax.mul, "max": lax.max, "min": lax.min,
+    "and": lax.bitwise_and, "or": lax.bitwise_or, "xor": lax.bitwise_xor, "logaddexp": jnp.logaddexp,
+}  # fmt: skip
+State = list[list[Any]]
+"""Of each node with a state, in order, what is carried from chunk to chunk."""
+
+
+@dataclass
+class Known:
+    """The values that do not have the axis, as far as they are known."""
+
+    values: dict[int, Any]
+
+    def read(self, refs: Sequence[Any], made: dict[int, Any] | None = None) -> list[Any]:
+        return [ref.value if isinstance(ref, Const) else made[ref] if made is not None and ref in made else self.values[ref] for ref in refs]
+
+
+class Chunked:
+    """Evaluates the passes of one program.
+
+    Args:
+        passes: What is done when.
+        size: The size of the whole axis, an int or an int32 scalar.
+    """
+
+    def __init__(self, passes: Passes, size: Any):
+        self.passes = passes
+        self.size = size
+
+    def known(self, fixed: Sequence[Any]) -> Known:
+        """The arguments that do not have the axis, in order; in place of the others, anything."""
+        takes = self.passes.flat.takes
+        return Known({n: x for n, x in zip(takes, fixed, strict=True) if n not in self.passes.streamed})
+
+    def settle(self, nodes: Sequence[Node], known: Known) -> None:
+        """Compute what can be computed now, once."""
+        walk = self._walk(1, 1, 0)
+        for node in nodes:
+            values = known.read(node.reads)
+            out = RULES[node.op.name].pad(walk, node.op, values) if mentions(node.op) else walk.bind(node.op, values)
+            known.values.update(zip(node.makes, out, strict=True))
+
+    def start(self, work: Pass, known: Known) -> State:
+        """The states that a pass begins with."""
+        return [self._begin(node, known) for node in work.nodes if self._has_state(node)]
+
+    def step(self, work: Pass, known: Known, chunk: dict[int, Any], state: State, start: Any, count: Any, allocated: int) -> tuple[State, list[Any]]:
+        """One chunk: the next states, and the results that come out of it."""
+        walk = self._walk(allocated, count, start)
+        made = dict(chunk)
+        states, new = iter(state), []
+        for node in work.nodes:
+            values = known.read(node.reads, made)
+            if self._has_state(node):
+                out, after = self._carry(walk, node, values, next(states))
+                new.append(after)
+            else:
+                out = RULES[node.op.name].pad(walk, node.op, values) if mentions(node.op) else walk.bind(node.op, values)
+            made.update((n, x) for n, x in zip(node.makes, out, strict=True) if x is not None)
+        gives = self.passes.flat.gives
+        return new, [made[gives[i]] if gives[i] in made else known.values[gives[i]] for i in work.emits]
+
+    def finish(self, work: Pass, known: Known, state: State) -> None:
+        """What the pass has accumulated is known from now on."""
+        with_state = [node for node in work.nodes if self._has_state(node)]
+        for node, held in zip(with_state, state, strict=True):
+            known.values.update(zip(self._accumulated(node), held, strict=False))
+
+    def results(self, known: Known, emitted: dict[int, Any]) -> list[Any]:
+        """All results; those with the axis are given."""
+        self.settle(self.passes.after, known)
+        gives = self.passes.flat.gives
+        return [emitted[i] if i in emitted else known.read([ref])[0] for i, ref in enumerate(gives)]
+
+    def _walk(self, allocated: int, count: Any, start: Any) -> Walk:
+        symbol = self.passes.symbol
+        return Walk({symbol: allocated}, {symbol: count}, RULES, {symbol: self.size}, {symbol: start})
+
+    def _has_state(self, node: Node) -> bool:
+        return bool(self._accumulated(node)) or (node.op.name in CUMULATIVE and is_ragged(node.op.ins[0][node.op.params["axis"]]))
+
+    def _accumulated(self, node: Node) -> list[int]:
+        return [n for n in node.makes if is_accumulated(node, n, self.passes.streamed)]
+
+    def _begin(self, node: Node, known: Known) -> list[Any]:
+        op = node.op
+        if op.name == "scan":
+            values = [None if isinstance(ref, int) and ref in self.passes.streamed else known.read([ref])[0] for ref in node.reads]
+            return [jnp.asarray(x) for x in carried(op, values)]
+        if op.name in SCATTERS:
+            return [jnp.asarray(known.read(node.reads[:1])[0])]
+        aval = op.eqn.outvars[0].aval
+        if op.name in CUMULATIVE:
+            shape = [1 if axis == op.params["axis"] else size for axis, size in enumerate(aval.shape)]
+            return [lax.full(shape, _IDENTITY[CUMULATIVE[op.name]](aval.dtype), aval.dtype)]
+        return [lax.full(aval.shape, _IDENTITY[MONOIDS[op.name]](aval.dtype), aval.dtype)]
+
+    def _carry(self, walk: Walk, node: Node, values: list[Any], state: list[Any]) -> tuple[list[Any], list[Any]]:
+        """The results for one chunk (None where they are known only later), and the next state."""
+        op = node.op
+        rule = RULES[op.name]
+        if op.name == "scan":
+            first = next(i for i, x in enumerate(values) if any(x is y for y in carried(op, values)))
+            out = rule.pad(walk, op, [*values[:first], *state, *values[first + len(state) :]])
+            return [*(None for _ in state), *out[len(state) :]], out[: len(state)]
+        if op.name in SCATTERS:
+            return [None], rule.pad(walk, op, [state[0], *values[1:]])
+        part = rule.pad(walk, op, values)[0]
+        if op.name in CUMULATIVE:
+            whole = _COMBINE[CUMULATIVE[op.name]](part, jnp.broadcast_to(state[0], part.shape))
+            return [whole], [lax.slice_in_dim(whole, part.shape[op.params["axis"]] - 1, None, axis=op.params["axis"])]
+        return [None], [_COMBINE[MONOIDS[op.name]](state[0], part)]
+
+
+def run_chunked(passes: Passes, arrays: Sequence[Any], size: int, chunk: int) -> list[Any]:
+    """Evaluate a program in memory, chunk by chunk.
+
+    Args:
+        passes: The plan.
+        arrays: The arguments.
+        size: The size of the axis.
+        chunk: How much of it is worked on at a time.
+    """
+    work = Chunked(passes, size)
+    takes = passes.flat.takes
+    streamed = {n: x for n, x in zip(takes, arrays, strict=True) if n in passes.streamed}
+    known = work.known(arrays)
+    full, rest = divmod(size, chunk)
+    emitted: dict[int, Any] = {}
+
+    for each in passes.passes:
+        work.settle(each.before, known)
+        here = known
+
+        def step(state: State, i: Any, each: Pass = each, here: Known = here) -> tuple[State, list[Any]]:
+            at = i * np.int32(chunk)
+            cut = {n: lax.dynamic_slice_in_dim(x, at, chunk, passes.axis(n)) for n, x in streamed.items()}
+            return work.step(each, here, cut, state, at, chunk, chunk)
+
+        state, outs = lax.scan(step, work.start(each, known), jnp.arange(full, dtype=np.int32))
+        joined = [_joined(x, passes.axis(passes.flat.gives[i])) for i, x in zip(each.emits, outs, strict=True)]  # pyright: ignore[reportArgumentType]
+        if rest:
+            at = full * chunk
+            cut = {n: lax.slice_in_dim(x, at, size, axis=passes.axis(n)) for n, x in streamed.items()}
+            state, tail = work.step(each, known, cut, state, np.int32(at), rest, rest)
+            joined = [lax.concatenate([a, b], passes.axis(passes.flat.gives[i])) for i, a, b in zip(each.emits, joined, tail, strict=True)]  # pyright: ignore[reportArgumentType]
+        work.finish(each, known, state)
+        emitted.update(zip(each.emits, joined, strict=True))
+    return work.results(known, emitted)
+
+
+def _joined(chunks: Any, axis: int) -> Any:
+    """The chunks of a result, which lie along a new leading axis, one behind the other."""
+    moved = jnp.moveaxis(chunks, 0, axis)
+    return moved.reshape(*moved.shape[:axis], -1, *moved.shape[axis + 2 :])

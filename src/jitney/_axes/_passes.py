@@ -1,0 +1,243 @@
+"""Plan how a program is evaluated chunk by chunk along one axis: which values are made anew for each chunk, which are accumulated, and
+in how many passes over the data.
+
+A value that has the axis is streamed: it exists for one chunk at a time. A reduction turns it into one that is accumulated over the chunks and
+is known when the pass is over. The level of a value is the number of passes that have to be over before it can be made, so the level of a
+reduction is one more than that of what it reduces. What is streamed is made again in each pass that needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from jax.extend import core
+
+from ._extent import is_ragged
+from ._facts import uses_of
+from ._refusal import Refused
+from ._rule import Use, ragged_dims
+from ._rules import RULES
+from ._rules.control import CALLS, inner, parts
+from ._walk import Op, Ranges, mentions, opened, ragged, shape_of
+
+MONOIDS = {
+    "reduce_sum": "add", "reduce_prod": "mul", "reduce_max": "max", "reduce_min": "min",
+    "reduce_and": "and", "reduce_or": "or", "reduce_xor": "xor", "dot_general": "add",
+}  # fmt: skip
+CUMULATIVE = {"cumsum": "add", "cumprod": "mul", "cummax": "max", "cummin": "min", "cumlogsumexp": "logaddexp"}
+SCATTERS = ("scatter-add", "scatter_add", "scatter-mul", "scatter_mul", "scatter-min", "scatter_min", "scatter-max", "scatter_max")
+_DRAWS = ("random_bits", "random_split")
+
+
+@dataclass(frozen=True)
+class Const:
+    """A value that is known before anything runs."""
+
+    value: Any
+
+
+Ref = int | Const
+
+
+@dataclass(frozen=True)
+class Node:
+    """One operation, with what it reads and makes by number."""
+
+    op: Op
+    reads: tuple[Ref, ...]
+    makes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Flat:
+    """A program without calls: every value has a number."""
+
+    nodes: tuple[Node, ...]
+    takes: tuple[int, ...]
+    gives: tuple[Ref, ...]
+    dims: Mapping[int, tuple[Any, ...]]
+
+
+def flatten(jaxpr: Any, ranges: Ranges) -> Flat:
+    """Take the calls of a program apart."""
+    nodes: list[Node] = []
+    dims: dict[int, tuple[Any, ...]] = {}
+
+    def number(atom: Any) -> int:
+        dims[len(dims)] = shape_of(atom)
+        return len(dims) - 1
+
+    def go(program: Any, given: Sequence[Ref], seen_at: str) -> list[Ref]:
+        plain, constants = opened(program)
+        env: dict[Any, Ref] = {atom: Const(value) for atom, value in zip(plain.constvars, constants, strict=True)}
+        env.update(zip(plain.invars, given, strict=True))
+
+        def ref(atom: Any) -> Ref:
+            return Const(atom.val) if isinstance(atom, core.Literal) else env[atom]
+
+        for eqn in plain.eqns:
+            op = Op(eqn, ranges, seen_at)
+            reads = tuple(ref(atom) for atom in eqn.invars)
+            if op.name in CALLS and op.name not in ("remat2", "checkpoint"):
+                env.update(zip(eqn.outvars, go(op.params[CALLS[op.name]], reads, op.place), strict=True))
+            elif op.name in ("remat2", "checkpoint", "call_hi_primitive"):
+                env.update(zip(eqn.outvars, go(inner(op)[0], reads, op.place), strict=True))
+            else:
+                makes = tuple(number(atom) for atom in eqn.outvars)
+                env.update(zip(eqn.outvars, makes, strict=True))
+                nodes.append(Node(op, reads, makes))
+        return [ref(atom) for atom in plain.outvars]
+
+    top, _ = opened(jaxpr)
+    takes = tuple(number(atom) for atom in top.invars)
+    gives = tuple(go(jaxpr, takes, ""))
+    return Flat(tuple(nodes), takes, gives, dims)
+
+
+@dataclass(frozen=True)
+class Pass:
+    """What one pass over the data does.
+
+    Args:
+        before: What is computed once, when the pass before is over.
+        nodes: What is made for each chunk, in order; among them those with a state that is carried from chunk to chunk.
+        emits: The positions of the results that come out chunk by chunk.
+    """
+
+    before: tuple[Node, ...]
+    nodes: tuple[Node, ...]
+    emits: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Passes:
+    """How a program runs chunk by chunk."""
+
+    flat: Flat
+    symbol: str
+    passes: tuple[Pass, ...]
+    after: tuple[Node, ...]
+    streamed: frozenset[int] = field(repr=False)
+
+    def axis(self, number: int) -> int:
+        """Where a streamed value has the axis."""
+        return ragged(self.flat.dims[number])[0]
+
+
+def plan_passes(jaxpr: Any, symbol: str, ranges: Ranges) -> Passes:
+    """Plan the passes of a program over the axis of a symbol.
+
+    Raises:
+        Refused: An operation looks along the axis in a way that cannot be cut.
+    """
+    flat = flatten(jaxpr, ranges)
+    wanted = _wanted(flat)
+    level: dict[int, int] = dict.fromkeys(flat.takes, 0)
+    streamed = {n for n in flat.takes if ragged(flat.dims[n])}
+    for n in flat.takes:
+        _check_dims(None, flat.dims[n], symbol)
+    for node in flat.nodes:
+        if not wanted.isdisjoint(node.makes):
+            _place(node, flat, symbol, level, streamed)
+    last = max((level[n] for node in flat.nodes for n in node.makes if n in level and is_accumulated(node, n, streamed)), default=0)
+    outs = [(i, n) for i, n in enumerate(flat.gives) if isinstance(n, int) and n in streamed]
+    count = max([last, *(level[n] + 1 for _, n in outs)], default=0)
+    passes = tuple(_pass(p, flat, level, streamed, [(i, n) for i, n in outs if level[n] == p], wanted) for p in range(count))
+    after = tuple(node for node in _fixed(flat, streamed, wanted) if max(level[n] for n in node.makes) == count)
+    return Passes(flat, symbol, passes, after, frozenset(streamed))
+
+
+def is_accumulated(node: Node, number: int, streamed: set[int] | frozenset[int]) -> bool:
+    """Whether a value is known when a pass over the data is over."""
+    return number not in streamed and any(isinstance(ref, int) and ref in streamed for ref in node.reads)
+
+
+def _wanted(flat: Flat) -> set[int]:
+    """The values that results depend on."""
+    wanted = {ref for ref in flat.gives if isinstance(ref, int)}
+    for node in reversed(flat.nodes):
+        if not wanted.isdisjoint(node.makes):
+            wanted.update(ref for ref in node.reads if isinstance(ref, int))
+    return wanted
+
+
+def _check_dims(op: Op | None, dims: Sequence[Any], symbol: str) -> None:
+    found = ragged_dims(dims)
+    if len(found) > 1 or any(str(dim) != symbol for dim in found):
+        sizes = " and ".join(map(str, found))
+        raise Refused(op.place if op else "", f"makes an array with {sizes} elements along it" + (f" (`{op.name}`)" if op else ""))
+
+
+def _place(node: Node, flat: Flat, symbol: str, level: dict[int, int], streamed: set[int]) -> None:
+    """Give the values that a node makes their levels."""
+    op = node.op
+    reads = [ref for ref in node.reads if isinstance(ref, int)]
+    height = max((level[ref] for ref in reads), default=0)
+    for n in node.makes:
+        _check_dims(op, flat.dims[n], symbol)
+    along = any(ref in streamed for ref in reads)
+    uses = list(_uses(op)) if mentions(op) else []
+    if uses and not _can_be_cut(op, uses):
+        raise Refused(uses[0].place, f"{uses[0].refused or uses[0].how} along it cannot be cut into chunks (`{op.name}`)")
+    for n in node.makes:
+        has_axis = bool(ragged(flat.dims[n]))
+        level[n] = height + (1 if along and not has_axis else 0)
+        if has_axis:
+            streamed.add(n)
+
+
+def _uses(op: Op) -> Iterator[Use]:
+    rule = RULES.get(op.name)
+    if rule is None or (op.name in _DRAWS and op.is_ragged):
+        yield Use(frozenset(), "mixed", "a draw of random numbers" if rule else f"`{op.name}`, which has no rule,", op.name, op.place)
+        return
+    yield from rule.uses(op)
+    for program in inner(op):
+        yield from uses_of(program, op.ranges, op.place)
+
+
+def _can_be_cut(op: Op, uses: Sequence[Use]) -> bool:
+    """Whether what an operation does along the axis can be accumulated, or carried from chunk to chunk."""
+    if any(use.refused for use in uses):
+        return False
+    if op.name in MONOIDS:
+        return True
+    if op.name in SCATTERS:
+        return not ragged(op.ins[0])
+    if op.name in CUMULATIVE:
+        return not op.params["reverse"]
+    over = op.name == "scan" and is_ragged(op.params["length"]) and not op.params["reverse"]
+    return over and len(uses) == 1  # none inside its body
+
+
+def _fixed(flat: Flat, streamed: set[int], wanted: set[int]) -> list[Node]:
+    """What is computed once, from what does not have the axis."""
+    return [
+        node
+        for node in flat.nodes
+        if not wanted.isdisjoint(node.makes)
+        and not any(ref in streamed for ref in node.reads if isinstance(ref, int))
+        and not any(n in streamed for n in node.makes)
+    ]
+
+
+def _pass(
+    p: int, flat: Flat, level: Mapping[int, int], streamed: set[int], outs: Sequence[tuple[int, int]], wanted: set[int]
+) -> Pass:
+    before = tuple(node for node in _fixed(flat, streamed, wanted) if max(level[n] for n in node.makes) == p)
+    needed = {n for _, n in outs}
+    nodes: list[Node] = []
+    for node in reversed(flat.nodes):
+        due = any(n in wanted and level[n] == p + 1 and is_accumulated(node, n, streamed) for n in node.makes)
+        made = any(n in needed for n in node.makes)
+        if due or made:
+            nodes.append(node)
+            needed.update(ref for ref in node.reads if isinstance(ref, int) and ref in streamed)
+    return Pass(before, tuple(reversed(nodes)), tuple(i for i, _ in outs))
+
+
+def carried(op: Op, values: list[Any]) -> list[Any]:
+    """The state that a loop over the axis starts with."""
+    return parts(op, values)[1]
