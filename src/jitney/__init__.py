@@ -3,6 +3,7 @@
 from ._buckets import Bucket as Bucket
 from ._cache import CacheFacts as CacheFacts
 from ._cache import configure as configure
+from ._errors import AxisError as AxisError
 from ._errors import ContractError as ContractError
 from ._errors import DonationError as DonationError
 from ._errors import JitneyError as JitneyError
@@ -17,5 +18,6 @@ from ._facts import axes as axes
 from ._optimize import optimize as optimize
 from ._program import Program as Program
 from ._report import Report as Report
+from ._stream import stream as stream
 
 __version__ = "0.1.0"

@@ -87,7 +87,8 @@ class Core:
 
     @property
     def differs_nested(self) -> bool:
-        return bool(self.options.donate) or self.options.compiler == "fast" or self.options.debug_nans
+        options = self.options
+        return bool(options.donate) or bool(options.chunk) or options.compiler == "fast" or options.debug_nans
 
 
 class Registry:
@@ -134,9 +135,9 @@ def _check_names(core: Core) -> None:
                 fail(core.where, f"`{option}` names {name!r}, which is not a parameter.",
                      f"The parameters are {', '.join(sorted(parameters)) or 'none'}.", "correct the name.")  # fmt: skip
     known = {*core.contract.axes, *(axis.name for axis in core.options.vmap)}
-    for name, _ in core.options.pad:
+    for option, name in (*(("pad", name) for name, _ in core.options.pad), *(("chunk", name) for name, _ in core.options.chunk)):
         if name not in known and not core.contract.unresolved:
-            fail(core.where, f"`pad` names {name!r}, which is no axis.",
+            fail(core.where, f"`{option}` names {name!r}, which is no axis.",
                  f"The axes of the signature and of `vmap` are {', '.join(sorted(known)) or 'none'}.", "correct the name.")  # fmt: skip
     for axis in core.options.vmap:
         if axis.name in core.contract.axes:

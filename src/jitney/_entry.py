@@ -232,9 +232,9 @@ class Entry:
             return Plan.make(view, replace(self.request, exact=f"at exact size: {why}"))
         return plan
 
-    def body_inside(self, plan: Plan, stage: str) -> Callable[..., Any]:
+    def body_inside(self, plan: Plan, stage: str, outcome: Outcome | None = None) -> Callable[..., Any]:
         """The body as a stage wraps it."""
-        return plan.build(self._body(Outcome()), stage)
+        return plan.build(self._body(outcome or Outcome()), stage)
 
     def _padded(self, planned: Planned, outcome: Outcome, flat: Sequence[Any]) -> None:
         """Remember which axes of the results are padded.

@@ -25,6 +25,10 @@ class TraceError(JitneyError, TypeError):
     """The body needs a concrete value while it is being traced."""
 
 
+class AxisError(JitneyError):
+    """An axis cannot be cut into chunks: an operation looks along it in a way that is not carried from chunk to chunk."""
+
+
 class StaticError(JitneyError, TypeError):
     """A static value cannot be keyed."""
 

@@ -35,6 +35,8 @@ def optimize(
     donate: Names | None = None,
     vmap: str | Mapping[str, Mapping[str, int]] | None = None,
     pad: Mapping[str, str | Sequence[int] | Bucket] | None = None,
+    chunk: Mapping[str, int | Literal["auto"]] | None = None,
+    memory: int | str | None = None,
     remat: bool | str = False,
     precision: Precision | None = None,
     cache: bool = True,
@@ -52,6 +54,8 @@ def optimize(
     donate: Names | None = None,
     vmap: str | Mapping[str, Mapping[str, int]] | None = None,
     pad: Mapping[str, str | Sequence[int] | Bucket] | None = None,
+    chunk: Mapping[str, int | Literal["auto"]] | None = None,
+    memory: int | str | None = None,
     remat: bool | str = False,
     precision: Precision | None = None,
     cache: bool = True,
@@ -73,6 +77,9 @@ def optimize(fn: Any = None, /, **options: Any) -> Any:
             As a dict, {axis: {argument: position}} says it outright, outermost axis first.
         pad: Axis name -> buckets (`"pow2"`, `"aligned"`, a list of sizes, a `jitney.Bucket`). Sizes share the program of their bucket;
             results are those of the exact size. What cannot be proven to be so runs at exact size, with one warning.
+        chunk: Axis name -> how many of its elements are worked on at a time, or `"auto"`. What is summed is accumulated over the chunks, in
+            as many passes as the body needs; what cannot be cut is an `AxisError` that names the line.
+        memory: How many bytes the values of one chunk may take, with `"auto"`: a number, or a text such as `"2GiB"`.
         remat: Recompute intermediate values in the backward pass: True, or the name of a policy in `jax.checkpoint_policies`.
         precision: Compute in another floating-point type (`"bf16-all"`, `"fp16-all"`, `"f32"`, `"f64"`); arguments and results keep
             theirs. `"tf32"` sets the precision of matrix products.

@@ -6,6 +6,7 @@ It stands before everything that acts on an option, so that nothing further down
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, NoReturn
@@ -17,10 +18,8 @@ from ._errors import OptionError, Where, sentence
 from ._trees import is_a
 
 NOT_BUILT = {
-    "chunk": "chunking along an axis",
     "shard": "sharding over devices",
     "mesh": "a device mesh",
-    "memory": "a memory budget",
     "max_compiles": "a limit on compiles",
 }
 PRECISIONS = ("bf16-all", "fp16-all", "f32", "f64", "tf32")
@@ -34,6 +33,7 @@ POLICIES = (
     "checkpoint_dots_with_no_batch_dims",
 )
 MAX_VMAP_AXES = 8
+AUTO = "auto"
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,8 @@ class Options:
     donate: tuple[str, ...] = ()
     vmap: tuple[VmapAxis, ...] = ()
     pad: tuple[tuple[str, Bucket], ...] = ()
+    chunk: tuple[tuple[str, int | str], ...] = ()
+    memory: int | None = None
     remat: str | None = None
     precision: str | None = None
     cache: bool = True
@@ -91,6 +93,8 @@ def read_options(where: Where | str, raw: Mapping[str, Any]) -> Options:
         donate=_names(where, "donate", raw.get("donate")),
         vmap=_vmap(where, raw.get("vmap")),
         pad=_pad(where, raw.get("pad")),
+        chunk=_chunk(where, raw.get("chunk")),
+        memory=_memory(where, raw.get("memory")),
         remat=_remat(where, raw.get("remat", False)),
         precision=_precision(where, raw.get("precision")),
         cache=_cache(where, raw.get("cache", True)),
@@ -110,6 +114,12 @@ def read_options(where: Where | str, raw: Mapping[str, Any]) -> Options:
     if options.pad and not options.check:
         fail(where, "`pad` and check=False contradict each other.",
              "The sizes of padded axes are those that the contract binds, so it is checked.", "drop check=False.")  # fmt: skip
+    if options.pad and options.chunk:
+        fail(where, "`pad` and `chunk` together are not there yet.", "jitney accepts no option that it does not carry out.",
+             "keep one: `chunk` needs no padding for a last chunk that is shorter.")  # fmt: skip
+    if options.memory is not None and all(chunk != AUTO for _, chunk in options.chunk):
+        fail(where, "`memory` says how much a chunk may take, and no axis is cut by it.",
+             'It goes with chunk={axis: "auto"}.', 'write chunk={"points": "auto"}, memory="2GiB".')  # fmt: skip
     mapped = {name for axis in options.vmap for name, _ in axis.dims or ()}
     if mapped & set(options.static):
         fail(
@@ -195,6 +205,32 @@ def _bucket(where: Where | str, name: str, buckets: Any) -> Bucket:
     except (TypeError, ValueError) as error:
         fail(where, f"pad={{{name!r}: {buckets!r}}}: {error}.",
              "The buckets of an axis are \"pow2\", \"aligned\", a list of sizes, or a jitney.Bucket.", "choose one of these.")  # fmt: skip
+
+
+def _chunk(where: Where | str, value: Any) -> tuple[tuple[str, int | str], ...]:
+    if value is None:
+        return ()
+    good = is_a(value, Mapping) and len(value) > 0 and all(map(_is_axis, value)) and all(
+        part == AUTO or (is_a(part, int) and not is_a(part, bool) and part > 0) for part in value.values()
+    )  # fmt: skip
+    if not good:
+        fail(where, f"chunk={value!r} does not say which axis is cut into chunks of what size.",
+             '`chunk` takes a dict from axis name to a size above 0 or "auto".', 'write chunk={"points": 65536}.')  # fmt: skip
+    if len(value) > 1:
+        fail(where, f"chunk={value!r} cuts several axes.", "One axis is cut at a time.", "keep the longest.")
+    return tuple(value.items())
+
+
+_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
+
+
+def _memory(where: Where | str, value: Any) -> int | None:
+    if value is None:
+        return None
+    text = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", str(value)) if is_a(value, (int, str)) and not is_a(value, bool) else None
+    if text is None or text[2].upper() not in _UNITS or float(text[1]) <= 0:
+        fail(where, f"memory={value!r} is not a size.", "`memory` takes a number of bytes, or a text with a unit.", 'write memory="2GiB".')
+    return int(float(text[1]) * _UNITS[text[2].upper()])
 
 
 def _is_axis(name: Any) -> bool:

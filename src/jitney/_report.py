@@ -95,6 +95,13 @@ def report(core: Core, entry: Entry, arrays: Sequence[Any]) -> Report:
         facts = facts_of(entry, arrays, dict(core.options.pad)) if core.options.pad else {}
         donation = _without_taker(entry, planned.view, arrays) if entry.request.donated and not entry.request.nested else []
     stages = [Line(stage.name, not isinstance(stage, Skip), stage.why) for stage in plan.stages]
+    chunk = plan.stage("chunk")
+    if not isinstance(chunk, Skip):
+        with entry.numbers():
+            passes = chunk.passes(entry.body_inside(plan, "chunk"))
+        stages.append(
+            Line("passes", taken=True, why=f"{len(passes.passes)} over the data, {chunk.fitting(passes)} of {chunk.axis} at a time")
+        )
     stages += [Line(f"axis {name}", found.refused is None, found.text) for name, found in facts.items()]
     sizes = planned.sizes.bound if planned.sizes is not None else {}
     static = zip(entry.layout.static_names(), entry.statics, strict=True)

@@ -33,7 +33,9 @@ class Known:
     values: dict[int, Any]
 
     def read(self, refs: Sequence[Any], made: dict[int, Any] | None = None) -> list[Any]:
-        return [ref.value if isinstance(ref, Const) else made[ref] if made is not None and ref in made else self.values[ref] for ref in refs]
+        """The values with these numbers; `made` holds those of the chunk at hand."""
+        chunk = made or {}
+        return [ref.value if isinstance(ref, Const) else chunk[ref] if ref in chunk else self.values[ref] for ref in refs]
 
 
 class Chunked:
@@ -65,11 +67,14 @@ class Chunked:
         """The states that a pass begins with."""
         return [self._begin(node, known) for node in work.nodes if self._has_state(node)]
 
-    def step(self, work: Pass, known: Known, chunk: dict[int, Any], state: State, start: Any, count: Any, allocated: int) -> tuple[State, list[Any]]:
+    def step(
+        self, work: Pass, known: Known, chunk: dict[int, Any], state: State, start: Any, count: Any, allocated: int
+    ) -> tuple[State, list[Any]]:
         """One chunk: the next states, and the results that come out of it."""
         walk = self._walk(allocated, count, start)
         made = dict(chunk)
-        states, new = iter(state), []
+        states = iter(state)
+        new: State = []
         for node in work.nodes:
             values = known.read(node.reads, made)
             if self._has_state(node):
@@ -78,8 +83,7 @@ class Chunked:
             else:
                 out = RULES[node.op.name].pad(walk, node.op, values) if mentions(node.op) else walk.bind(node.op, values)
             made.update((n, x) for n, x in zip(node.makes, out, strict=True) if x is not None)
-        gives = self.passes.flat.gives
-        return new, [made[gives[i]] if gives[i] in made else known.values[gives[i]] for i in work.emits]
+        return new, known.read([self.passes.flat.gives[i] for i in work.emits], made)
 
     def finish(self, work: Pass, known: Known, state: State) -> None:
         """What the pass has accumulated is known from now on."""
@@ -159,12 +163,13 @@ def run_chunked(passes: Passes, arrays: Sequence[Any], size: int, chunk: int) ->
             return work.step(each, here, cut, state, at, chunk, chunk)
 
         state, outs = lax.scan(step, work.start(each, known), jnp.arange(full, dtype=np.int32))
-        joined = [_joined(x, passes.axis(passes.flat.gives[i])) for i, x in zip(each.emits, outs, strict=True)]  # pyright: ignore[reportArgumentType]
+        axes = [passes.axis_of_result(i) for i in each.emits]
+        joined = [_joined(x, axis) for axis, x in zip(axes, outs, strict=True)]
         if rest:
             at = full * chunk
             cut = {n: lax.slice_in_dim(x, at, size, axis=passes.axis(n)) for n, x in streamed.items()}
             state, tail = work.step(each, known, cut, state, np.int32(at), rest, rest)
-            joined = [lax.concatenate([a, b], passes.axis(passes.flat.gives[i])) for i, a, b in zip(each.emits, joined, tail, strict=True)]  # pyright: ignore[reportArgumentType]
+            joined = [lax.concatenate([a, b], axis) for axis, a, b in zip(axes, joined, tail, strict=True)]
         work.finish(each, known, state)
         emitted.update(zip(each.emits, joined, strict=True))
     return work.results(known, emitted)

@@ -1,13 +1,14 @@
 """Plan how a program is evaluated chunk by chunk along one axis: which values are made anew for each chunk, which are accumulated, and
 in how many passes over the data.
 
-A value that has the axis is streamed: it exists for one chunk at a time. A reduction turns it into one that is accumulated over the chunks and
-is known when the pass is over. The level of a value is the number of passes that have to be over before it can be made, so the level of a
-reduction is one more than that of what it reduces. What is streamed is made again in each pass that needs it.
+A value that has the axis is streamed: it exists for one chunk at a time. A reduction turns it into one that is accumulated over the
+chunks and is known when the pass is over. The level of a value is the number of passes that have to be over before it can be made, so the
+level of a reduction is one more than that of what it reduces. What is streamed is made again in each pass that needs it.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -58,16 +59,19 @@ class Flat:
     takes: tuple[int, ...]
     gives: tuple[Ref, ...]
     dims: Mapping[int, tuple[Any, ...]]
+    dtypes: Mapping[int, Any]
 
 
 def flatten(jaxpr: Any, ranges: Ranges) -> Flat:
     """Take the calls of a program apart."""
     nodes: list[Node] = []
     dims: dict[int, tuple[Any, ...]] = {}
+    dtypes: dict[int, Any] = {}
 
     def number(atom: Any) -> int:
-        dims[len(dims)] = shape_of(atom)
-        return len(dims) - 1
+        n = len(dims)
+        dims[n], dtypes[n] = shape_of(atom), atom.aval.dtype
+        return n
 
     def go(program: Any, given: Sequence[Ref], seen_at: str) -> list[Ref]:
         plain, constants = opened(program)
@@ -93,7 +97,7 @@ def flatten(jaxpr: Any, ranges: Ranges) -> Flat:
     top, _ = opened(jaxpr)
     takes = tuple(number(atom) for atom in top.invars)
     gives = tuple(go(jaxpr, takes, ""))
-    return Flat(tuple(nodes), takes, gives, dims)
+    return Flat(tuple(nodes), takes, gives, dims, dtypes)
 
 
 @dataclass(frozen=True)
@@ -124,6 +128,13 @@ class Passes:
     def axis(self, number: int) -> int:
         """Where a streamed value has the axis."""
         return ragged(self.flat.dims[number])[0]
+
+    def axis_of_result(self, position: int) -> int:
+        """Where a result that comes out chunk by chunk has the axis."""
+        ref = self.flat.gives[position]
+        if isinstance(ref, Const):
+            raise AssertionError("a constant has no symbolic axis")
+        return self.axis(ref)
 
 
 def plan_passes(jaxpr: Any, symbol: str, ranges: Ranges) -> Passes:
@@ -180,7 +191,7 @@ def _place(node: Node, flat: Flat, symbol: str, level: dict[int, int], streamed:
     along = any(ref in streamed for ref in reads)
     uses = list(_uses(op)) if mentions(op) else []
     if uses and not _can_be_cut(op, uses):
-        raise Refused(uses[0].place, f"{uses[0].refused or uses[0].how} along it cannot be cut into chunks (`{op.name}`)")
+        raise Refused(uses[0].place, f"looks along it: {uses[0].refused or uses[0].how} (`{op.name}`)")
     for n in node.makes:
         has_axis = bool(ragged(flat.dims[n]))
         level[n] = height + (1 if along and not has_axis else 0)
@@ -223,9 +234,7 @@ def _fixed(flat: Flat, streamed: set[int], wanted: set[int]) -> list[Node]:
     ]
 
 
-def _pass(
-    p: int, flat: Flat, level: Mapping[int, int], streamed: set[int], outs: Sequence[tuple[int, int]], wanted: set[int]
-) -> Pass:
+def _pass(p: int, flat: Flat, level: Mapping[int, int], streamed: set[int], outs: Sequence[tuple[int, int]], wanted: set[int]) -> Pass:
     before = tuple(node for node in _fixed(flat, streamed, wanted) if max(level[n] for n in node.makes) == p)
     needed = {n for _, n in outs}
     nodes: list[Node] = []
@@ -241,3 +250,19 @@ def _pass(
 def carried(op: Op, values: list[Any]) -> list[Any]:
     """The state that a loop over the axis starts with."""
     return parts(op, values)[1]
+
+
+def bytes_per_element(passes: Passes) -> int:
+    """An upper bound of what one element of the axis takes in the pass that takes most, if no value shared its memory with another."""
+    return max((sum(map(_bytes, each.nodes)) for each in passes.passes), default=0) + sum(
+        _size(passes.flat.dims[n]) * 8 for n in passes.flat.takes if n in passes.streamed
+    )
+
+
+def _bytes(node: Node) -> int:
+    avals = [atom.aval for atom in node.op.eqn.outvars]
+    return sum(_size(aval.shape) * aval.dtype.itemsize for aval in avals if ragged(aval.shape))
+
+
+def _size(dims: Sequence[Any]) -> int:
+    return math.prod(dim for dim in dims if not is_ragged(dim))

@@ -1,10 +1,12 @@
 """The stages, and their order from the outside to the inside.
 
 Fill is outermost: shapes are what Jit is keyed by, so arrays are padded before. Jit comes next: it donates buffers, which exist only
-there. Vmap stands outside Mask, Remat and Precision, because an annotation says what the body sees, and those act on the body. Mask traces
-the body with the two inside it. Remat stands outside Precision: the reverse saves extra low-precision copies.
+there. Chunk is a loop inside the program. Vmap stands outside Mask, Remat and Precision, because an annotation says what the body sees,
+and those act on the body. Mask traces the body with the two inside it. Remat stands outside Precision: the reverse saves extra
+low-precision copies.
 """
 
+from .chunk import Chunk as Chunk
 from .fill import Fill as Fill
 from .jit import Jit as Jit
 from .mask import Mask as Mask
@@ -12,4 +14,4 @@ from .precision import Precision as Precision
 from .remat import Remat as Remat
 from .vmap import Vmap as Vmap
 
-PIPELINE = (Fill, Jit, Vmap, Mask, Remat, Precision)
+PIPELINE = (Fill, Jit, Chunk, Vmap, Mask, Remat, Precision)

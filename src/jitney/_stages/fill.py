@@ -13,7 +13,7 @@ from .._buckets import Bucket
 from .._named import count_leaf, is_count, named_axes, shape_at, sizes_of
 from .._stage import Fn, Request, Skip
 from .._view import View
-from .vmap import Vmap
+from .vmap import levels_of
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,7 @@ class Fill:
         if request.exact is not None:
             return Skip("fill", request.exact)
         filled = [leaf for leaf in view.leaves if is_count(leaf)]
-        vmap = Vmap.plan(view, request)
-        levels = () if isinstance(vmap, Skip) else tuple(zip(vmap.axes, vmap.levels, strict=True))
+        levels = levels_of(view, request)
         sizes = sizes_of(view, named_axes(view, levels))
         axes: list[Filled] = []
         reasons: list[str] = []

@@ -109,3 +109,9 @@ def _reason(view: View, axis: VmapAxis, dims: Dims, request: Request) -> str:
 
 def _listing(paths: Sequence[str]) -> str:
     return ", ".join(paths) if len(paths) <= 4 else f"{', '.join(paths[:3])} and {len(paths) - 3} more"
+
+
+def levels_of(view: View, request: Request) -> tuple[tuple[str, tuple[int | None, ...]], ...]:
+    """The axes that Vmap maps over, outermost first, with their positions in the arrays as called."""
+    vmap = Vmap.plan(view, request)
+    return () if isinstance(vmap, Skip) else tuple(zip(vmap.axes, vmap.levels, strict=True))
