@@ -62,7 +62,7 @@ def static_key(value: Any, seen: tuple[int, ...] = ()) -> Hashable:
     if kind is complex:
         return kind, value.real.hex(), value.imag.hex()
     if id(value) in seen:
-        raise StaticError(sentence("A static value", "contains itself.", "It is keyed by value, part by part.", "pass a plain tree."))
+        raise StaticError(sentence("Static values", "one contains itself.", "It is keyed by value, part by part.", "pass a plain tree."))
     inside = (*seen, id(value))
     parts = _parts(value)
     if parts is not None:
@@ -145,7 +145,7 @@ def _parts(value: Any) -> tuple[Any, ...] | None:
     """What an ordered container is made of, in an order that a body could observe; None if it is not one."""
     if is_a(value, Tracer):
         raise StaticError(
-            sentence("A static value", f"is traced: {value}.", "A static value is known before tracing.",
+            sentence("Static values", f"one is traced: {value}.", "A static value is known before tracing.",
                      "take its name out of `static`, or pass a concrete value.")
         )  # fmt: skip
     if is_a(value, (np.ndarray, np.generic, jax.Array)):
@@ -210,7 +210,7 @@ def _has_hash(value: Any) -> bool:
 def _hashable(value: Any) -> Hashable:
     if not _has_hash(value):
         raise StaticError(
-            sentence("A static value", f"of type {type(value).__qualname__} has no key.",
+            sentence("Static values", f"one of type {type(value).__qualname__} has no key.",
                      "Lists, dicts, sets, arrays and dataclasses are keyed by value, all else by its own `hash`.",
                      "give the type `__hash__` and `__eq__`, make it a dataclass, or pass arrays instead.")
         )  # fmt: skip
