@@ -1,7 +1,8 @@
 """Static values: a key by value, and a copy that later changes by the caller cannot reach.
 
 A static value becomes part of the compiled program, so two calls may share one only if their values are the same in every
-respect that the body could see: `1`, `True` and `1.0` differ, and so do `0.0` and `-0.0`, and dicts in another order.
+respect that the body could see: `1`, `True` and `1.0` differ, and so do `0.0` and `-0.0`, and dicts in another order. What a
+dataclass does not compare (`field(compare=False)`) does not count, and a class with a hash of its own is what its `==` says.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Hashable
 from operator import is_
 from typing import Any
 
+import equinox as eqx
 import jax
 import numpy as np
 
@@ -60,14 +62,16 @@ def static_key(value: Any, seen: tuple[int, ...] = ()) -> Hashable:
     if kind is complex:
         return kind, value.real.hex(), value.imag.hex()
     if id(value) in seen:
-        raise StaticError(sentence("A static value", "contains itself.", "It is keyed by value, part by part.", "pass a plain tree."))
+        raise StaticError(sentence("Static values", "one contains itself.", "It is keyed by value, part by part.", "pass a plain tree."))
     inside = (*seen, id(value))
     parts = _parts(value)
     if parts is not None:
         return kind, tuple(static_key(part, inside) for part in (*parts, *_own(value)))
     if is_a(value, (set, frozenset)):
         return kind, frozenset(static_key(part, inside) for part in value), *(static_key(part, inside) for part in _own(value))
-    return kind, _hashable(value), _beyond_equal(value, inside)
+    if is_a(value, (float, complex)):
+        return kind, _hashable(value), static_key(complex(value))
+    return kind, _hashable(value)
 
 
 def snapshot(value: Any) -> Any:
@@ -79,37 +83,47 @@ def snapshot(value: Any) -> Any:
         return value.copy()
     if is_a(value, types.MappingProxyType):
         return types.MappingProxyType[Any, Any](snapshot(dict(value)))
-    if is_a(value, (set, frozenset)):
-        return copy.copy(value)
-    if is_a(value, dict):
-        twin = copy.copy(value)
-        twin.update((key, snapshot(part)) for key, part in value.items())
-        return twin
+    if is_a(value, (list, dict, set)):
+        return _copied_container(value)
     if is_a(value, tuple):
         parts = [snapshot(part) for part in value]
-        if all(map(is_, parts, value)):
-            return value
-        twin = _tuple.__new__(kind, parts)  # the subclass may have a `__new__` of its own, which wants something else
-        for name, part in getattr(value, "__dict__", {}).items():
-            object.__setattr__(twin, name, part)
-        return twin
-    if is_a(value, list):
-        twin = copy.copy(value)
-        twin[:] = [snapshot(part) for part in value]
-        return twin
+        # A subclass may have a `__new__` of its own, which wants something else.
+        return value if all(map(is_, parts, value)) else _with_attributes(_tuple.__new__(kind, parts), value)
     if is_a(value, functools.partial):
         held = (value.func, value.args, value.keywords)
         func, args, keywords = snapshot(held)
         return kind(func, *args, **keywords)
     if is_a(value, types.MethodType):
         return types.MethodType(value.__func__, snapshot(value.__self__))
-    if _is_record(value) and not _has_hash(value):
-        twin = copy.copy(value)
-        for field in dataclasses.fields(value):
-            if hasattr(value, field.name):
-                object.__setattr__(twin, field.name, snapshot(getattr(value, field.name)))
-        return twin
+    if _is_keyed_by_fields(value):
+        return _copied_record(value)
     return value
+
+
+def _copied_container(value: Any) -> Any:
+    twin = _with_attributes(copy.copy(value), value)
+    if is_a(value, dict):
+        twin.update((key, snapshot(part)) for key, part in value.items())
+    elif is_a(value, list):
+        twin[:] = [snapshot(part) for part in value]
+    return twin
+
+
+def _copied_record(value: Any) -> Any:
+    names = [field.name for field in dataclasses.fields(value) if hasattr(value, field.name)]
+    parts = {name: snapshot(getattr(value, name)) for name in names}
+    if _has_hash(value) and all(part is getattr(value, name) for name, part in parts.items()):
+        return value
+    twin = copy.copy(value)
+    for name, part in parts.items():
+        object.__setattr__(twin, name, part)
+    return twin
+
+
+def _with_attributes(twin: Any, value: Any) -> Any:
+    for name, part in getattr(value, "__dict__", {}).items():
+        object.__setattr__(twin, name, snapshot(part))
+    return twin
 
 
 def keyer_of(kind: type) -> Any:
@@ -131,7 +145,7 @@ def _parts(value: Any) -> tuple[Any, ...] | None:
     """What an ordered container is made of, in an order that a body could observe; None if it is not one."""
     if is_a(value, Tracer):
         raise StaticError(
-            sentence("A static value", f"is traced: {value}.", "A static value is known before tracing.",
+            sentence("Static values", f"one is traced: {value}.", "A static value is known before tracing.",
                      "take its name out of `static`, or pass a concrete value.")
         )  # fmt: skip
     if is_a(value, (np.ndarray, np.generic, jax.Array)):
@@ -146,8 +160,8 @@ def _parts(value: Any) -> tuple[Any, ...] | None:
         return (value.func, value.args, value.keywords)
     if is_a(value, types.MethodType):
         return (value.__func__, value.__self__)
-    if _is_record(value) and not _has_hash(value):
-        return tuple(getattr(value, field.name, None) for field in dataclasses.fields(value))
+    if _is_keyed_by_fields(value):
+        return tuple(getattr(value, field.name, None) for field in dataclasses.fields(value) if field.compare)
     return None
 
 
@@ -160,20 +174,15 @@ def _own(value: Any) -> tuple[Any, ...]:
     return (factory, attributes) if factory or attributes else ()
 
 
-def _beyond_equal(value: Any, inside: tuple[int, ...]) -> Hashable:
-    """What tells two values apart that are equal: `Config(n=1) == Config(n=1.0)`, but a body sees two dtypes.
+def _is_keyed_by_fields(value: Any) -> bool:
+    """Whether a value is a dataclass with no hash, or with the one that dataclasses or Equinox make.
 
-    A dataclass that is compared by identity, or whose fields have no key, is what its own `==` says.
+    Its own `==` would not do: `Config(n=1) == Config(n=1.0)`, but a body sees two dtypes.
     """
-    if is_a(value, (float, complex)):
-        return static_key(complex(value))
-    if not _is_record(value) or type_of(value).__hash__ is object.__hash__:
-        return None
-    compared = (getattr(value, field.name, None) for field in dataclasses.fields(value) if field.compare)
-    try:
-        return tuple([static_key(part, inside) for part in compared])
-    except StaticError:
-        return None
+    if not _is_record(value) or is_a(value, eqx.Module):
+        return _is_record(value)
+    hashed = tuple(getattr(value, f.name, None) for f in dataclasses.fields(value) if (f.compare if f.hash is None else f.hash))
+    return not _has_hash(value) or (_has_hash(hashed) and hash(value) == hash(hashed))
 
 
 def _array_parts(value: Any) -> tuple[Any, ...]:
@@ -201,7 +210,7 @@ def _has_hash(value: Any) -> bool:
 def _hashable(value: Any) -> Hashable:
     if not _has_hash(value):
         raise StaticError(
-            sentence("A static value", f"of type {type(value).__qualname__} has no key.",
+            sentence("Static values", f"one of type {type(value).__qualname__} has no key.",
                      "Lists, dicts, sets, arrays and dataclasses are keyed by value, all else by its own `hash`.",
                      "give the type `__hash__` and `__eq__`, make it a dataclass, or pass arrays instead.")
         )  # fmt: skip

@@ -1,0 +1,229 @@
+"""Results: arrays by JAX, all else as the body returned it."""
+
+import collections
+import dataclasses
+import enum
+from typing import Any
+
+import equinox as eqx
+import hypothesis.strategies as st
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from jitney import optimize
+from jitney._outcome import Mixed, Outcome, unmixed
+from tests._tracing import count_traces
+
+X = jnp.arange(3.0)
+FEW = settings(max_examples=min(25, settings.default.max_examples))
+MANY = settings(max_examples=max(100, settings.default.max_examples))
+
+
+class Model(eqx.Module):
+    weight: Any
+    name: Any = eqx.field(static=True, default="m")
+
+
+class Mode(enum.Enum):
+    FAST = 1
+
+
+Named = collections.namedtuple("Named", "a b")
+
+
+@dataclasses.dataclass
+class Record:
+    n: list
+
+
+ARRAYS = st.builds(
+    lambda shape: np.arange(np.prod(shape), dtype=np.float32).reshape(shape), st.sampled_from([(), (0,), (2,), (2, 0), (1, 3)])
+)
+PLAIN = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(allow_nan=False),
+    st.text(max_size=3),
+    st.sampled_from([Mode.FAST, jnp.tanh, float, jnp.dtype("int8"), jax.ShapeDtypeStruct((2,), jnp.int8), slice(1), frozenset({1})]),
+)
+TREES = st.recursive(
+    st.one_of(ARRAYS, PLAIN),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.tuples(inner, inner),
+        st.builds(Named, inner, inner),
+        st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+        st.dictionaries(st.sampled_from("abc"), inner, max_size=3).map(collections.OrderedDict),
+        st.builds(Model, inner, st.sampled_from(["p", "q"])),
+    ),
+    max_leaves=8,
+)
+
+
+def assert_same(got, expected):
+    """The same tree; arrays with the same numbers and dtypes, all else equal and of the same type."""
+    leaves, treedef = jax.tree.flatten(got)
+    wanted, structure = jax.tree.flatten(expected)
+    assert treedef == structure
+    for leaf, want in zip(leaves, wanted, strict=True):
+        if isinstance(want, np.ndarray):
+            assert isinstance(leaf, jax.Array)
+            assert (leaf.shape, leaf.dtype) == (want.shape, want.dtype)
+            np.testing.assert_array_equal(leaf, want)
+        else:
+            assert (type(leaf), leaf) == (type(want), want)
+
+
+@MANY
+@given(TREES)
+def test_any_result_taken_apart_is_put_together_again(result):
+    """Arrays aside, the rest in its place."""
+    outcome = Outcome()
+    arrays = outcome.take_apart(result)
+    assert all(isinstance(array, np.ndarray) for array in arrays)
+    doubled = jax.tree.map(lambda leaf: leaf * 2 if isinstance(leaf, np.ndarray) else leaf, result)
+    rebuilt = outcome.whole([array * 2 for array in arrays])
+    assert_same(jax.tree.map(lambda leaf: jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf, rebuilt), doubled)
+
+
+@FEW
+@given(TREES)
+def test_any_result_comes_back_from_every_call(result):
+    """On the first call and on later ones, in the structure of the body."""
+    arrays = [leaf for leaf in jax.tree.leaves(result) if isinstance(leaf, np.ndarray)]
+
+    def body(arrays):
+        found = iter(arrays)
+        return jax.tree.map(lambda leaf: next(found) * 1 if isinstance(leaf, np.ndarray) else leaf, result)
+
+    counted = count_traces(body)
+    f = optimize(counted)
+    for _ in range(3):
+        assert_same(f(arrays), result)
+    assert counted.traces == 1
+
+
+@FEW
+@given(TREES)
+def test_any_result_comes_back_under_other_transforms(result):
+    """Inside `jax.jit` and `jax.disable_jit`."""
+    f = optimize(lambda x: (x + 1, result))
+    with jax.disable_jit():
+        np.testing.assert_array_equal(f(X)[0], np.arange(3) + 1)
+        assert jax.tree.structure(f(X)[1]) == jax.tree.structure(result)
+    inner = []
+
+    def outer(x):
+        y, rest = f(x)
+        inner.append(rest)
+        return y
+
+    np.testing.assert_array_equal(jax.jit(outer)(X), np.arange(3) + 1)
+    leaves, treedef = jax.tree.flatten(inner[0])
+    wanted, structure = jax.tree.flatten(result)
+    assert treedef == structure
+    assert [leaf for leaf in leaves if not isinstance(leaf, jax.Array)] == [leaf for leaf in wanted if not isinstance(leaf, np.ndarray)]
+
+
+def test_a_result_may_depend_on_static_values():
+    """Each program has the rest of its own result."""
+    f = optimize(lambda x, name: (x, name, len(name)))
+    for name in ("a", "bb", "a"):
+        assert f(X, name)[1:] == (name, len(name))
+
+
+def test_a_result_may_depend_on_shapes():
+    """Each shape of one program too, call after call."""
+    f = optimize(lambda x: (x * 2, x.shape, str(x.dtype)))
+    for n in (2, 3, 2):
+        got, shape, dtype = f(jnp.ones(n, jnp.float16))
+        np.testing.assert_array_equal(got, np.full(n, 2))
+        assert (shape, dtype) == ((n,), "float16")
+
+
+def test_a_change_in_one_result_reaches_no_other():
+    """Lists are rebuilt, and records that JAX takes for leaves are copied."""
+    f = optimize(lambda x: (x, Record([1]), {"k": [2]}))
+    for _ in range(3):
+        _, record, tree = f(X)
+        assert (record.n, tree) == ([1], {"k": [2]})
+        record.n.append("changed")
+        tree["k"].append("changed")
+
+
+def test_text_and_times_in_numpy_arrays_pass_through():
+    """JAX has no such dtypes, so they stay what they are."""
+    f = optimize(lambda x: (x, np.array(["a", "b"]), np.datetime64("2020-01-01"), np.array([None])))
+    for _ in range(2):
+        _, text, day, things = f(X)
+        np.testing.assert_array_equal(text, ["a", "b"])
+        assert day == np.datetime64("2020-01-01")
+        assert things.tolist() == [None]
+
+
+def test_numpy_results_become_jax_arrays():
+    """As of `jax.jit`: numbers made at trace time are constants of the program."""
+    got = optimize(lambda x: (x, np.arange(3), np.float32(2)))(X)
+    assert all(isinstance(leaf, jax.Array) for leaf in got)
+    np.testing.assert_array_equal(got[1], [0, 1, 2])
+    assert float(got[2]) == 2
+
+
+def test_a_result_without_arrays_is_the_bodys():
+    """Nothing to compute, nothing lost; None too."""
+    for result in (None, "text", 1, True, {"a": ()}, [None, [None]], Mode.FAST):
+        f = optimize(lambda x, result=result: result, static="result")
+        for _ in range(2):
+            assert f(X) == result
+            assert type(f(X)) is type(result)
+
+
+def test_arguments_that_come_back_are_results():
+    """Static leaves of a module as they were, its arrays computed."""
+    model = Model({"w": X, "act": jnp.tanh, "n": 3}, name="kept")
+    got = optimize(lambda model: eqx.tree_at(lambda m: m.weight["w"], model, model.weight["w"] * 2))(model)
+    np.testing.assert_array_equal(got.weight["w"], np.arange(3) * 2)
+    assert (got.weight["act"], got.weight["n"], got.name) == (jnp.tanh, 3, "kept")
+
+
+def test_mapped_results_keep_what_is_no_array():
+    """One text for the whole batch; arrays have the batch in front."""
+    f = optimize(vmap={"batch": {"x": 0}})(lambda x: (x.sum(), "text", None))
+    total, text, nothing = f(jnp.ones((4, 3)))
+    np.testing.assert_array_equal(total, np.full(4, 3))
+    assert (text, nothing) == ("text", None)
+
+
+def test_gradients_pass_a_result_with_text():
+    """`has_aux` with a string beside an array."""
+    f = optimize(lambda x: ((x**2).sum(), {"name": "loss", "x": x}))
+    gradient, aux = jax.grad(lambda x: (lambda out: (out[0], {"x": out[1]["x"]}))(f(x)), has_aux=True)(X)
+    np.testing.assert_allclose(gradient, 2 * np.arange(3.0), rtol=1e-6)
+    np.testing.assert_array_equal(aux["x"], np.arange(3))
+
+
+def test_an_object_that_jax_does_not_know_is_returned_itself():
+    """No copy is made of what could not be changed, or is not known to be a container."""
+    marker = object()
+    assert optimize(lambda x: (x, marker))(X)[1] is marker
+
+
+def test_a_body_that_did_not_run_has_no_structure():
+    """An error of jitney's own, not of JAX's."""
+    with pytest.raises(AssertionError, match="has not run"):
+        Outcome().whole([])
+
+
+def test_a_mixed_result_is_unmixed_once():
+    """What JAX rebuilds is the user's tree already; what it did not is put together."""
+    outcome = Outcome()
+    arrays = outcome.take_apart((X, "text"))
+    mixed = outcome.output(arrays)
+    assert isinstance(mixed, Mixed)
+    assert unmixed(mixed)[1] == "text"
+    assert jax.tree.map(lambda x: x, mixed)[1] == "text"
+    assert unmixed((X, "text"))[1] == "text"
