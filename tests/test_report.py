@@ -37,6 +37,7 @@ def test_data_says_everything():
     assert [d["name"] for d in data["decisions"]] == [
         "fill",
         "jit",
+        "chunk",
         "vmap",
         "mask",
         "remat",

@@ -202,6 +202,9 @@ class Entry:
         flat = planned.plan.build(body)(*arrays, *(counts.values if counts is not None else ()))
         if counts is not None:
             self._padded(planned, outcome, flat)
+        chunk = planned.plan.stage("chunk")
+        if not isinstance(chunk, Skip):
+            chunk.check(outcome)
         if planned.sizes is not None:
             levels = len(getattr(planned.plan.stage("vmap"), "levels", ()))
             inner = tree_map(partial(_without_leading, count=levels), outcome.whole(flat))

@@ -42,6 +42,12 @@ class Outcome:
         if any(is_symbolic(value) for _, rest in self.seen for _, value in rest) or any(other != first for other in others):
             raise Refused("", "returns something besides arrays that depends on the size")
 
+    @property
+    def has_one_form(self) -> bool:
+        """Whether every trace of the body returned arrays at the same places. A number made of a size is an array where that is a symbol."""
+        places = [(treedef, tuple(i for i, _ in rest)) for treedef, rest in self.seen]
+        return all(place == places[0] for place in places)
+
     def whole(self, arrays: Sequence[Any]) -> Any:
         """The result with these arrays in it."""
         leaves = list(arrays)

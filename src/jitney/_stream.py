@@ -142,7 +142,7 @@ class _Run:
         request = replace(entry.request, options=replace(entry.core.options, pad=(), chunk=(), memory=None))
         plan = Plan.make(stage.view, request)
         self.passes: Passes = stage.passes(entry.body_inside(plan, "chunk", self.outcome))
-        self.outcome.refuse_differences()
+        stage.check(self.outcome)
         takes = self.passes.flat.takes
         self.streamed = {n: value for n, value in zip(takes, values, strict=True) if n in self.passes.streamed}
         self.fixed = [None if n in self.passes.streamed else x for n, x in zip(takes, values, strict=True)]

@@ -122,7 +122,17 @@ def main() -> None:
     for side in SIDES:
         with tempfile.TemporaryDirectory() as folder:
             environment = {**os.environ, "JITNEY_CACHE_DIR": folder}
-            command = [sys.executable, "-m", "tests.perf.sizes", "--side", side, "--sizes", str(options.sizes), "--largest", str(options.largest)]
+            command = [
+                sys.executable,
+                "-m",
+                "tests.perf.sizes",
+                "--side",
+                side,
+                "--sizes",
+                str(options.sizes),
+                "--largest",
+                str(options.largest),
+            ]
             print(subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout, end="", flush=True)
 
 

@@ -14,6 +14,7 @@ from .._axes import Passes, Refused, bytes_per_element, plan_passes, run_chunked
 from .._errors import AxisError, Where, sentence
 from .._named import in_names, is_count, named_axes, shape_at, sizes_of
 from .._options import AUTO
+from .._outcome import Outcome
 from .._stage import Fn, Request, Skip
 from .._view import View
 from .vmap import levels_of
@@ -94,6 +95,19 @@ class Chunk:
                          "A chunk sees its own elements; sums and their kin, cumulative operations and loops go on from one to the next.",
                          "move that line out of the function, or drop the axis from `chunk`.")
             ) from refusal  # fmt: skip
+
+    def check(self, outcome: Outcome) -> None:
+        """Check that the results have one form.
+
+        Raises:
+            AxisError: A number among them is made of the size of the axis.
+        """
+        if not outcome.has_one_form:
+            raise AxisError(
+                sentence(self.where, f"axis {self.axis!r} cannot be cut into chunks: a result is a Python number made of its size.",
+                         "While a function is traced for chunks its sizes are symbols, and numbers made of them are arrays.",
+                         "return the size itself, or make an array of the number.")
+            )  # fmt: skip
 
     def fitting(self, passes: Passes) -> int:
         """The size of a chunk."""

@@ -1,0 +1,70 @@
+"""Bodies of `_cases.py` worked on in chunks: each equals itself all at once, or is refused."""
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jitney._axes import Refused, plan_passes, run_chunked, trace
+from tests.axes import _cases as cases
+from tests.axes.test_padded import arguments
+
+PASSES = {
+    "relu": 1, "mean": 1, "norm": 1, "Gram matrix": 1, "segment sum": 1, "variance with ddof": 2, "log-sum-exp": 2, "covariance": 2,
+    "standardise": 3, "softmax": 3, "several levels": 3, "cumulative sum": 1, "scan": 1, "recurrent network": 1,
+    "gradient for shared weights": 1, "gradient of a variance": 3,
+}  # fmt: skip
+WHOLE = {
+    "sort", "median", "argmax by column", "attention", "rows by rows", "differences", "roll", "normal draws", "cumulative sum from the end",
+    "scan from the end", "loop until", "QR along it", "add to the last", "outer product", "last", "backwards",
+}  # fmt: skip
+BY_NAME = {case.name: case for case in cases.CASES}
+
+
+def planned(case, n):
+    ranges = {"d0": (n, n)}
+    traced = trace(case.flat, lambda sizes: case.avals(sizes["d0"]), ranges)
+    return plan_passes(traced.jaxpr, "d0", ranges)
+
+
+def agree(case, n, chunk):
+    passes = planned(case, n)
+    arrays = arguments(case, n, np.random.default_rng(n))
+    results = jax.jit(lambda *arrays: run_chunked(passes, arrays, n, chunk))(*arrays)
+    for got, want in zip(results, jax.jit(case.flat)(*arrays), strict=True):
+        assert (got.shape, got.dtype) == (want.shape, want.dtype)
+        np.testing.assert_allclose(got, want, rtol=3 * case.tolerance, atol=3 * case.tolerance)
+
+
+@pytest.mark.parametrize("case", cases.CASES, ids=lambda case: case.name)
+def test_chunks_equal_the_whole_or_are_refused(case):
+    """A last chunk that is shorter, chunks that fit, and one element at a time."""
+    try:
+        planned(case, 23)
+    except Refused:
+        assert case.name not in PASSES
+        return
+    assert case.name not in WHOLE
+    for n, chunk in ((23, 5), (20, 5), (7, 1)):
+        agree(case, n, chunk)
+
+
+@pytest.mark.parametrize("name", PASSES)
+def test_passes_are_as_many_as_levels(name):
+    """One for each reduction that waits for another, and one for elements that wait for it."""
+    assert len(planned(BY_NAME[name], 23).passes) == PASSES[name]
+
+
+@settings(max_examples=40, deadline=None)
+@given(name=st.sampled_from(sorted(PASSES)), n=st.integers(5, 40), chunk=st.integers(1, 41))
+def test_any_chunk_of_any_size(name, n, chunk):
+    """Whatever is left over."""
+    if chunk <= n:
+        agree(BY_NAME[name], n, chunk)
+
+
+def test_what_no_result_needs_is_not_streamed():
+    """A body that only looks at the size, or at what has no axis, makes no pass."""
+    assert len(planned(cases.Case("size", lambda x: x.shape[0] * 2.0, cases.V), 9).passes) == 0
+    assert len(planned(cases.Case("weights", lambda w, x: w * 2, [((3,), cases.F), (("n", 3), cases.F)]), 9).passes) == 0

@@ -1,0 +1,167 @@
+"""`chunk=` and `memory=`: a long axis worked on piece by piece, inside one program."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jaxtyping import Array, Float
+
+from jitney import AxisError, OptionError, optimize
+
+RNG = np.random.default_rng(0)
+
+
+def rows(*shape):
+    return RNG.normal(size=shape).astype(np.float32)
+
+
+def residual(w: Float[Array, "k"], x: Float[Array, "n k"], y: Float[Array, "n"]) -> tuple[Float[Array, ""], Float[Array, "n"]]:
+    r = x @ w - y
+    return jnp.var(r), jax.nn.softmax(r)
+
+
+chunked = optimize(chunk={"n": 8})(residual)
+
+
+@settings(max_examples=15, deadline=None)
+@given(n=st.integers(1, 40))
+def test_any_size_equals_the_whole(n):
+    """Less than a chunk, whole chunks and a rest."""
+    w, x, y = rows(3), rows(n, 3), rows(n)
+    for got, want in zip(chunked(w, x, y), jax.jit(residual)(w, x, y), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-6)
+
+
+def test_values_of_the_whole_axis_are_never_there():
+    """The program's temporaries grow with the chunk, not with the axis."""
+
+    def f(x: Float[Array, "n"]) -> Float[Array, ""]:
+        return jnp.sum(jnp.sort(jnp.outer(jnp.ones(64), jnp.ones(64)) * x[:, None, None], axis=1))
+
+    def temporaries(fn):
+        return jax.jit(fn).lower(jax.ShapeDtypeStruct((4096,), np.float32)).compile().memory_analysis().temp_size_in_bytes
+
+    whole = optimize(f).lower(jnp.ones(4096)).compile().memory_analysis().temp_size_in_bytes
+    cut = optimize(chunk={"n": 64})(f).lower(jnp.ones(4096)).compile().memory_analysis().temp_size_in_bytes
+    assert cut < whole / 10
+
+
+def test_under_vmap_and_of_a_mapped_axis():
+    """The axis of the body while another is mapped, or the mapped one."""
+
+    @optimize(vmap="b", chunk={"n": 7})
+    def mean(x: Float[Array, "n"]) -> Float[Array, ""]:
+        return jnp.mean(jnp.sin(x))
+
+    @optimize(vmap="b", chunk={"b": 2})
+    def ordered(x: Float[Array, "n"]) -> Float[Array, "n"]:
+        return jnp.sort(x)
+
+    x = rows(5, 30)
+    np.testing.assert_allclose(mean(x), np.sin(x).mean(1), rtol=1e-4, atol=1e-6)
+    np.testing.assert_array_equal(ordered(x), np.sort(x, 1))
+
+
+def test_auto_fits_the_memory():
+    """The plan says how many at a time, and in how many passes."""
+
+    @optimize(chunk={"n": "auto"}, memory="1MiB")
+    def f(x: Float[Array, "n"]) -> Float[Array, ""]:
+        return jnp.var(jnp.sin(x))
+
+    x = rows(300_000)
+    np.testing.assert_allclose(f(x), np.sin(x).var(), rtol=1e-3)
+    lines = {d["name"]: d["why"] for d in f.plan(x).to_dict()["decisions"]}
+    assert lines["chunk"] == "n=300000 in chunks so that the values of one take 1 MiB"
+    assert lines["passes"].startswith("2 over the data, ")
+    assert 1024 <= int(lines["passes"].split()[4]) * 4 <= 2**20
+
+
+def test_what_cannot_be_cut_is_an_error():
+    """It names the axis, the line and the operation; nothing runs all at once in its place."""
+
+    @optimize(chunk={"n": 2})
+    def f(x: Float[Array, "n"]) -> Float[Array, "n"]:
+        return jnp.sort(x)
+
+    with pytest.raises(AxisError, match=r"axis 'n' cannot be cut into chunks: test_chunk.py:\d+ \(f\) looks along it: sorted \(`sort`\)"):
+        f(rows(5))
+    with pytest.raises(AxisError, match="sorted"):
+        f.plan(rows(5))
+
+
+def test_an_outer_transform_sees_the_whole():
+    """`jax.grad` of a chunked function is that of the plain one."""
+    w, x, y = rows(3), rows(20, 3), rows(20)
+    np.testing.assert_allclose(jax.grad(lambda w: chunked(w, x, y)[0])(w), jax.grad(lambda w: residual(w, x, y)[0])(w), rtol=1e-4)
+
+
+def test_a_gradient_inside_is_chunked():
+    """The gradient for what does not have the axis is a sum over the chunks."""
+
+    @optimize(chunk={"n": 8})
+    def gradient(w: Float[Array, "k"], x: Float[Array, "n k"], y: Float[Array, "n"]) -> Float[Array, "k"]:
+        return jax.grad(lambda w: jnp.mean((x @ w - y) ** 2))(w)
+
+    w, x, y = rows(3), rows(20, 3), rows(20)
+    np.testing.assert_allclose(gradient(w, x, y), 2 * x.T @ (x @ w - y) / 20, rtol=1e-4)
+
+
+def test_results_may_hold_the_size():
+    """The size of the call, not that of a chunk."""
+
+    @optimize(chunk={"n": 2})
+    def f(x: Float[Array, "n"]):
+        return x.sum(), x.shape[0], x.shape
+
+    assert f(np.ones(5, np.float32))[1:] == (5, (5,))
+
+
+def test_a_number_made_of_the_size_is_no_result():
+    """It would be an array here and a number there."""
+
+    @optimize(chunk={"n": 2})
+    def f(x: Float[Array, "n"]):
+        return x.sum(), x.shape[0] + 0.0
+
+    with pytest.raises(AxisError, match="a Python number made of its size"):
+        f(np.ones(5, np.float32))
+
+
+def test_methods_and_statics():
+    """A module with a chunked method, and a static argument."""
+
+    class Model(eqx.Module):
+        w: Array
+
+        @optimize(chunk={"n": 4}, static="power")
+        def loss(self, x: Float[Array, "n k"], power: int) -> Float[Array, ""]:
+            return jnp.sum((x @ self.w) ** power)
+
+    w, x = rows(3), rows(9, 3)
+    for power in (1, 2):
+        np.testing.assert_allclose(Model(jnp.asarray(w)).loss(x, power), ((x @ w) ** power).sum(), rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"chunk": {"m": 4}}, "'m', which is no axis"),
+        ({"chunk": 4}, "does not say which axis"),
+        ({"chunk": {"n": 0}}, "does not say which axis"),
+        ({"chunk": {"n": True}}, "does not say which axis"),
+        ({"chunk": {"n": 4, "k": 4}}, "cuts several axes"),
+        ({"chunk": {"n": 4}, "pad": {"n": "pow2"}}, "together are not there yet"),
+        ({"memory": "2GiB"}, "no axis is cut by it"),
+        ({"chunk": {"n": 4}, "memory": "2GiB"}, "no axis is cut by it"),
+        ({"chunk": {"n": "auto"}, "memory": "much"}, "is not a size"),
+        ({"chunk": {"n": "auto"}, "memory": -1}, "is not a size"),
+    ],
+)
+def test_options_that_cannot_be_are_refused_at_decoration(options, message):
+    """With a sentence and a fix."""
+    with pytest.raises(OptionError, match=message):
+        optimize(**options)(residual)
