@@ -19,13 +19,14 @@ from ._errors import Where
 from ._events import LISTENER, Counters
 from ._flatten import Flattener
 from ._options import Options, fail
+from ._statics import has_hash
 
 
 class Core:
     """The compiled side of a function. It holds the function weakly: the programs that a user holds keep it alive."""
 
     def __init__(self, fn: Callable[..., Any], options: Options, namespace: Mapping[str, Any] | None = None):
-        self._fn = _reference(fn)
+        self._fns = (_reference(fn),)
         self.options = options
         self.where: Where = where_of(fn)
         self.name: str = getattr(fn, "__name__", type(fn).__name__)
@@ -46,10 +47,19 @@ class Core:
         LISTENER.register()
 
     def fn(self) -> Callable[..., Any]:
-        fn = self._fn()
-        if fn is None:
-            raise ReferenceError(f"{self.where} is gone")
-        return fn
+        for reference in self._fns:
+            fn = reference()
+            if fn is not None:
+                return fn
+        raise ReferenceError(f"{self.where} is gone")
+
+    def adopt(self, fn: Callable[..., Any]) -> Core:
+        """Serve a function that is equal to the first too, which may be gone before it."""
+        with self.lock:
+            alive = [reference for reference in self._fns if reference() is not None]
+            if not any(reference() is fn for reference in alive):
+                self._fns = (*alive, _reference(fn))
+        return self
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """One value per parameter; whole static arguments are wrapped."""
@@ -104,7 +114,7 @@ class Registry:
         with self._lock:
             cores = self._cores.setdefault(fn, {})
         core = cores.get(options) or Core(fn, options, namespace)
-        return cores.setdefault(options, core)
+        return cores.setdefault(options, core).adopt(fn)
 
 
 REGISTRY = Registry()
@@ -117,7 +127,7 @@ def _mentioned(fn: Any, namespace: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _can_be_weak(fn: Any) -> bool:
-    return type(fn).__weakrefoffset__ != 0 and type(fn).__hash__ is not None
+    return type(fn).__weakrefoffset__ != 0 and has_hash(fn)
 
 
 def _reference(fn: Any) -> Callable[[], Any]:

@@ -112,7 +112,7 @@ def _copied_container(value: Any) -> Any:
 def _copied_record(value: Any) -> Any:
     names = [field.name for field in dataclasses.fields(value) if hasattr(value, field.name)]
     parts = {name: snapshot(getattr(value, name)) for name in names}
-    if _has_hash(value) and all(part is getattr(value, name) for name, part in parts.items()):
+    if has_hash(value) and all(part is getattr(value, name) for name, part in parts.items()):
         return value
     twin = copy.copy(value)
     for name, part in parts.items():
@@ -182,7 +182,7 @@ def _is_keyed_by_fields(value: Any) -> bool:
     if not _is_record(value) or is_a(value, eqx.Module):
         return _is_record(value)
     hashed = tuple(getattr(value, f.name, None) for f in dataclasses.fields(value) if (f.compare if f.hash is None else f.hash))
-    return not _has_hash(value) or (_has_hash(hashed) and hash(value) == hash(hashed))
+    return not has_hash(value) or (has_hash(hashed) and hash(value) == hash(hashed))
 
 
 def _array_parts(value: Any) -> tuple[Any, ...]:
@@ -199,7 +199,7 @@ def _is_record(value: Any) -> bool:
     return dataclasses.is_dataclass(value) and not is_a(value, type)
 
 
-def _has_hash(value: Any) -> bool:
+def has_hash(value: Any) -> bool:
     try:
         hash(value)
     except TypeError:
@@ -208,7 +208,7 @@ def _has_hash(value: Any) -> bool:
 
 
 def _hashable(value: Any) -> Hashable:
-    if not _has_hash(value):
+    if not has_hash(value):
         raise StaticError(
             sentence("Static values", f"one of type {type(value).__qualname__} has no key.",
                      "Lists, dicts, sets, arrays and dataclasses are keyed by value, all else by its own `hash`.",

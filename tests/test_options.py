@@ -1,0 +1,195 @@
+"""What the user may ask for: everything else is refused at decoration, with where, the rule and the fix."""
+
+import dataclasses
+import inspect
+import typing
+
+import jax.numpy as jnp
+import pytest
+from jaxtyping import Array, Float
+
+import jitney
+from jitney import OptionError, optimize
+from jitney._options import NAMES, NOT_BUILT, POLICIES, PRECISIONS, Options, VmapAxis, read_options
+
+
+def body(x: Float[Array, "n"], y, *, scale: float = 1.0):
+    return x
+
+
+def keyed(x, **more):
+    return x
+
+
+LINE = f"body() at test_options.py:{body.__code__.co_firstlineno}"
+
+REFUSED = [
+    # Unknown.
+    ({"vmapp": "batch"}, "unknown option 'vmapp'.", "did you mean 'vmap'?"),
+    ({"donate_argnums": 0}, "unknown option 'donate_argnums'.", "did you mean 'donate'?"),
+    ({"zzz": 1}, "unknown option 'zzz'.", "leave it out."),
+    # Not built yet.
+    ({"chunk": "n"}, "option 'chunk' (chunking along an axis) is not there yet.", "leave 'chunk' out"),
+    ({"shard": "n"}, "option 'shard' (sharding over devices) is not there yet.", "leave 'shard' out"),
+    ({"mesh": object()}, "option 'mesh' (a device mesh) is not there yet.", "leave 'mesh' out"),
+    ({"memory": "1GB"}, "option 'memory' (a memory budget) is not there yet.", "leave 'memory' out"),
+    ({"max_compiles": 3}, "option 'max_compiles' (a limit on compiles) is not there yet.", "leave 'max_compiles' out"),
+    ({"cache": "program"}, 'cache="program" (serialised executables) is not there yet.', "persistent compilation cache is on"),
+    ({"precision": "bf16"}, 'precision="bf16" (autocast', 'write precision="bf16-all"'),
+    ({"precision": "fp16"}, 'precision="fp16" (autocast', 'write precision="fp16-all"'),
+    # Malformed.
+    ({"static": 0}, "static=0 does not name parameters.", 'write static="x"'),
+    ({"static": ""}, "static='' does not name parameters.", 'write static="x"'),
+    ({"static": "x y"}, "static='x y' does not name parameters.", 'write static="x"'),
+    ({"static": {"y"}}, "static={'y'} does not name parameters.", 'write static="x"'),
+    ({"static": ("y", 1)}, "static=('y', 1) does not name parameters.", 'write static="x"'),
+    ({"static": ("y", "y")}, "static=('y', 'y') names a parameter twice.", "drop the repetition."),
+    ({"donate": True}, "donate=True does not name parameters.", 'write donate="x"'),
+    ({"donate": ["x", "x"]}, "donate=['x', 'x'] names a parameter twice.", "drop the repetition."),
+    ({"vmap": 0}, "vmap=0 does not name an axis.", 'write vmap="batch"'),
+    ({"vmap": ""}, "vmap='' does not name an axis.", 'write vmap="batch"'),
+    ({"vmap": "a b"}, "vmap='a b' does not name an axis.", 'write vmap="batch"'),
+    ({"vmap": ("a", "b")}, "vmap=('a', 'b') does not name an axis.", 'write vmap="batch"'),
+    ({"vmap": {}}, "vmap={} does not name an axis.", 'write vmap="batch"'),
+    ({"vmap": {1: {"x": 0}}}, "vmap={1: {'x': 0}} does not name an axis.", 'write vmap="batch"'),
+    ({"vmap": {f"b{i}": {"x": 0} for i in range(9)}}, "does not name an axis.", 'write vmap="batch"'),
+    ({"vmap": {"b": 0}}, "does not say which argument has axis 'b' where.", 'write vmap={"b": {"x": 0}}.'),
+    ({"vmap": {"b": {}}}, "does not say which argument has axis 'b' where.", 'write vmap={"b": {"x": 0}}.'),
+    ({"vmap": {"b": {"x": True}}}, "does not say which argument has axis 'b' where.", 'write vmap={"b": {"x": 0}}.'),
+    ({"vmap": {"b": {"x": None}}}, "does not say which argument has axis 'b' where.", 'write vmap={"b": {"x": 0}}.'),
+    ({"vmap": {"b": {0: 0}}}, "does not say which argument has axis 'b' where.", 'write vmap={"b": {"x": 0}}.'),
+    ({"pad": "n"}, "pad='n' does not say which axis is padded to what.", 'write pad={"points": "pow2"}.'),
+    ({"pad": {}}, "pad={} does not say which axis is padded to what.", 'write pad={"points": "pow2"}.'),
+    ({"pad": {"n m": "pow2"}}, "does not say which axis is padded to what.", 'write pad={"points": "pow2"}.'),
+    ({"pad": {"n": "pow3"}}, "pad={'n': 'pow3'}: ladder='pow3' is neither", "choose one of these."),
+    ({"pad": {"n": 5}}, "pad={'n': 5}: ", "choose one of these."),
+    ({"pad": {"n": [0, 4]}}, "pad={'n': [0, 4]}: ", "choose one of these."),
+    ({"remat": "dots"}, "remat='dots' is not a policy that a name alone can choose.", "choose one of these"),
+    ({"remat": "save_only_these_names"}, "remat='save_only_these_names' is not a policy", "choose one of these"),
+    ({"remat": 1}, "remat=1 is not a policy", "choose one of these"),
+    ({"precision": "float32"}, "precision='float32' is not a policy.", "choose one."),
+    ({"precision": jnp.float32}, "is not a policy.", "choose one."),
+    ({"precision": ["f32"]}, "precision=['f32'] is not a policy.", "choose one."),
+    ({"cache": "disk"}, "cache='disk' is neither True nor False.", "write cache=True."),
+    ({"cache": None}, "cache=None is neither True nor False.", "write cache=True."),
+    ({"check": 1}, "check=1 is neither True nor False.", "write check=True."),
+    ({"debug_nans": "yes"}, "debug_nans='yes' is neither True nor False.", "write debug_nans=True."),
+    ({"on_trace_error": "warn"}, "on_trace_error='warn' is not a choice.", "choose one."),
+    ({"compiler": "O3"}, "compiler='O3' is not a choice.", "choose one."),
+    ({"compiler": None}, "compiler=None is not a choice.", "choose one."),
+    # Contradictory.
+    ({"static": "x", "donate": "x"}, "'x' cannot be static and donated.", "name it in one of the two options."),
+    ({"static": ("y", "x"), "donate": ["x", "y"]}, "'x', 'y' cannot be static and donated.", "name it in one of the two options."),
+    ({"static": "x", "vmap": {"b": {"x": 0}}}, "'x' cannot be static and mapped.", "name it in one of the two options."),
+    ({"pad": {"n": "pow2"}, "check": False}, "`pad` and check=False contradict each other.", "drop check=False."),
+]
+AGAINST_THE_SIGNATURE = [
+    ({"static": "z"}, "`static` names 'z', which is not a parameter.", "correct the name."),
+    ({"donate": "z"}, "`donate` names 'z', which is not a parameter.", "correct the name."),
+    ({"vmap": {"b": {"z": 0}}}, "`vmap` names 'z', which is not a parameter.", "correct the name."),
+    ({"vmap": "n"}, "vmap='n' names an axis that the signature has already.", "drop 'n' from the annotations"),
+    ({"vmap": {"n": {"x": 0}}}, "vmap='n' names an axis that the signature has already.", "drop 'n' from the annotations"),
+    ({"pad": {"m": "pow2"}}, "`pad` names 'm', which is no axis.", "correct the name."),
+]
+
+
+def text_of(options):
+    return ", ".join(f"{name}={value!r}" for name, value in options.items())[:60]
+
+
+@pytest.mark.parametrize(("options", "what", "fix"), REFUSED, ids=[text_of(case[0]) for case in REFUSED])
+def test_a_bad_option_is_refused_above_the_function(options, what, fix):
+    """Three lines: where and what, the rule, the fix; with options alone already, before there is a function."""
+    for decorate, where in ((lambda: optimize(**options), "optimize()"), (lambda: optimize(body, **options), LINE)):
+        with pytest.raises(OptionError) as caught:
+            decorate()
+        first, rule, last = str(caught.value).splitlines()
+        assert first.startswith(f"{where}: ")
+        assert what in first
+        assert rule.endswith(".")
+        assert last.startswith("Fix: ")
+        assert fix in last
+
+
+@pytest.mark.parametrize(("options", "what", "fix"), AGAINST_THE_SIGNATURE, ids=[text_of(case[0]) for case in AGAINST_THE_SIGNATURE])
+def test_an_option_against_the_signature_is_refused_at_decoration(options, what, fix):
+    """The function, file and line are named; nothing waits for the first call."""
+    with pytest.raises(OptionError) as caught:
+        optimize(**options)(body)
+    first, _, last = str(caught.value).splitlines()
+    assert first == f"{LINE}: {what}"
+    assert fix in last
+
+
+def test_the_rank_rule_needs_an_annotation_with_a_rank():
+    """Nothing would ever be mapped, which is not what was asked for."""
+    with pytest.raises(OptionError, match="vmap='batch' has no annotation to go by"):
+        optimize(vmap="batch")(lambda x, n: x)
+    optimize(vmap={"batch": {"x": 0}})(lambda x, n: x)
+
+
+def test_names_among_keyword_arguments_cannot_be_known_at_decoration():
+    """`**more` takes any name."""
+    optimize(static="anything", donate="other")(keyed)
+
+
+def test_what_is_no_function_is_refused():
+    """`@optimize("x")` for `@optimize(static="x")`."""
+    with pytest.raises(OptionError, match="'x' is not callable"):
+        optimize("x")
+
+
+def test_an_option_that_is_not_built_may_be_none():
+    """Code that fills in options by name may leave it out in so many words."""
+    assert read_options("f()", dict.fromkeys(NOT_BUILT)) == Options()
+
+
+def test_an_error_of_an_option_is_a_value_error():
+    """So that code which knows nothing of jitney can catch it."""
+    assert issubclass(OptionError, ValueError)
+    assert issubclass(OptionError, jitney.JitneyError)
+
+
+def test_spellings_of_one_option_are_equal():
+    """One name or a list of one, False or nothing, True or the policy that it means: the same options share programs."""
+    for one, other in (
+        ({"static": "x"}, {"static": ["x"]}),
+        ({"donate": ("x", "y")}, {"donate": ["x", "y"]}),
+        ({"remat": False}, {"remat": None}),
+        ({"remat": True}, {"remat": "nothing_saveable"}),
+        ({"vmap": None, "pad": None, "static": None, "precision": None}, {}),
+        ({"static": ()}, {}),
+    ):
+        assert read_options("f()", one) == read_options("f()", other)
+        assert hash(read_options("f()", one)) == hash(read_options("f()", other))
+
+
+def test_options_are_read_into_what_they_mean():
+    """Axes in their order, names as tuples."""
+    options = read_options("f()", {"vmap": {"b": {"x": 0, "y": -1}, "c": {"x": 1}}, "static": "k", "precision": "f64"})
+    assert options.vmap == (VmapAxis("b", (("x", 0), ("y", -1))), VmapAxis("c", (("x", 1),)))
+    assert (options.static, options.precision, options.cache, options.check) == (("k",), "f64", True, True)
+    assert read_options("f()", {"vmap": "batch"}).vmap == (VmapAxis("batch"),)
+
+
+def test_every_policy_and_precision_that_is_listed_is_taken():
+    """What a message offers must work."""
+    for policy in POLICIES:
+        assert read_options("f()", {"remat": policy}).remat == policy
+    for precision in PRECISIONS:
+        assert read_options("f()", {"precision": precision}).precision == precision
+
+
+def test_the_signature_of_optimize_names_every_option():
+    """Those of the overloads, which editors show, with the defaults of what is read."""
+    shown = [inspect.signature(overload).parameters for overload in typing.get_overloads(optimize)]
+    for parameters in shown[1:]:
+        assert [name for name in parameters if name != "fn"] == list(NAMES)
+        given = {name: p.default for name, p in parameters.items() if name != "fn"}
+        assert read_options("f()", given) == Options()
+
+
+def test_options_cannot_be_changed():
+    """They are part of what programs are shared by."""
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        optimize(body).options.cache = False
