@@ -44,7 +44,7 @@ class Outcome:
 
     @property
     def has_one_form(self) -> bool:
-        """Whether every trace of the body returned arrays at the same places. A number made of a size is an array where that is a symbol."""
+        """Whether all traces of the body returned arrays at the same places; a number made of a size is one where that is a symbol."""
         places = [(treedef, tuple(i for i, _ in rest)) for treedef, rest in self.seen]
         return all(place == places[0] for place in places)
 
