@@ -168,7 +168,7 @@ class _Run:
                     count = min(self.size, self.total - start)
                     before = state
                     state, outs = step(known.values, state, chunk, np.int32(start), np.int32(count))
-                    jax.block_until_ready(before)  # so that no more than two chunks are under way
+                    _jax.block_until_ready(before)  # so that no more than two chunks are under way
                     for i, out in zip(each.emits, outs, strict=True):
                         emitted[i][self._place(i, start, count)] = np.asarray(out)[self._place(i, 0, count)]
                     bar.advance(task)
