@@ -131,6 +131,20 @@ def test_a_number_made_of_the_size_is_no_result():
         f(np.ones(5, np.float32))
 
 
+def test_without_jit_nothing_is_cut():
+    """Inside `jax.disable_jit` the body sees the whole arrays, as values."""
+    seen = []
+
+    @optimize(chunk={"n": 2})
+    def f(x: Float[Array, "n"]) -> Float[Array, ""]:
+        seen.append(x)
+        return jnp.sum(x)
+
+    with jax.disable_jit():
+        assert float(f(np.ones(5, np.float32))) == 5
+    assert [x.shape for x in seen] == [(5,)]
+
+
 def test_methods_and_statics():
     """A module with a chunked method, and a static argument."""
 

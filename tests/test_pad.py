@@ -192,6 +192,16 @@ def test_outer_transforms_run_at_exact_size():
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), outer(padded_shares)(t), outer(shares)(t))
 
 
+def test_without_jit_nothing_is_padded():
+    """Inside `jax.disable_jit`, before and after the first call, the body sees the arrays as they are."""
+    f = optimize(pad={"n": "pow2"})(copy_of(shares))
+    t, y = rows(5), rows(5)
+    for _ in range(2):
+        with jax.disable_jit():
+            np.testing.assert_allclose(f(t, y)[1], (np.exp(-t) - y).mean(), rtol=1e-4)
+        np.testing.assert_allclose(f(t, y)[1], (np.exp(-t) - y).mean(), rtol=1e-4)
+
+
 def test_a_padded_derivative():
     """A derivative inside the body is padded as what it is: a shared parameter gets no NaN from the padding."""
 

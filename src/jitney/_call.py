@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from inspect import Parameter
 from typing import TYPE_CHECKING, Any
 
+import jax
 import numpy as np
 from jax.tree_util import DictKey, SequenceKey
 
@@ -115,6 +116,12 @@ def _leaf(name: tuple[str, str], hint: LeafHint, array: Any) -> Leaf:
 def traced(leaves: Iterable[Any]) -> bool:
     """Whether a call with these leaves stands inside another trace."""
     return any(isinstance(leaf, Tracer) for leaf in leaves)
+
+
+def jit_is_off() -> bool:
+    """Inside `jax.disable_jit()`, where whoever debugs wants to see values."""
+    options: Any = jax.config
+    return options.jax_disable_jit
 
 
 def described(array: Any) -> tuple[tuple[int, ...], Any, bool]:

@@ -21,7 +21,7 @@ from jax.tree_util import tree_map
 from ._axes import Refused
 from ._cache import disabled as cache_disabled
 from ._cache import ensure as ensure_cache
-from ._call import Layout, described, traced
+from ._call import Layout, described, jit_is_off, traced
 from ._causes import Traced, cause
 from ._contract import check_arguments, check_result
 from ._counts import Counts, parted
@@ -95,7 +95,7 @@ class Entry:
 
     def _first(self, *arrays: Any) -> Any:
         """The first call decides how the later ones run."""
-        if _jit_is_off():
+        if jit_is_off():
             return self._un_jitted(arrays)
         if traced(arrays):
             return runner(self, arrays)(*arrays)
@@ -127,7 +127,7 @@ class Entry:
     def _trace(self, arrays: Sequence[Any]) -> Any:
         """What JAX traces. One thread at a time for one key: whoever comes second waits, and calls again."""
         arrays, counts = parted(arrays)
-        if _jit_is_off():
+        if jit_is_off():
             return self._un_jitted(arrays)
         key = (*(described(array) for array in arrays), counts and (counts.names, counts.weak))
         with self._lock:
@@ -170,8 +170,9 @@ class Entry:
         with self.numbers():
             return unmixed(self.called(*arrays))
 
-    def planned(self, arrays: Sequence[Any], counts: Counts | None = None) -> Planned:
-        """The view and the plan of a call, padded if it has counts; the contract is checked on what the body will see.
+    def planned(self, arrays: Sequence[Any], counts: Counts | None = None, *, jit: bool = True) -> Planned:
+        """The view and the plan of a call, padded if it has counts; the contract is checked on what the body will see. Without `jit`
+        nothing is cut into chunks.
 
         Raises:
             ContractError: An argument does not fit its annotation, or cannot be mapped as asked.
@@ -183,6 +184,8 @@ class Entry:
             view = with_counts(view, counts.weak, counts.names)
         elif request.options.pad:
             request = replace(request, exact="at exact size")
+        if not jit:
+            request = replace(request, whole="un-jitted: all at once")
         plan = Plan.make(view, request)
         if not self.core.options.check:
             return Planned(view, plan)
@@ -194,7 +197,7 @@ class Entry:
 
     def called(self, *arrays: Any) -> Any:
         """The body with every stage inside Jit around it, on tracers or on arrays."""
-        return self._applied(self.planned(arrays), arrays)
+        return self._applied(self.planned(arrays, jit=False), arrays)
 
     def _applied(self, planned: Planned, arrays: Sequence[Any], counts: Counts | None = None) -> Any:
         core, outcome = self.core, Outcome()
@@ -257,12 +260,6 @@ class Entry:
         new = Traced(planned.view, static, self._key, planned.plan)
         self.core.counters.cause(cause(self.core.last, new))
         self.core.last = new
-
-
-def _jit_is_off() -> bool:
-    """Inside `jax.disable_jit()`, where whoever debugs wants to see values."""
-    options: Any = jax.config
-    return options.jax_disable_jit
 
 
 def _without_leading(leaf: Any, count: int) -> Any:

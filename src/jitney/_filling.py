@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from ._axes import Refused, evaluate, is_symbolic
-from ._call import described, traced
+from ._call import described, jit_is_off, traced
 from ._counts import Counts
 from ._errors import JitneyWarning, sentence
 from ._named import in_names
@@ -101,7 +101,7 @@ class Filling:
         self._padded: Run | None = None
 
     def __call__(self, *arrays: Any) -> Any:
-        if traced(arrays):
+        if traced(arrays) or jit_is_off():
             return runner(self.entry, arrays)(*arrays)
         key = tuple(described(array) for array in arrays)
         try:
@@ -161,7 +161,7 @@ class Filling:
         """From now on, calls of this bucket run at exact size."""
         self.refused[padded.fill.axes] = refusal
         self.known = {
-            key: None if place is not None and place.fill.axes == padded.fill.axes else place for key, place in self.known.items()
+            key: None if place is not None and place.fill.axes == padded.fill.axes else place for key, place in list(self.known.items())
         }
         warn_refused(self.entry.core, refusal)
         return self._run_exact(arrays)

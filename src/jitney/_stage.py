@@ -23,6 +23,7 @@ class Request:
     donated: tuple[int, ...] = ()
     nested: bool = False
     exact: str | None = None  # why nothing is padded
+    whole: str | None = None  # why nothing is cut into chunks
 
 
 @dataclass(frozen=True)

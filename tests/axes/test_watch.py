@@ -63,6 +63,10 @@ def decide_by_type(x):
     return jnp.sin(x) if isinstance(x.shape[0], int) else jnp.cos(x)
 
 
+def decide_by_type_of_number(x):
+    return x * (2.0 if type(x.shape[0]) is int else 3.0)
+
+
 def decide_and_catch(x):
     try:
         six = x.shape[0] == 6

@@ -45,6 +45,8 @@ class Chunk:
         options = request.options
         if not options.chunk:
             return Skip("chunk", "no `chunk` given")
+        if request.whole is not None:
+            return Skip("chunk", request.whole)
         if request.nested:
             return Skip("chunk", "under an outer trace: all at once")
         ((axis, chunk),) = options.chunk
