@@ -29,10 +29,10 @@ REFUSED = [
     ({"donate_argnums": 0}, "unknown option 'donate_argnums'.", "did you mean 'donate'?"),
     ({"zzz": 1}, "unknown option 'zzz'.", "leave it out."),
     # Not built yet.
-    ({"chunk": "n"}, "option 'chunk' (chunking along an axis) is not there yet.", "leave 'chunk' out"),
+    ({"chunk": "n"}, "chunk='n' does not say which axis is cut into chunks of what size.", "write chunk={"),
     ({"shard": "n"}, "option 'shard' (sharding over devices) is not there yet.", "leave 'shard' out"),
     ({"mesh": ("x", 4)}, "option 'mesh' (a device mesh) is not there yet.", "leave 'mesh' out"),
-    ({"memory": "1GB"}, "option 'memory' (a memory budget) is not there yet.", "leave 'memory' out"),
+    ({"memory": "1GB"}, "`memory` says how much a chunk may take, and no axis is cut by it.", "write chunk={"),
     ({"max_compiles": 3}, "option 'max_compiles' (a limit on compiles) is not there yet.", "leave 'max_compiles' out"),
     ({"cache": "program"}, 'cache="program" (serialised executables) is not there yet.', "persistent compilation cache is on"),
     ({"precision": "bf16"}, 'precision="bf16" (autocast', 'write precision="bf16-all"'),

@@ -339,6 +339,30 @@ def test_other_options_compose(options):
         np.testing.assert_allclose(a, b, rtol=1e-2 if "precision" in options else 1e-5, atol=1e-6)
 
 
+def test_double_precision_has_keys_of_its_own():
+    """float64 and float32 arrays of one shape are two programs, and each result has its argument's dtype."""
+
+    @optimize(pad={"n": "pow2"}, precision="f64")
+    def f(x: Float[Array, "n"]) -> Float[Array, "n"]:
+        return x / jnp.sum(x)
+
+    for dtype in (np.float32, np.float64, np.float32):
+        x = np.array([1, 2, 3, 1e-9, 4], dtype)
+        np.testing.assert_allclose(f(x), x / x.sum(), rtol=1e-6 if dtype is np.float32 else 1e-14)
+        assert f(x).dtype == optimize(precision="f64")(f.__wrapped__)(x).dtype
+
+
+def test_a_refusal_names_the_axis_that_is_meant():
+    """Of several padded axes, one of them mapped."""
+
+    @optimize(vmap="fit", pad={"fit": "pow2", "m": "pow2", "n": "pow2"})
+    def f(x: Float[Array, "m n"]) -> Float[Array, "m n"]:
+        return x * 2 if x.shape[1] == 6 else x
+
+    with pytest.warns(JitneyWarning, match="compares the size n with 6"):
+        f(rows(3, 5, 7))
+
+
 def test_run_time_checks_see_valid_elements_only():
     """`eqx.error_if` on a reduction: padding raises nothing, a bad element does."""
 

@@ -27,7 +27,7 @@ from ._contract import check_arguments, check_result
 from ._counts import Counts, parted
 from ._errors import NonFiniteError, sentence
 from ._filling import Cut, Filling, cuts_of, padded_key, warn_refused
-from ._named import in_names, is_count, with_counts
+from ._named import is_count, with_counts
 from ._nans import nonfinite
 from ._outcome import Outcome, unmixed
 from ._plan import Plan
@@ -234,8 +234,7 @@ class Entry:
         try:
             mask.prove(self.body_inside(plan, "mask"))
         except Refused as refusal:
-            why = in_names(f"{refusal.place} {refusal.what}".strip(), [name for name, _ in self.core.options.pad])
-            return Plan.make(view, replace(self.request, exact=f"at exact size: {why}"))
+            return Plan.make(view, replace(self.request, exact=f"at exact size: {refusal}"))
         return plan
 
     def body_inside(self, plan: Plan, stage: str, outcome: Outcome | None = None) -> Callable[..., Any]:

@@ -16,10 +16,9 @@ import jax
 import numpy as np
 
 from ._axes import Refused, evaluate, is_symbolic
-from ._call import described, jit_is_off, traced
+from ._call import MAX_ENTRIES, described, jit_is_off, traced
 from ._counts import Counts
 from ._errors import JitneyWarning, sentence
-from ._named import in_names
 from ._runners import Run, runner
 from ._stage import Skip
 from ._stages import Fill, Mask
@@ -103,10 +102,16 @@ class Filling:
     def __call__(self, *arrays: Any) -> Any:
         if traced(arrays) or jit_is_off():
             return runner(self.entry, arrays)(*arrays)
+        with self.entry.numbers():  # its dtypes are part of the keys
+            return self._run(arrays)
+
+    def _run(self, arrays: Sequence[Any]) -> Any:
         key = tuple(described(array) for array in arrays)
         try:
             padded = self.known[key]
         except KeyError:
+            if len(self.known) >= MAX_ENTRIES:
+                self.known = {}
             padded = self.known[key] = self.place(arrays)
         if padded is None:
             return self._run_exact(arrays)
@@ -145,7 +150,8 @@ class Filling:
 
     def ahead(self, arrays: Sequence[Any]) -> Sequence[Any]:
         """What to compile for these arrays or abstract values: those of their bucket."""
-        padded = self.place(arrays)
+        with self.entry.numbers():
+            padded = self.place(arrays)
         if padded is None:
             return arrays
         counts = padded.counts
@@ -207,10 +213,9 @@ def warn_refused(core: Core, refusal: Refused) -> None:
 
 def explain(core: Core, refusal: Refused) -> str:
     """Why an axis is not padded."""
-    axes = [name for name, _ in core.options.pad]
-    what = in_names(refusal.what, axes)
+    axes = " and ".join(repr(name) for name, _ in core.options.pad)
     return sentence(
-        core.where, f"{' and '.join(map(repr, axes))} cannot be padded here: {refusal.place or 'it'} {what}.",
+        core.where, f"{axes} cannot be padded here: {refusal.place or 'it'} {refusal.what}.",
         "An axis is padded only if each operation along it is proven to give what it gives at exact size.",
         "change that line, or drop the axis from `pad`; each size runs exact until then, and compiles its own program.",
     )  # fmt: skip

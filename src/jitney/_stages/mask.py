@@ -11,9 +11,9 @@ from typing import Any, Self
 
 import jax
 
+from .._axes import Refused, Use, demand, run_padded, trace
 from .._axes import Traced as Program
-from .._axes import Use, demand, run_padded, trace
-from .._named import COUNT, Named, is_count, named_axes, shape_at, sizes_of
+from .._named import COUNT, Named, in_names, is_count, named_axes, shape_at, sizes_of
 from .._stage import Fn, Request, Skip
 from .._view import View
 
@@ -93,8 +93,11 @@ class Mask:
         Raises:
             Refused: One cannot.
         """
-        program = trace(fn, self.avals, self.ranges)
-        self.found.append((program, demand(program.jaxpr, self.ranges)))
+        try:
+            program = trace(fn, self.avals, self.ranges)
+            self.found.append((program, demand(program.jaxpr, self.ranges)))
+        except Refused as refusal:
+            raise Refused(refusal.place, in_names(refusal.what, [s.name for s in self.symbols])) from refusal
         return program
 
     def wrap(self, fn: Fn) -> Fn:
