@@ -184,8 +184,8 @@ def test_the_contract_holds():
         stream(summary, {"w": rows(3), "x": rows(9, 3), "y": rows(8)}, chunk={"n": 2}, progress=False)
 
 
-def test_progress_is_shown(capsys):
-    """A bar on the terminal that leaves nothing behind; no word with progress=False."""
+def test_a_run_can_be_silent(capsys):
+    """No word with progress=False."""
     stream(moments, {"x": rows(100)}, chunk={"n": 8}, progress=False)
     out = capsys.readouterr()
     assert out.out + out.err == ""

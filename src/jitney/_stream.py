@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -157,8 +158,8 @@ class _Run:
             first, at, computed, state = kept.read()
             known.values.update(computed)
         chunks = -(-self.total // self.size)
-        with Progress(*_COLUMNS, disable=not progress, transient=True) as bar:
-            task = bar.add_task(self.entry.core.name, total=len(self.passes.passes) * chunks, completed=first * chunks + at // self.size)
+        total = len(self.passes.passes) * chunks
+        with _bar(self.entry.core.name, total, first * chunks + at // self.size, show=progress) as advance:
             for p, each in enumerate(self.passes.passes[first:], first):
                 if state is None:
                     work.settle(each.before, known)
@@ -171,7 +172,7 @@ class _Run:
                     _jax.block_until_ready(before)  # so that no more than two chunks are under way
                     for i, out in zip(each.emits, outs, strict=True):
                         emitted[i][self._place(i, start, count)] = np.asarray(out)[self._place(i, 0, count)]
-                    bar.advance(task)
+                    advance()
                     if kept is not None:
                         kept.write(p, start + count, known.values, state)
                 work.finish(each, known, state)
@@ -218,6 +219,17 @@ class _Run:
 
     def _place(self, i: int, start: int, count: int) -> tuple[slice, ...]:
         return (*[slice(None)] * self.passes.axis_of_result(i), slice(start, start + count))
+
+
+@contextmanager
+def _bar(name: str, total: int, done: int, *, show: bool) -> Generator[Callable[[], None]]:
+    """A progress bar, or nothing at all; what it gives is called after each chunk."""
+    if not show:
+        yield lambda: None
+        return
+    with Progress(*_COLUMNS, transient=True) as bar:
+        task = bar.add_task(name, total=total, completed=done)
+        yield lambda: bar.advance(task)
 
 
 class _Checkpoint:
