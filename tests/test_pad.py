@@ -5,6 +5,7 @@ import math
 import pickle
 import threading
 import warnings
+from pathlib import Path
 
 import equinox as eqx
 import jax
@@ -135,11 +136,12 @@ def test_a_decision_by_size_runs_exact_and_warns_once():
     def f(x: Float[Array, "n"]) -> Float[Array, "n"]:
         return x * 2 if x.shape[0] == 6 else x
 
-    with pytest.warns(JitneyWarning, match=r"'n' cannot be padded here: test_pad.py:\d+ \(f\) compares the size n with 6"):
+    with pytest.warns(JitneyWarning, match=r"'n' cannot be padded here: test_pad.py:\d+ \(f\) compares the size n with 6") as caught:
         np.testing.assert_array_equal(f(np.ones(6, np.float32)), np.full(6, 2))
     np.testing.assert_array_equal(f(np.ones(7, np.float32)), np.ones(7))
     np.testing.assert_array_equal(f(np.ones(6, np.float32)), np.full(6, 2))
     np.testing.assert_array_equal(f(np.ones(12, np.float32)), np.ones(12))
+    assert [Path(warning.filename).name for warning in caught] == ["test_pad.py"]
 
 
 @pytest.mark.parametrize("made", [lambda x: (x, x.shape[0]), lambda x: (x, str(x.dtype) * (len(x.shape) + 0 * x.ndim), x.shape)])

@@ -6,7 +6,9 @@ that was broken, and the fix.
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
+from pathlib import Path
 
 
 class JitneyError(Exception):
@@ -61,3 +63,12 @@ class Where:
 def sentence(where: Where | str, what: str, rule: str, fix: str) -> str:
     """Format a message: where and what, the rule, the fix, one line each."""
     return f"{where}: {what}\n{rule}\nFix: {fix}"
+
+
+def users_level() -> int:
+    """The `stacklevel` at which a warning points to the line that called jitney."""
+    here = str(Path(__file__).parent)
+    level, frame = 1, inspect.currentframe()
+    while frame is not None and frame.f_code.co_filename.startswith(here):
+        level, frame = level + 1, frame.f_back
+    return level - 1

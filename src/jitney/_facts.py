@@ -54,7 +54,14 @@ def _listing(places: Sequence[str]) -> str:
     return ", ".join(unique[:3]) + (f" and {len(unique) - 3} more" if len(unique) > 3 else "")
 
 
-def axes(program: Program[..., Any], /, *examples: Any, sizes: Mapping[str, int] | None = None, **keywords: Any) -> dict[str, AxisFacts]:
+class Axes(dict[str, AxisFacts]):
+    """Axis name -> facts; printed, a line for each axis."""
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.values()))
+
+
+def axes(program: Program[..., Any], /, *examples: Any, sizes: Mapping[str, int] | None = None, **keywords: Any) -> Axes:
     """What a decorated function does along each named axis of its signature, proven on its program with symbolic sizes.
 
     Args:
@@ -77,7 +84,7 @@ def axes(program: Program[..., Any], /, *examples: Any, sizes: Mapping[str, int]
             sentence(entry.core.where, "no axis of an array argument has a name and a size above 1.",
                      "Facts are about the axes that annotations name.", 'annotate the arrays (x: Float[Array, "n"]).')
         )  # fmt: skip
-    return found
+    return Axes(found)
 
 
 _LARGEST = 4096  # sizes from 2 to this one are looked at, where the form of an expression alone proves nothing

@@ -18,7 +18,7 @@ import numpy as np
 from ._axes import Refused, evaluate, is_symbolic
 from ._call import MAX_ENTRIES, described, jit_is_off, traced
 from ._counts import Counts
-from ._errors import JitneyWarning, sentence
+from ._errors import JitneyWarning, sentence, users_level
 from ._runners import Run, runner
 from ._stage import Skip
 from ._stages import Fill, Mask
@@ -208,7 +208,7 @@ def _size(shape: Sequence[int], places: Cut, sizes: Mapping[str, int]) -> list[i
 def warn_refused(core: Core, refusal: Refused) -> None:
     """Say once that calls run at exact size, and why."""
     if core.counters.warn_once(f"pad {refusal.place}"):
-        warnings.warn(explain(core, refusal), JitneyWarning, stacklevel=6)
+        warnings.warn(explain(core, refusal), JitneyWarning, stacklevel=users_level())
 
 
 def explain(core: Core, refusal: Refused) -> str:

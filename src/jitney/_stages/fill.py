@@ -58,7 +58,7 @@ class Fill:
         if not axes:
             return Skip("fill", why)
         if filled:
-            return cls(tuple(axes), levels, "filled by the caller")
+            return cls(tuple(axes), levels, ", ".join(f"{axis.name} from {axis.low} to {axis.high}" for axis in axes))
         return cls(tuple(axes), levels, f"{why}; on the host, by repeating the last element; results are cut there")
 
     @property
