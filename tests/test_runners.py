@@ -214,3 +214,46 @@ def test_debug_nans_holds_after_a_nested_first_call():
     jax.jit(f)(X)
     with pytest.raises(NonFiniteError):
         f(X)
+
+
+@pytest.mark.parametrize("options", [{}, {"cache": False}, {"compiler": "fast"}, {"debug_nans": True}, {"pad": {"n": [4, 8]}}], ids=str)
+def test_checks_that_only_later_shapes_bring(options):
+    """The first call holds none, so nothing waits; the first call of the shape that has one raises Equinox's error already."""
+
+    def body(x: Float[Array, "n"]):
+        return (eqx.error_if(x, jnp.any(x < 0), "must not be negative") if x.shape[0] > 4 else x) + 1
+
+    counted = count_traces(body)
+    f = optimize(counted, **options)
+    f(X)
+    for _ in range(2):
+        with pytest.raises(eqx.EquinoxRuntimeError, match="must not be negative"):
+            f(-jnp.ones(7))
+    np.testing.assert_array_equal(f(jnp.ones(7)), np.full(7, 2.0))
+    np.testing.assert_array_equal(f(X), np.asarray(X) + 1)
+    if "pad" not in options:  # which traces for its proof too
+        assert counted.traces == 2
+
+
+def test_another_shape_without_checks_stays_a_plain_program():
+    """Deciding anew for each trace takes nothing: one trace and one compile a shape, and JAX's own function runs."""
+    counted = count_traces(lambda x: x * 2)
+    f = optimize(counted)
+    for n in (2, 3, 2, 3, 3):
+        f(jnp.ones(n))
+    assert (counted.traces, f.stats.traces, f.stats.hits) == (2, 2, 3)
+
+
+@pytest.mark.parametrize("given", [{}, {"donate": "x"}], ids=str)
+def test_run_time_checks_with_compiler_options(given):
+    """Which JAX allows at the top level only: one trace there, and the same errors and numbers there and below another jit."""
+    body = count_traces(lambda x: eqx.error_if(x, jnp.any(x < 0), "must not be negative") + 1)
+    f = optimize(body, compiler="fast", **given)
+    for _ in range(2):
+        with pytest.raises(eqx.EquinoxRuntimeError, match="must not be negative"):
+            f(-X)
+    np.testing.assert_array_equal(f(jnp.ones(4)), np.full(4, 2.0))
+    assert body.traces == f.stats.traces == 1
+    np.testing.assert_array_equal(eqx.filter_jit(lambda: f(np.ones(4, np.float32)))(), np.full(4, 2.0))
+    with pytest.raises(eqx.EquinoxRuntimeError, match="must not be negative"):
+        eqx.filter_jit(lambda: f(-np.ones(4, np.float32)))()

@@ -81,6 +81,8 @@ class Entry:
         self.request = Request(core.where, core.options, donated, nested=layout.nested and core.differs_nested)
         self.jitted: Any = self._jit()
         self.run: Callable[..., Any] = self._first
+        self.checked = False  # whether one of its programs holds run-time checks of Equinox
+        self._settled = False  # whether `run` was chosen for programs without such checks: a new trace may bring one
 
     @property
     def paths(self) -> list[str]:
@@ -94,14 +96,33 @@ class Entry:
         return Jit.plan(View(()), self.request).wrap(body)
 
     def _first(self, *arrays: Any) -> Any:
-        """The first call decides how the later ones run."""
+        """The first call decides how the later ones run; the one after another trace decides anew."""
         if jit_is_off():
             return self._un_jitted(arrays)
         if traced(arrays):
             return runner(self, arrays)(*arrays)
         options = self.core.options
-        self.run = Filling(self) if options.pad and not options.debug_nans else runner(self, arrays)
+        if options.pad and not options.debug_nans:
+            self.run = Filling(self)
+        else:
+            self.run = runner(self, arrays)
+            self._settled = not self.checked
         return self.run(*arrays)
+
+    def _decide_again(self) -> None:
+        self._settled = False
+        if self.run != self.eagerly:
+            self.run = self._first
+
+    def overlooked(self, error: Exception) -> bool:
+        """Whether a run-time check of Equinox failed in the first call of a new program, before anyone looked whether it holds one.
+
+        The call can be made again then, and Equinox runs it. Not if its buffers were given up.
+        """
+        if self.checked or self._settled or self.layout.donated or "_EquinoxRuntimeError: " not in str(error):
+            return False
+        self.checked = True
+        return True
 
     def numbers(self) -> AbstractContextManager[Any]:
         """The scope in which the numbers of this program live."""
@@ -129,6 +150,8 @@ class Entry:
         arrays, counts = parted(arrays)
         if jit_is_off():
             return self._un_jitted(arrays)
+        if self._settled:
+            self._decide_again()
         key = (*(described(array) for array in arrays), counts and (counts.names, counts.weak))
         with self._lock:
             flight = self.flights.setdefault(key, Flight())

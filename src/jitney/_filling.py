@@ -96,8 +96,7 @@ class Filling:
         self.entry = entry
         self.known: dict[Hashable, Padded | None] = {}
         self.refused: dict[Hashable, Refused] = {}
-        self._exact: Run | None = None
-        self._padded: Run | None = None
+        self._runs: dict[Hashable, Run] = {}  # of each program
 
     def __call__(self, *arrays: Any) -> Any:
         if traced(arrays) or jit_is_off():
@@ -114,15 +113,10 @@ class Filling:
                 self.known = {}
             padded = self.known[key] = self.place(arrays)
         if padded is None:
-            return self._run_exact(arrays)
+            return self._program(key, arrays)(*arrays)
         given = (*padded.arrays(arrays), padded.counts)
-        if self._padded is None:
-            try:
-                self._padded = runner(self.entry, given)
-            except Refused as refusal:
-                return self._refuse(padded, refusal, arrays)
         try:
-            out = self._padded(*given)
+            out = self._program((padded.counts.names, padded.counts.weak, padded.key), given)(*given)
         except Refused as refusal:
             return self._refuse(padded, refusal, arrays)
         self.entry.core.counters.padded(padded.fill.axes)
@@ -158,10 +152,14 @@ class Filling:
         values = [jax.ShapeDtypeStruct((), np.int32) for _ in counts.values]
         return (*padded.abstract(arrays), Counts(values, counts.names, counts.weak))
 
-    def _run_exact(self, arrays: Sequence[Any]) -> Any:
-        if self._exact is None:
-            self._exact = runner(self.entry, arrays)
-        return self._exact(*arrays)
+    def _program(self, key: Hashable, arrays: Sequence[Any]) -> Run:
+        """How one program runs."""
+        found = self._runs.get(key)
+        if found is None:
+            if len(self._runs) >= MAX_ENTRIES:
+                self._runs = {}
+            found = self._runs[key] = runner(self.entry, arrays)
+        return found
 
     def _refuse(self, padded: Padded, refusal: Refused, arrays: Sequence[Any]) -> Any:
         """From now on, calls of this bucket run at exact size."""
@@ -170,7 +168,7 @@ class Filling:
             key: None if place is not None and place.fill.axes == padded.fill.axes else place for key, place in list(self.known.items())
         }
         warn_refused(self.entry.core, refusal)
-        return self._run_exact(arrays)
+        return self._run(arrays)
 
     def _cut(self, padded: Padded, out: Any) -> Any:
         cuts = self.entry.cuts[padded.key]

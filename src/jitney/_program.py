@@ -77,12 +77,12 @@ class Program(Generic[P, R]):
         except TRACER_ERRORS as error:
             return self._not_traceable(error, entry, layout.pick(leaves))
         except (RuntimeError, ValueError) as error:
-            if not core.options.donate:
+            named = donation_error(error, core.where, layout.pick(leaves), entry.paths, layout.donated) if core.options.donate else None
+            if named is not None:
+                raise named from error
+            if not entry.overlooked(error):
                 raise
-            named = donation_error(error, core.where, layout.pick(leaves), entry.paths, layout.donated)
-            if named is None:
-                raise
-            raise named from error
+            core.counters.calls -= 1
         finally:
             if entry.flights and entry.land():
                 core.counters.misses += 1

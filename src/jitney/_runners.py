@@ -18,6 +18,7 @@ from ._call import described, traced
 from ._counts import parted
 from ._errors import NonFiniteError
 from ._nans import locate, message, nonfinite
+from ._stages.jit import FAST
 
 if TYPE_CHECKING:
     from ._entry import Entry
@@ -31,9 +32,11 @@ def runner(entry: Entry, arrays: Sequence[Any]) -> Run:
     ensure_cache()
     run: Run = entry.jitted
     if not traced(arrays):
-        with entry.numbers():
-            if has_equinox_checks(entry.jitted.trace(*arrays).jaxpr):
-                run = _translating(run, entry.request.donated)
+        if not entry.checked:
+            with entry.numbers():
+                entry.checked = has_equinox_checks(entry.jitted.trace(*arrays).jaxpr)
+        if entry.checked:
+            run = _translating(entry)
         if options.compiler == "fast":
             run = _fast(entry, run)
         if not options.cache:
@@ -70,7 +73,7 @@ def _without_cache(run: Run) -> Run:
 
 def _fast(entry: Entry, run: Run) -> Run:
     """Compiler options belong to the outermost `jit`; a call without any traced argument shows only by JAX's error that it is not."""
-    plain: Run = jax.jit(entry.called)  # pyright: ignore[reportUnknownMemberType]
+    plain: Run = entry.jitted.__wrapped__
 
     def fast(*arrays: Any) -> Any:
         try:
@@ -78,7 +81,7 @@ def _fast(entry: Entry, run: Run) -> Run:
         except ValueError as error:
             if "compiler_options" not in str(error) or "top-level" not in str(error):
                 raise
-        return plain(*arrays)  # pyright: ignore[reportUnknownVariableType]
+        return plain(*arrays)
 
     return fast
 
@@ -98,16 +101,18 @@ def _finite(entry: Entry, run: Run) -> Run:
     return finite
 
 
-def _translating(run: Run, donated: Sequence[int]) -> Run:
+def _translating(entry: Entry) -> Run:
     """Let Equinox run a program that holds its run-time checks, so that their errors read as its users know them; it waits for
     the result to see them."""
-    given = frozenset(donated)
+    given = frozenset(entry.request.donated)
+    options = dict(FAST) if entry.core.options.compiler == "fast" else None
+    run: Run = entry.jitted.__wrapped__ if options else entry.jitted
 
     def merged(kept: Sequence[Any], lost: Sequence[Any]) -> Any:
         first, second = iter(kept), iter(lost)
         return run(*(next(second) if i in given else next(first) for i in range(len(kept) + len(lost))))
 
-    through = eqx.filter_jit(merged, donate="all-except-first" if given else "none")
+    through = eqx.filter_jit(merged, donate="all-except-first" if given else "none", compiler_options=options)
 
     def checked(*arrays: Any) -> Any:
         kept = tuple(array for i, array in enumerate(arrays) if i not in given)

@@ -40,7 +40,20 @@ class Jit:
 
     def wrap(self, fn: Fn) -> Fn:
         options = dict(self.compiler_options) or None
-        return jax.jit(fn, donate_argnums=self.donate or None, compiler_options=options)  # pyright: ignore[reportUnknownMemberType]
+        body = _inner(fn) if options else fn
+        return jax.jit(body, donate_argnums=self.donate or None, compiler_options=options)  # pyright: ignore[reportUnknownMemberType]
+
+
+def _inner(fn: Fn) -> Fn:
+    """A jitted function of its own below the one with compiler options, which JAX takes at the top level only: `__wrapped__` of that
+    one is called elsewhere, and both share one trace of the body."""
+
+    def body(*arrays: Any) -> Any:
+        return fn(*arrays)
+
+    inner: Any = jax.jit(body)  # pyright: ignore[reportUnknownMemberType]
+    inner.__name__ = inner.__qualname__ = fn.__name__
+    return inner
 
 
 def _donation(view: View, request: Request) -> str:
