@@ -227,3 +227,13 @@ def test_a_mixed_result_is_unmixed_once():
     assert unmixed(mixed)[1] == "text"
     assert jax.tree.map(lambda x: x, mixed)[1] == "text"
     assert unmixed((X, "text"))[1] == "text"
+
+
+@pytest.mark.parametrize("options", [{}, {"vmap": {"b": {"key": 0}}}, {"remat": True}, {"precision": "f64"}, {"debug_nans": True}], ids=str)
+def test_prng_keys_are_results(options):
+    """Arrays like others, alone and among the rest of a result, though NumPy calls their dtype one of objects."""
+    key = jax.random.split(jax.random.key(0), 3)
+    split = lambda key: jax.random.split(key) if key.ndim == 0 else jax.vmap(jax.random.split)(key)
+    keys, text = optimize(lambda key: (split(key), "text"), **options)(key)
+    np.testing.assert_array_equal(jax.random.key_data(keys), jax.random.key_data(jax.vmap(jax.random.split)(key)))
+    assert text == "text"

@@ -64,6 +64,8 @@ class Outcome:
 
 def _is_computed(leaf: Any) -> bool:
     """Whether JAX can return it: not a shape that stands for an array, nor text or times in a NumPy array."""
+    if is_a(leaf, jax.Array):  # PRNG keys too, whose dtype is of the kind of an object's
+        return True
     return is_array(leaf) and not is_a(leaf, jax.ShapeDtypeStruct) and getattr(leaf.dtype, "kind", "") not in "OSUMm"
 
 

@@ -112,7 +112,8 @@ def _translating(entry: Entry) -> Run:
         first, second = iter(kept), iter(lost)
         return run(*(next(second) if i in given else next(first) for i in range(len(kept) + len(lost))))
 
-    through = eqx.filter_jit(merged, donate="all-except-first" if given else "none", compiler_options=options)
+    filter_jit: Any = eqx.filter_jit  # its overloads leave out the options of `jax.jit`
+    through = filter_jit(merged, donate="all-except-first" if given else "none", compiler_options=options)
 
     def checked(*arrays: Any) -> Any:
         kept = tuple(array for i, array in enumerate(arrays) if i not in given)
