@@ -179,3 +179,14 @@ def test_options_that_cannot_be_are_refused_at_decoration(options, message):
     """With a sentence and a fix."""
     with pytest.raises(OptionError, match=message):
         optimize(**options)(residual)
+
+
+def test_what_is_wrong_at_any_size_is_its_own_error():
+    """Not one of the axis."""
+
+    @optimize(chunk={"n": 4})
+    def f(x: Float[Array, "n"], y: Float[Array, "m"]) -> Float[Array, ""]:
+        return jnp.sum(x) + jnp.dot(y, jnp.ones(y.shape[0] + 1))
+
+    with pytest.raises(TypeError, match="dot_general"):
+        f(np.ones(9, np.float32), np.ones(3, np.float32))

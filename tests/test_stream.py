@@ -1,12 +1,19 @@
 """`jitney.stream`: the results of one call, from data that are read chunk by chunk."""
 
+import os
+import signal
+import subprocess
+import sys
+
+import h5py
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import zarr
 from jaxtyping import Array, Float
 
-from jitney import AxisError, ContractError, JitneyError, optimize, stream
+from jitney import AxisError, ContractError, JitneyError, OptionError, optimize, stream
 
 RNG = np.random.default_rng(0)
 F = np.float32
@@ -48,8 +55,37 @@ SOURCES = {
     "text path": lambda x, folder: str(saved(x, folder)),
     "parts": lambda x, folder: [x[:3], x[3:4], x[4:]],
     "sliceable": lambda x, folder: Sliceable(x),
+    "HDF5": lambda x, folder: h5py.File(folder / f"{x.ndim}.h5", "w").create_dataset("data", data=x, chunks=True),
+    "Zarr": lambda x, folder: zarr.array(x, chunks=(4,) * x.ndim),
+    "npz": lambda x, folder: archive(x, folder, np.savez),
+    "npz by column": lambda x, folder: archive(np.asfortranarray(x), folder, np.savez),
+    "compressed npz": lambda x, folder: archive(x, folder, np.savez_compressed),
+    "chunks": lambda x, folder: Chunks(x, 4),
+    "uneven chunks": lambda x, folder: Chunks(x, 1, 2),
+    "long chunks": lambda x, folder: Chunks(x, 20),
     "paths": lambda x, folder: [saved(x[:5], folder, "a"), saved(x[5:], folder, "b")],
 }
+
+
+class Chunks:
+    """Chunks of the lengths, in turn; each iteration begins anew."""
+
+    def __init__(self, x, *lengths):
+        self.x, self.lengths = x, lengths
+
+    def __iter__(self):
+        at, turn = 0, 0
+        while at < len(self.x):
+            count = self.lengths[turn % len(self.lengths)]
+            yield self.x[at : at + count]
+            at, turn = at + count, turn + 1
+
+
+def archive(x, folder, save):
+    """Both arguments are read from a file of this kind, each by its name."""
+    path = folder / f"{x.ndim}.npz"
+    save(path, other=np.zeros(100), **{"x" if x.ndim == 2 else "y": x})
+    return path
 
 
 def saved(x, folder, name="x"):
@@ -64,7 +100,7 @@ def test_any_source_gives_the_results_of_one_call(source, n, tmp_path):
     """With a rest, without one, and all of it in one chunk."""
     w, x, y = rows(3), rows(n, 3), rows(n)
     made = SOURCES[source]
-    got = stream(summary, {"w": w, "x": made(x, tmp_path), "y": made(y, tmp_path)}, chunk={"n": 7}, progress=False)
+    got = stream(summary, {"w": w, "x": made(x, tmp_path), "y": made(y, tmp_path)}, chunk={"n": 7}, progress=False).value
     want = summary(w, x, y)
     assert got["name"] == "summary"
     for key in ("variance", "shares", "top"):
@@ -79,15 +115,18 @@ def test_only_a_chunk_is_read_at_a_time():
 
 
 def test_each_pass_has_one_program():
-    """However many chunks, and a rest."""
+    """However many chunks, and a rest; a second run over data of that length compiles nothing."""
     from tests._monitor import listening
 
-    stream(moments, {"x": rows(100)}, chunk={"n": 7}, progress=False)
     with listening() as few:
         stream(moments, {"x": rows(100)}, chunk={"n": 7}, progress=False)
     with listening() as many:
         stream(moments, {"x": rows(7000)}, chunk={"n": 7}, progress=False)
-    assert many.count("compile", "step") == few.count("compile", "step")
+    assert many.count("compile", "step") == few.count("compile", "step") == 2
+    with listening() as again:
+        value, _ = stream(moments, {"x": np.ones(7000, F)}, chunk={"n": 7}, progress=False)
+    assert again.count("compile") == again.count("trace") == 0
+    assert [float(a) for a in value] == [1, 0]
 
 
 def test_float64_and_another_axis():
@@ -98,56 +137,197 @@ def test_float64_and_another_axis():
         return jnp.var(x, axis=1)
 
     x = RNG.normal(size=(3, 50)) + 1e4
-    np.testing.assert_allclose(stream(f, {"x": x}, chunk={"n": 8}, progress=False), x.var(1), rtol=1e-6)
+    np.testing.assert_allclose(stream(f, {"x": x}, chunk={"n": 8}, progress=False).value, x.var(1), rtol=1e-6)
 
 
-def test_a_run_that_breaks_off_goes_on(tmp_path, monkeypatch):
-    """From the last checkpoint, in the second pass too, to the result of an unbroken run; the file is gone then."""
-    monkeypatch.setattr("jitney._stream._SECONDS", 0.0)
-    path, x = tmp_path / "run.npz", rows(100)
-    want = stream(moments, {"x": x}, chunk={"n": 8}, progress=False)
+class Fails(Sliceable):
+    """Cannot be read from the given reading on, so many times."""
 
-    class Breaks(Sliceable):
-        left = 20
+    def __init__(self, data, after, times=10**9, error=OSError):
+        super().__init__(data)
+        self.after, self.times, self.error, self.reads = after, times, error, 0
 
-        def __getitem__(self, where):
-            self.left -= 1
-            if not self.left:
-                raise OSError("the disk is gone")
-            return super().__getitem__(where)
+    def __getitem__(self, where):
+        self.reads += 1
+        if self.reads > self.after and self.times:
+            self.times -= 1
+            raise self.error("the disk is gone")
+        return super().__getitem__(where)
 
+
+def broken(path, x, after=20, error=OSError, **options):
+    with pytest.raises(error, match="the disk is gone"):
+        stream(moments, {"x": Fails(x, after, error=error)}, chunk={"n": 8}, checkpoint=path, progress=False, retries=0, **options)
+
+
+@pytest.mark.parametrize("after", [1, 12, 13, 20, 25])
+@pytest.mark.parametrize("every", [1, "0s", 5])
+def test_a_run_that_breaks_off_goes_on(tmp_path, every, after):
+    """From the last checkpoint, in either pass, to the bits of an unbroken run; the file is gone then."""
+    path, x = tmp_path / "run", rows(100)
+    want = stream(moments, {"x": x}, chunk={"n": 8}, progress=False).value
+    broken(path, x, after, checkpoint_every=every)
+    assert path.exists() == (after >= (5 if every == 5 else 1))
+    data = Fails(x, 10**9)
+    got = stream(moments, {"x": data}, chunk={"n": 8}, checkpoint=path, progress=False)
+    assert [float(a) for a in got.value] == [float(a) for a in want]
+    assert got.stats.chunks == data.reads <= 26 - after + 1 + (5 if every == 5 else 1)
+    assert not any(tmp_path.iterdir())
+
+
+def test_ctrl_c_writes_the_checkpoint(tmp_path):
+    """Though none was due; the message names it."""
+    path, x = tmp_path / "run", rows(100)
+    with pytest.raises(KeyboardInterrupt) as stop:
+        stream(moments, {"x": Fails(x, 20, error=KeyboardInterrupt)}, chunk={"n": 8}, checkpoint=path, progress=False)
+    assert str(path) in stop.value.__notes__[0]
+    got = stream(moments, {"x": x}, chunk={"n": 8}, checkpoint=path, progress=False)
+    assert got.stats.chunks == 26 - 20
+
+
+KILLED = """
+import os, sys, signal
+import numpy as np, jax.numpy as jnp, jitney
+from jaxtyping import Array, Float
+
+@jitney.optimize
+def moments(x: Float[Array, "n"]) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    return jnp.mean(x), jnp.var(x)
+
+class Data:
+    x, reads = np.random.default_rng(0).normal(size=1000).astype("f4"), 0
+    shape, dtype = x.shape, x.dtype
+    def __getitem__(self, where):
+        self.reads += 1
+        if self.reads == int(sys.argv[2]):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return self.x[where]
+
+out = jitney.stream(moments, {"x": Data()}, chunk={"n": 8}, checkpoint=sys.argv[1], checkpoint_every=1, progress=False)
+print(out.stats.chunks, [np.asarray(a).tobytes().hex() for a in out.value])
+"""
+
+
+def test_a_killed_process_goes_on_to_the_same_bits(tmp_path):
+    """kill -9 in either pass; the process after it makes the rest only."""
+
+    def run(path, kill):
+        command = [sys.executable, "-c", KILLED, str(path), str(kill)]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    want = run(tmp_path / "whole", 0).stdout.split(maxsplit=1)
+    assert run(tmp_path / "run", 60).returncode == run(tmp_path / "run", 100).returncode == -signal.SIGKILL
+    chunks, bits = run(tmp_path / "run", 0).stdout.split(maxsplit=1)
+    assert bits == want[1]
+    assert int(want[0]) == 250
+    assert int(chunks) < 100
+
+
+@pytest.mark.parametrize("other", ["chunk", "length", "argument", "function", "data"])
+def test_a_checkpoint_of_another_run_is_refused(tmp_path, other):
+    """The file stays as it was."""
+
+    @optimize
+    def scaled(x: Float[Array, "n"], by: Float[Array, ""]) -> Float[Array, ""]:
+        return jnp.sum(x * by)
+
+    @optimize
+    def shifted(x: Float[Array, "n"], by: Float[Array, ""]) -> Float[Array, ""]:
+        return jnp.sum(x - by)
+
+    path, x = tmp_path / "run", rows(100)
+    file = saved(x, tmp_path)
+    broken_data = [np.load(file, mmap_mode="r"), Fails(rows(8), 0)]
     with pytest.raises(OSError, match="the disk is gone"):
-        stream(moments, {"x": Breaks(x)}, chunk={"n": 8}, checkpoint=path, progress=False)
-    assert path.exists()
-    read = []
-
-    class Counts(Sliceable):
-        def __getitem__(self, where):
-            read.append(where)
-            return super().__getitem__(where)
-
-    got = stream(moments, {"x": Counts(x)}, chunk={"n": 8}, checkpoint=path, progress=False)
-    assert [float(a) for a in got] == [float(a) for a in want]
-    assert len(read) < 10
-    assert not path.exists()
-
-
-def test_a_checkpoint_of_another_run_is_refused(tmp_path, monkeypatch):
-    """Another chunk size, here; the file stays."""
-    monkeypatch.setattr("jitney._stream._SECONDS", 0.0)
-    path, x = tmp_path / "run.npz", rows(100)
-
-    class Breaks(Sliceable):
-        def __getitem__(self, where):
-            if where.start > 50:
-                raise OSError("gone")
-            return super().__getitem__(where)
-
-    with pytest.raises(OSError, match="gone"):
-        stream(moments, {"x": Breaks(x)}, chunk={"n": 8}, checkpoint=path, progress=False)
+        stream(scaled, {"x": broken_data, "by": F(2)}, chunk={"n": 8}, checkpoint=path, checkpoint_every=1, retries=0, progress=False)
+    before = path.read_bytes()
+    data = [np.load(file, mmap_mode="r"), rows(8)]
+    if other == "data":
+        os.utime(file, (1, 1))
+    given = {
+        "length": {"x": [*data, rows(8)], "by": F(2)},
+        "argument": {"x": data, "by": F(3)},
+    }.get(other, {"x": data, "by": F(2)})
     with pytest.raises(JitneyError, match="is of another run"):
-        stream(moments, {"x": x}, chunk={"n": 9}, checkpoint=path, progress=False)
-    assert path.exists()
+        stream(
+            shifted if other == "function" else scaled, given, chunk={"n": 9 if other == "chunk" else 8}, checkpoint=path, progress=False
+        )
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip", "foreign", "empty"])
+def test_a_damaged_checkpoint_is_refused(tmp_path, damage):
+    """Whatever it is that is wrong with it."""
+    path, x = tmp_path / "run", rows(100)
+    broken(path, x, checkpoint_every=1)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes({"cut": content[:-1], "flip": content, "foreign": b"PK\x03\x04 something", "empty": b""}[damage])
+    with pytest.raises(JitneyError, match="no checkpoint, or it is damaged"):
+        stream(moments, {"x": x}, chunk={"n": 8}, checkpoint=path, progress=False)
+
+
+def test_narrow_floats_are_kept(tmp_path):
+    """NumPy's files do not know bfloat16."""
+
+    @optimize
+    def top(x: Float[Array, "n"]) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        m = jnp.max(x)
+        return m, jnp.sum((x - m).astype(jnp.float32))
+
+    path, x = tmp_path / "run", jnp.asarray(rows(100)).astype(jnp.bfloat16)
+    want = stream(top, {"x": x}, chunk={"n": 8}, progress=False).value
+    for after in (5, 20):
+        with pytest.raises(OSError, match="the disk is gone"):
+            stream(top, {"x": Fails(x, after)}, chunk={"n": 8}, checkpoint=path, checkpoint_every=1, progress=False, retries=0)
+    got = stream(top, {"x": x}, chunk={"n": 8}, checkpoint=path, progress=False).value
+    assert [float(a) for a in got] == [float(a) for a in want]
+    assert got[0].dtype == jnp.bfloat16
+
+
+@pytest.mark.parametrize("every", [0, -1, 1.5, "often", True, "-1s"])
+def test_intervals_that_make_no_sense_are_refused(tmp_path, every):
+    """With a sentence that says what to write."""
+    with pytest.raises(OptionError, match="checkpoint_every"):
+        stream(moments, {"x": rows(100)}, chunk={"n": 8}, checkpoint=tmp_path / "a", checkpoint_every=every, progress=False)
+
+
+def test_a_checkpoint_without_a_folder_is_refused(tmp_path):
+    """Before anything is read."""
+    data = Sliceable(rows(100))
+    with pytest.raises(JitneyError, match="there is no folder"):
+        stream(moments, {"x": data}, chunk={"n": 8}, checkpoint=tmp_path / "no" / "a", progress=False)
+    assert data.longest == 0
+
+
+def test_a_reading_that_fails_is_made_again(monkeypatch):
+    """So often as asked, then it is named: the argument, the rows, how often."""
+    monkeypatch.setattr("jitney._stream._PAUSE", 0.0)
+    x = rows(100)
+    got = stream(moments, {"x": Fails(x, 3, times=2)}, chunk={"n": 8}, progress=False)
+    np.testing.assert_allclose(got.value[0], x.mean(), rtol=1e-5, atol=1e-7)
+    assert got.stats.retries == 2
+    with pytest.raises(OSError, match="the disk is gone") as error:
+        stream(moments, {"x": Fails(x, 3)}, chunk={"n": 8}, retries=1, progress=False)
+    assert error.value.__notes__ == ["Reading rows 24 to 32 of 'x' failed, 2 times."]
+
+
+def test_other_errors_are_not_tried_again():
+    """A mistake in a reader is none of the disk."""
+    data = Fails(rows(100), 3, error=ZeroDivisionError)
+    with pytest.raises(ZeroDivisionError):
+        stream(moments, {"x": data}, chunk={"n": 8}, progress=False)
+    assert data.reads == 4
+
+
+def test_a_run_says_what_it_did():
+    """Chunks over both passes, rows, seconds, rate."""
+    value, stats = stream(moments, {"x": rows(100)}, chunk={"n": 8}, progress=False)
+    assert (stats.chunks, stats.rows, stats.passes, stats.retries, stats.saves) == (26, 100, 2, 0, 0)
+    assert stats.rate == pytest.approx(200 / stats.seconds)
+    assert "100 rows in 26 chunks, 2 passes" in str(stats)
+    assert stream(moments, {"x": rows(5)}, chunk={"n": 8}, progress=False).stats.chunks == 1
+    assert len(value) == 2
 
 
 def test_results_with_the_axis_have_no_checkpoint(tmp_path):
@@ -167,6 +347,46 @@ def test_what_cannot_be_cut_is_an_error():
 @optimize
 def ordered(x: Float[Array, "n"]) -> Float[Array, "n"]:
     return jnp.sort(x)
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        (lambda x, folder: iter([x, x]), "can be read only once"),
+        (lambda x, folder: iter_of([]), "gave no chunk"),
+        (lambda x, folder: iter_of([x, x.astype("f8")]), "a chunk of 'x' is float64"),
+        (lambda x, folder: [x, x[:, None]], "part 1 of 'x' is float32"),
+        (lambda x, folder: archive(x, folder, np.savez), "holds no array 'x'; it holds other, y"),
+        (lambda x, folder: folder / "x.csv", "of no kind that is read here"),
+    ],
+    ids=str,
+)
+def test_data_that_cannot_be_read_are_refused(made, message, tmp_path):
+    """With a sentence that names the argument."""
+    with pytest.raises(ContractError, match=message):
+        stream(moments, {"x": made(rows(9), tmp_path)}, chunk={"n": 4}, progress=False)
+
+
+def iter_of(parts):
+    class Parts:
+        def __iter__(self):
+            return iter(parts)
+
+    return Parts()
+
+
+def test_chunks_that_become_fewer_are_an_error():
+    """The data changed while they were read."""
+
+    class Shrinks:
+        times = 0
+
+        def __iter__(self):
+            self.times += 1
+            return iter([rows(10)] * (4 - self.times))
+
+    with pytest.raises(OSError, match="the rows of 'x' end after 20; there were 30"):
+        stream(moments, {"x": Shrinks()}, chunk={"n": 4}, progress=False, retries=0)
 
 
 @pytest.mark.parametrize(

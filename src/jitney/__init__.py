@@ -18,6 +18,8 @@ from ._facts import axes as axes
 from ._optimize import optimize as optimize
 from ._program import Program as Program
 from ._report import Report as Report
+from ._stream import Streamed as Streamed
+from ._stream import StreamStats as StreamStats
 from ._stream import stream as stream
 
 __version__ = "0.1.0"

@@ -81,6 +81,7 @@ class Entry:
         self.request = Request(core.where, core.options, donated, nested=layout.nested and core.differs_nested)
         self.jitted: Any = self._jit()
         self.run: Callable[..., Any] = self._first
+        self.streams: dict[Hashable, Any] = {}  # what `jitney.stream` has planned and compiled
         self.checked = False  # whether one of its programs holds run-time checks of Equinox
         self._settled = False  # whether `run` was chosen for programs without such checks: a new trace may bring one
 

@@ -6,43 +6,86 @@ stays on the device. While one chunk is worked on, the next is read.
 
 from __future__ import annotations
 
-import hashlib
-import tempfile
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import jax
 import numpy as np
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
 from ._axes import Chunked, Known, Passes
-from ._errors import ContractError, JitneyError, sentence
+from ._checkpoint import Checkpoint
+from ._checkpoint import Progress as Reached
+from ._errors import ContractError, JitneyError, OptionError, sentence
 from ._outcome import Outcome, unmixed
 from ._plan import Plan
+from ._sources import abstract, identity, is_sliceable, source_of
 from ._stages import Chunk
-from ._trees import canonicalize_dtype, is_a
+from ._trees import is_a
 
 if TYPE_CHECKING:
     from ._entry import Entry
     from ._program import Program
 
+R = TypeVar("R")
 _jax: Any = jax
 
 
+@dataclass(frozen=True)
+class StreamStats:
+    """What a stream did.
+
+    Args:
+        chunks: How many were worked on, over all passes; those before a checkpoint it went on from are not counted.
+        rows: Length of the axis.
+        passes: Over the data.
+        seconds: Of the whole run.
+        retries: Readings that failed and were made again.
+        saves: How often the checkpoint was written.
+    """
+
+    chunks: int
+    rows: int
+    passes: int
+    seconds: float
+    retries: int
+    saves: int
+
+    @property
+    def rate(self) -> float:
+        """Rows of one pass, per second."""
+        return self.rows * self.passes / self.seconds if self.seconds else 0.0
+
+    def __str__(self) -> str:
+        again = f", {self.retries} readings made again" if self.retries else ""
+        passes = f"{self.passes} passes" if self.passes != 1 else "1 pass"
+        return f"{self.rows:,} rows in {self.chunks:,} chunks, {passes}, {self.seconds:.3g} s, {self.rate:,.0f} rows/s{again}"
+
+
+class Streamed(NamedTuple, Generic[R]):
+    """The result of a stream: `value, stats = jitney.stream(...)`."""
+
+    value: R
+    stats: StreamStats
+
+
 def stream(
-    program: Program[..., Any],
+    program: Program[..., R],
     data: Mapping[str, Any],
     /,
     *,
     chunk: Mapping[str, int],
     checkpoint: str | Path | None = None,
+    checkpoint_every: int | str | None = None,
+    retries: int = 2,
     progress: bool = True,
-) -> Any:
+) -> Streamed[R]:
     """Run a decorated function over data of any length, a chunk at a time.
 
     The results are those of one call on all of it, up to the order in which sums are added. As many passes are made over the data as the
@@ -51,24 +94,37 @@ def stream(
     Args:
         program: A function under `@optimize`, without `pad`.
         data: Argument name -> value. Of an array with the axis, anything that has `shape` and `dtype` and can be sliced: a NumPy array or
-            memory map, a Zarr or HDF5 array; the path of an `.npy` file; or a sequence of arrays, one behind the other. Everything else is
-            passed whole.
+            memory map, a Zarr or HDF5 array; the path of an `.npy` file, or of an `.npz` file that holds an array of the argument's name;
+            a sequence of these, one behind the other; or an object whose `__iter__` gives chunks of any length, each time anew, which is
+            read once more, for its length. Everything else is passed whole.
         chunk: Axis name -> how many of its elements are read at a time.
-        checkpoint: A file that keeps what has been accumulated, written once a second at most. Where it exists, the run goes on from there;
-            when the run is over, it is removed.
-        progress: Whether a bar shows how far the run is.
+        checkpoint: A file that keeps what has been accumulated. Where it exists, the run goes on from there, to the same bits as an
+            unbroken one; when the run is over, it is removed. It is of one function, chunk size, arguments and data (by shape and dtype,
+            of files by name, size and time of change too).
+        checkpoint_every: How often it is written: a number of chunks, or seconds as in `"30s"`. By default once a second at most, and so
+            that it takes a hundredth of the run at most. Ctrl-C writes it too.
+        retries: How often a chunk is read again whose reading failed (`OSError`), after 0.1 s, 0.2 s, 0.4 s, ...
+        progress: Whether a bar shows how far the run is, its rate, and the time left.
 
     Returns:
-        What the function returns; arrays that have the axis are NumPy arrays.
+        What the function returns, where arrays that have the axis are NumPy arrays, and what the run did.
 
     Raises:
         AxisError: An operation looks along the axis in a way that is not carried from chunk to chunk.
         ContractError: The data do not fit the contract, or no array has the axis.
-        JitneyError: The checkpoint is of another run, or a result has the axis and cannot be kept in one.
+        JitneyError: The checkpoint is damaged or of another run; a result has the axis and cannot be kept in one.
+        OSError: A chunk could not be read; notes on it name the argument and the rows.
     """
+    began = time.perf_counter()
     axis, size = _one(program, chunk)
-    sources = {name: _source(value) for name, value in data.items()}
-    entry, arrays = program.abstract((), {name: _abstract(value) for name, value in sources.items()}, None)
+    if not is_a(retries, int) or retries < 0:
+        raise OptionError(
+            sentence(str(program), f"retries={retries!r} is no number of times.", "A reading that failed is made again so often.",
+                     "write retries=2, or retries=0 for none.")
+        )  # fmt: skip
+    where = str(program._core.where)  # pyright: ignore[reportPrivateUsage]
+    sources = {name: source_of(name, value, where) for name, value in data.items()}
+    entry, arrays = program.abstract((), {name: abstract(value) for name, value in sources.items()}, None)
     with entry.numbers():
         view = entry.planned(arrays).view
         stage = Chunk.of(view, replace(entry.request, nested=False), axis, size)
@@ -77,10 +133,24 @@ def stream(
                 sentence(entry.core.where, f"no array has an axis {axis!r}.", "Data are cut along an axis that annotations name.",
                          "pass an array with it, or correct the name.")
             )  # fmt: skip
-        values = [sources.get(leaf.path, array) for leaf, array in zip(view.leaves, arrays, strict=True)]
         if stage.size > size:
-            return _Run(entry, stage, values, size)(checkpoint, progress=progress)
-    return program(**{name: value[0 : value.shape[0]] if _is_sliceable(value) else value for name, value in sources.items()})
+            key = (axis, size, *((leaf.path, leaf.shape, leaf.dtype, leaf.weak_type) for leaf in view.leaves))
+            steps = entry.streams.get(key)
+            if steps is None:
+                if len(entry.streams) >= _MAX_STEPS:
+                    entry.streams.clear()
+                steps = entry.streams[key] = Steps(entry, stage, size)
+            values = [sources.get(leaf.path, array) for leaf, array in zip(view.leaves, arrays, strict=True)]
+            run = _Run(steps, [leaf.path for leaf in view.leaves], values, retries)
+            kept = None
+            if checkpoint is not None:
+                kept = Checkpoint(checkpoint, run.key(), checkpoint_every, str(entry.core.where))
+            value = run(kept, progress=progress)
+            saves = kept.saves if kept is not None else 0
+            stats = StreamStats(run.chunks, stage.size, len(steps.passes.passes), time.perf_counter() - began, run.failures, saves)
+            return Streamed(value, stats)
+    whole = program(**{name: value[0 : value.shape[0]] if is_sliceable(value) else value for name, value in sources.items()})
+    return Streamed(whole, StreamStats(1, stage.size, 1, time.perf_counter() - began, 0, 0))
 
 
 def _one(program: Any, chunk: Any) -> tuple[str, int]:
@@ -94,47 +164,10 @@ def _one(program: Any, chunk: Any) -> tuple[str, int]:
     )  # fmt: skip
 
 
-class _Joined:
-    """A sequence of arrays, read as one."""
+class Steps:
+    """What is planned and compiled once for one length of data and one chunk size."""
 
-    def __init__(self, parts: Sequence[Any]):
-        self.parts = [_source(part) for part in parts]
-        self.starts = np.cumsum([0, *(part.shape[0] for part in self.parts)])
-        self.shape = (int(self.starts[-1]), *self.parts[0].shape[1:])
-        self.dtype = self.parts[0].dtype
-
-    def __getitem__(self, where: slice) -> np.ndarray[Any, Any]:
-        found = [
-            np.asarray(part[max(0, where.start - start) : where.stop - start])
-            for part, start in zip(self.parts, self.starts, strict=False)
-            if start < where.stop and start + part.shape[0] > where.start
-        ]
-        return np.concatenate(found) if found else np.empty((0, *self.shape[1:]), self.dtype)
-
-
-def _source(value: Any) -> Any:
-    """What can be sliced, of what was given."""
-    if is_a(value, (str, Path)) and str(value).endswith(".npy"):
-        return np.load(value, mmap_mode="r")
-    if is_a(value, (list, tuple)) and len(value) > 0 and all(_is_sliceable(part) or is_a(part, (str, Path)) for part in value):
-        return _Joined(value)
-    return value
-
-
-def _is_sliceable(value: Any) -> bool:
-    return hasattr(value, "shape") and hasattr(value, "dtype") and hasattr(value, "__getitem__") and len(value.shape) > 0
-
-
-def _abstract(value: Any) -> Any:
-    if _is_sliceable(value) and not is_a(value, (jax.Array, np.ndarray)):
-        return jax.ShapeDtypeStruct(tuple(value.shape), canonicalize_dtype(value.dtype))
-    return value
-
-
-class _Run:
-    """One run: the plan, the sources of what is streamed, and the compiled steps."""
-
-    def __init__(self, entry: Entry, stage: Chunk, values: Sequence[Any], size: int):
+    def __init__(self, entry: Entry, stage: Chunk, size: int):
         self.entry = entry
         self.stage = stage
         self.size = size
@@ -144,53 +177,108 @@ class _Run:
         plan = Plan.make(stage.view, request)
         self.passes: Passes = stage.passes(entry.body_inside(plan, "chunk", self.outcome))
         stage.check(self.outcome)
-        takes = self.passes.flat.takes
-        self.streamed = {n: value for n, value in zip(takes, values, strict=True) if n in self.passes.streamed}
-        self.fixed = [None if n in self.passes.streamed else x for n, x in zip(takes, values, strict=True)]
+        self.work = Chunked(self.passes, np.int32(self.total))
+        self.begin = [_jax.jit(self._begin(each)) for each in self.passes.passes]
+        self.step = [_jax.jit(self._step(each)) for each in self.passes.passes]
+        self.end = _jax.jit(self._end)
 
-    def __call__(self, checkpoint: str | Path | None, *, progress: bool) -> Any:
-        work = Chunked(self.passes, np.int32(self.total))
-        emitted = {i: self._empty(i) for each in self.passes.passes for i in each.emits}
-        kept = _Checkpoint(self, checkpoint, emitted) if checkpoint is not None else None
-        known = work.known(self.fixed)
-        first, at, state = 0, 0, None
-        if kept is not None and kept.path.exists():
-            first, at, computed, state = kept.read()
-            known.values.update(computed)
-        chunks = -(-self.total // self.size)
-        total = len(self.passes.passes) * chunks
-        with _bar(self.entry.core.name, total, first * chunks + at // self.size, show=progress) as advance:
-            for p, each in enumerate(self.passes.passes[first:], first):
-                if state is None:
-                    work.settle(each.before, known)
-                    state = work.start(each, known)
-                step = self._step(work, each)
-                for start, chunk in self._chunks(at):
-                    count = min(self.size, self.total - start)
-                    before = state
-                    state, outs = step(known.values, state, chunk, np.int32(start), np.int32(count))
-                    _jax.block_until_ready(before)  # so that no more than two chunks are under way
-                    for i, out in zip(each.emits, outs, strict=True):
-                        emitted[i][self._place(i, start, count)] = np.asarray(out)[self._place(i, 0, count)]
-                    advance()
-                    if kept is not None:
-                        kept.write(p, start + count, known.values, state)
-                work.finish(each, known, state)
-                at, state = 0, None
-        flat = work.results(known, emitted)
-        if kept is not None:
-            kept.path.unlink(missing_ok=True)
-        return unmixed(self.outcome.output(flat))
+    def _begin(self, each: Any) -> Callable[..., Any]:
+        """What is computed once when the pass before is over, and the state that a pass starts with."""
 
-    def _step(self, work: Chunked, each: Any) -> Any:
+        def begin(values: Any) -> Any:
+            known = Known(dict(values))
+            self.work.settle(each.before, known)
+            return _new(known, values), self.work.start(each, known)
+
+        return begin
+
+    def _step(self, each: Any) -> Callable[..., Any]:
         def step(values: Any, state: Any, chunk: Any, start: Any, count: Any) -> Any:
-            return work.step(each, Known(dict(values)), chunk, state, start, count, self.size)
+            return self.work.step(each, Known(dict(values)), chunk, state, start, count, self.size)
 
-        return _jax.jit(step)
+        return step
+
+    def _end(self, values: Any) -> Any:
+        """What is computed from what all passes have accumulated: the results that do not have the axis."""
+        emitted: dict[int, Any] = {i: None for each in self.passes.passes for i in each.emits}
+        return self.work.results(Known(dict(values)), emitted)
+
+
+def _new(known: Known, values: Mapping[int, Any]) -> dict[int, Any]:
+    return {n: x for n, x in known.values.items() if n not in values}
+
+
+class _Run:
+    """One run over one set of data."""
+
+    def __init__(self, steps: Steps, names: Sequence[str], values: Sequence[Any], retries: int):
+        self.steps = steps
+        self.passes = steps.passes
+        self.retries = retries
+        self.failures = 0
+        self.chunks = 0
+        takes, streamed = self.passes.flat.takes, self.passes.streamed
+        self.sources = {n: (name, value) for n, name, value in zip(takes, names, values, strict=True) if n in streamed}
+        self.fixed = {n: x for n, x in zip(takes, values, strict=True) if n not in streamed}
+
+    def key(self) -> str:
+        """What a checkpoint must be of, to be gone on from."""
+        steps = self.steps
+        nodes = [(node.op.name, node.reads, node.makes) for node in self.passes.flat.nodes]
+        arguments = [(x.dtype.str, x.shape, x.tobytes()) for x in map(np.asarray, self.fixed.values())]
+        return repr(
+            [str(steps.entry.core.where), nodes, steps.size, steps.total, arguments, [identity(x) for _, x in self.sources.values()]]
+        )
+
+    def __call__(self, kept: Checkpoint | None, *, progress: bool) -> Any:
+        steps, passes = self.steps, self.passes
+        emitted = {i: self._empty(i) for each in passes.passes for i in each.emits}
+        if kept is not None and emitted:
+            where = steps.entry.core.where
+            raise JitneyError(
+                sentence(where, f"a result has the axis {steps.stage.axis!r}, and a checkpoint keeps what is accumulated only.",
+                         "A run that goes on later has to find its results again.", "drop checkpoint=..., or return sums and their kin.")
+            )  # fmt: skip
+        found = kept.read() if kept is not None else None
+        values: dict[int, Any] = {**self.fixed, **(found.values if found is not None else {})}
+        first, at, state = (found.index, found.at, found.state) if found is not None else (0, 0, None)
+        reached = found
+        done = first * -(-steps.total // steps.size) + at // steps.size
+        with _bar(steps, done, show=progress) as advance:
+            try:
+                for p, each in enumerate(passes.passes[first:], first):
+                    if state is None:
+                        new, state = steps.begin[p](values)
+                        values.update(new)
+                    for start, chunk in self._chunks(at):
+                        count = min(steps.size, steps.total - start)
+                        before = state
+                        state, outs = steps.step[p](values, state, chunk, np.int32(start), np.int32(count))
+                        _jax.block_until_ready(before)  # so that no more than two chunks are under way
+                        for i, out in zip(each.emits, outs, strict=True):
+                            emitted[i][self._place(i, start, count)] = np.asarray(out)[self._place(i, 0, count)]
+                        self.chunks += 1
+                        advance()
+                        if kept is not None:
+                            reached = Reached(p, start + count, {n: x for n, x in values.items() if n not in self.fixed}, state)
+                            kept.reached(reached)
+                    known = Known(dict(values))
+                    steps.work.finish(each, known, state)
+                    values.update(known.values)
+                    at, state = 0, None
+            except KeyboardInterrupt as stop:
+                if kept is not None and reached is not None:
+                    kept.write(reached)
+                    stop.add_note(f"The checkpoint {kept.path} was written; the same call goes on from there.")
+                raise
+        flat = [emitted.get(i, x) for i, x in enumerate(steps.end(values))]
+        if kept is not None:
+            kept.remove()
+        return unmixed(steps.outcome.output(flat))
 
     def _chunks(self, first: int) -> Iterator[tuple[int, dict[int, Any]]]:
         """The chunks from an element on, each read while the one before is worked on."""
-        starts = range(first, self.total, self.size)
+        starts = range(first, self.steps.total, self.steps.size)
         if not starts:
             return
         with ThreadPoolExecutor(1) as reader:
@@ -198,88 +286,64 @@ class _Run:
             for start in starts:
                 chunk = coming.result()
                 if start != starts[-1]:
-                    coming = reader.submit(self._read, start + self.size)
+                    coming = reader.submit(self._read, start + self.steps.size)
                 yield start, chunk
 
     def _read(self, start: int) -> dict[int, Any]:
-        return {n: self._cut(n, source, start) for n, source in self.streamed.items()}
+        return {n: self._cut(n, name, source, start) for n, (name, source) in self.sources.items()}
 
-    def _cut(self, n: int, source: Any, start: int) -> Any:
+    def _cut(self, n: int, name: str, source: Any, start: int) -> Any:
         """One chunk of one array, as long as all of them: what is missing of the last repeats its last element."""
-        axis = self.passes.axis(n)
-        place = (*[slice(None)] * axis, slice(start, min(start + self.size, self.total)))
-        part = np.array(source[place if axis else place[0]], dtype=self.passes.flat.dtypes[n])
-        missing = self.size - part.shape[axis]
+        axis, size = self.passes.axis(n), self.steps.size
+        rows = slice(start, min(start + size, self.steps.total))
+        part = np.array(self._part(name, source, (*[slice(None)] * axis, rows) if axis else rows), dtype=self.passes.flat.dtypes[n])
+        missing = size - part.shape[axis]
         return part if not missing else np.pad(part, [(0, missing if i == axis else 0) for i in range(part.ndim)], mode="edge")
+
+    def _part(self, name: str, source: Any, place: Any) -> Any:
+        for tried in range(self.retries + 1):
+            try:
+                return np.asarray(source[place])
+            except OSError as error:
+                rows = place if is_a(place, slice) else place[-1]
+                if tried == self.retries:
+                    often = f", {tried + 1} times" if tried else ""
+                    error.add_note(f"Reading rows {rows.start} to {rows.stop} of {name!r} failed{often}.")
+                    raise
+                self.failures += 1
+                time.sleep(_PAUSE * 2**tried)
+        raise AssertionError("the last try returns or raises")
 
     def _empty(self, i: int) -> np.ndarray[Any, Any]:
         n: Any = self.passes.flat.gives[i]
-        shape = [self.total if j == self.passes.axis(n) else size for j, size in enumerate(self.passes.flat.dims[n])]
+        shape = [self.steps.total if j == self.passes.axis(n) else size for j, size in enumerate(self.passes.flat.dims[n])]
         return np.empty(shape, self.passes.flat.dtypes[n])
 
     def _place(self, i: int, start: int, count: int) -> tuple[slice, ...]:
         return (*[slice(None)] * self.passes.axis_of_result(i), slice(start, start + count))
 
 
+class _Rate(ProgressColumn):
+    """Rows a second."""
+
+    def render(self, task: Task) -> Text:
+        return Text(f"{task.speed * task.fields['size']:,.0f} rows/s" if task.speed else "")
+
+
 @contextmanager
-def _bar(name: str, total: int, done: int, *, show: bool) -> Generator[Callable[[], None]]:
+def _bar(steps: Steps, done: int, *, show: bool) -> Generator[Callable[[], None]]:
     """A progress bar, or nothing at all; what it gives is called after each chunk."""
     if not show:
         yield lambda: None
         return
+    total = len(steps.passes.passes) * -(-steps.total // steps.size)
     with Progress(*_COLUMNS, transient=True) as bar:
-        task = bar.add_task(name, total=total, completed=done)
+        task = bar.add_task(steps.entry.core.name, total=total, completed=done, size=steps.size)
         yield lambda: bar.advance(task)
 
 
-class _Checkpoint:
-    """What has been accumulated so far, in a file that is replaced as a whole."""
-
-    def __init__(self, run: _Run, path: str | Path, emitted: Mapping[int, Any]):
-        where = run.entry.core.where
-        if emitted:
-            raise JitneyError(
-                sentence(where, f"a result has the axis {run.stage.axis!r}, and a checkpoint keeps what is accumulated only.",
-                         "A run that goes on later has to find its results again.", "drop checkpoint=..., or return sums and their kin.")
-            )  # fmt: skip
-        self.path = Path(path)
-        self.where = where
-        self.given = set(run.passes.flat.takes)
-        arguments = [(x.dtype.str, x.shape, x.tobytes()) for x in map(np.asarray, (x for x in run.fixed if x is not None))]
-        text = repr([[(node.op.name, node.reads, node.makes) for node in run.passes.flat.nodes], run.size, run.total, arguments])
-        self.key = hashlib.sha256(text.encode()).hexdigest()
-        self.last = time.monotonic()
-
-    def read(self) -> tuple[int, int, dict[int, Any], list[list[Any]]]:
-        """Pass, element, what earlier passes have computed, and the state.
-
-        Raises:
-            JitneyError: The file is of another function, other arguments, another length of data or another chunk size.
-        """
-        with np.load(self.path, allow_pickle=False) as file:
-            if str(file["key"]) != self.key:
-                raise JitneyError(
-                    sentence(self.where, f"the checkpoint {self.path} is of another run.",
-                             "A run goes on with the function, arguments, length of data and chunk size that it began with.",
-                             "give another file name, or remove the file to begin anew.")
-                )  # fmt: skip
-            p, at, nodes = (int(file[name]) for name in ("pass", "at", "nodes"))
-            computed = {int(name[1:]): file[name] for name in file.files if name.startswith("v")}
-            state = [[file[name] for name in sorted(file.files) if name.startswith(f"s{i:04}.")] for i in range(nodes)]
-        return p, at, computed, state
-
-    def write(self, p: int, at: int, values: Mapping[int, Any], state: Sequence[Sequence[Any]]) -> None:
-        """Once a second at most, since it waits for the device."""
-        if time.monotonic() - self.last < _SECONDS:
-            return
-        save: Any = np.savez
-        parts = {f"v{n}": np.asarray(x) for n, x in values.items() if n not in self.given}
-        parts.update({f"s{i:04}.{j:04}": np.asarray(x) for i, held in enumerate(state) for j, x in enumerate(held)})
-        with tempfile.NamedTemporaryFile(dir=self.path.absolute().parent, prefix=self.path.name, delete=False) as file:
-            save(file, **{"pass": p}, key=self.key, at=at, nodes=len(state), **parts)
-        Path(file.name).replace(self.path)
-        self.last = time.monotonic()
-
-
-_SECONDS = 1.0
-_COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("chunks"), TimeRemainingColumn())
+_MAX_STEPS = 64  # lengths and chunk sizes that one function remembers
+_PAUSE = 0.1  # seconds before a reading is made again
+_COLUMNS = (
+    TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("chunks"), _Rate(), TimeRemainingColumn(),
+)  # fmt: skip

@@ -64,7 +64,7 @@ def measure(side: str, folder: str, rows: int) -> dict[str, Any]:
 
     def run() -> Any:
         if side == "stream":
-            return jitney.stream(gradient, {"w": WEIGHTS, "x": x, "y": y}, chunk={"n": CHUNK}, progress=False)
+            return jitney.stream(gradient, {"w": WEIGHTS, "x": x, "y": y}, chunk={"n": CHUNK}, progress=False).value
         return gradient(WEIGHTS, x[0:rows], y[0:rows])
 
     small = Rows(f"{folder}/x", 3 * CHUNK, 4), Rows(f"{folder}/y", 3 * CHUNK, 1)

@@ -52,13 +52,18 @@ def trace(fn: Callable[..., Any], avals: Callable[[Mapping[str, Any]], Sequence[
         Refused: The function needs to know a size, or does different things for different ones.
     """
     sizes = symbolic_sizes(ranges)
+    jaxpr: Any = None
+    failed: Exception | None = None
     with watched() as found:
         try:
-            jaxpr: Any = make_jaxpr(fn)(*avals(sizes))
+            jaxpr = make_jaxpr(fn)(*avals(sizes))
         except Refused:
             raise
-        except Exception as error:
-            raise Refused(_place(error), f"needs to know a size: {_first_line(error)}") from error
+        except Exception as error:  # noqa: BLE001
+            failed = error
+    if failed is not None:
+        make_jaxpr(fn)(*avals(probes(ranges)[0]))  # raises what is wrong at any size
+        raise Refused(_place(failed), f"needs to know a size: {_first_line(failed)}") from failed
     if found:  # code that catches everything has caught it
         raise found[0]
     expected = fingerprint(jaxpr)

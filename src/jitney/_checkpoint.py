@@ -1,0 +1,157 @@
+"""The file that a stream goes on from: what has been accumulated so far, with a checksum, replaced as a whole."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import tempfile
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ._errors import JitneyError, OptionError, sentence
+from ._trees import is_a
+
+_MAGIC = b"jitney checkpoint 1\n"
+_LEAST = 1.0  # seconds between two saves that nobody asked for
+_SHARE = 0.01  # of the run, that saves may take then
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run is: pass, element, what earlier passes have computed, and what this one has accumulated."""
+
+    index: int
+    at: int
+    values: Mapping[int, Any]
+    state: list[list[Any]]
+
+
+class Checkpoint:
+    """One file.
+
+    Args:
+        path: Where.
+        key: What the run is made of; a file of another key is refused.
+        every: After how many chunks (an int) or seconds (a text such as `"30s"`) it is written; None leaves it to jitney.
+        where: The function, for messages.
+    """
+
+    def __init__(self, path: str | Path, key: str, every: int | str | None, where: str):
+        self.path = Path(path).absolute()
+        self.key = hashlib.sha256(key.encode()).hexdigest()
+        self.where = where
+        self.chunks, self.seconds = _interval(every, where)
+        self._last = time.monotonic()
+        self._cost = 0.0
+        self._missed = 0
+        self.saves = 0
+        if not self.path.parent.is_dir():
+            raise JitneyError(
+                sentence(where, f"there is no folder {self.path.parent} for the checkpoint.", "It is written beside its last version.",
+                         "make the folder, or give another path.")
+            )  # fmt: skip
+
+    def read(self) -> Progress | None:
+        """How far the run was; None if there is no file.
+
+        Raises:
+            JitneyError: The file is damaged, or of another function, other arguments, other data or another chunk size.
+        """
+        try:
+            content = self.path.read_bytes()
+        except FileNotFoundError:
+            return None
+        head = len(_MAGIC)
+        digest, body = content[head : head + 32], content[head + 32 :]
+        if not content.startswith(_MAGIC) or hashlib.sha256(body).digest() != digest:
+            raise JitneyError(
+                sentence(self.where, f"{self.path} is no checkpoint, or it is damaged.", "A checkpoint is used whole or not at all.",
+                         "give another file name, or remove the file to begin anew.")
+            )  # fmt: skip
+        with np.load(io.BytesIO(body), allow_pickle=False) as file:
+            if str(file["key"]) != self.key:
+                raise JitneyError(
+                    sentence(self.where, f"the checkpoint {self.path} is of another run.",
+                             "A run goes on with the function, arguments, data and chunk size that it began with.",
+                             "give another file name, or remove the file to begin anew.")
+                )  # fmt: skip
+            index, at, nodes = (int(file[name]) for name in ("pass", "at", "nodes"))
+            values = {int(name[1:].partition("@")[0]): _restored(name, file[name]) for name in file.files if name.startswith("v")}
+            held = sorted(name for name in file.files if name.startswith("s"))
+            state = [[_restored(name, file[name]) for name in held if name.startswith(f"s{i:04}.")] for i in range(nodes)]
+        return Progress(index, at, values, state)
+
+    def reached(self, progress: Progress) -> None:
+        """A chunk is over: write the file if it is due."""
+        self._missed += 1
+        passed = time.monotonic() - self._last
+        if self.chunks is not None:
+            due = self._missed >= self.chunks
+        else:
+            due = passed >= (self.seconds if self.seconds is not None else max(_LEAST, self._cost / _SHARE))
+        if due:
+            self.write(progress)
+
+    def write(self, progress: Progress) -> None:
+        """Write the file; waits for the device."""
+        start = time.monotonic()
+        parts = dict(_plain(f"v{n}", np.asarray(x)) for n, x in progress.values.items())
+        parts.update(_plain(f"s{i:04}.{j:04}", np.asarray(x)) for i, held in enumerate(progress.state) for j, x in enumerate(held))
+        buffer, save = io.BytesIO(), _savez
+        save(buffer, **{"pass": progress.index}, key=self.key, at=progress.at, nodes=len(progress.state), **parts)
+        body = buffer.getvalue()
+        with tempfile.NamedTemporaryFile(dir=self.path.parent, prefix=self.path.name, delete=False) as file:
+            try:
+                file.write(_MAGIC + hashlib.sha256(body).digest() + body)
+                file.flush()
+                os.fsync(file.fileno())
+                Path(file.name).replace(self.path)
+            except BaseException:
+                with suppress(FileNotFoundError):
+                    Path(file.name).unlink()
+                raise
+        self._last, self._missed = time.monotonic(), 0
+        self._cost = self._last - start
+        self.saves += 1
+
+    def remove(self) -> None:
+        """The run is over."""
+        self.path.unlink(missing_ok=True)
+
+
+def _interval(every: Any, where: str) -> tuple[int | None, float | None]:
+    """Chunks or seconds."""
+    if every is None:
+        return None, None
+    if is_a(every, int) and not is_a(every, bool) and every > 0:
+        return int(every), None
+    if is_a(every, str) and every.endswith("s"):
+        with suppress(ValueError):
+            seconds = float(every[:-1])
+            if seconds >= 0:
+                return None, seconds
+    raise OptionError(
+        sentence(where, f"checkpoint_every={every!r} is neither a number of chunks nor of seconds.",
+                 "It says how often a checkpoint is written.",
+                 'write checkpoint_every=100 for chunks, checkpoint_every="30s" for seconds, or leave it out.')
+    )  # fmt: skip
+
+
+def _plain(name: str, x: np.ndarray[Any, Any]) -> tuple[str, np.ndarray[Any, Any]]:
+    """An array as NumPy's files hold it: the narrow floats of JAX are none of NumPy's types."""
+    return (name, x) if x.dtype.kind != "V" else (f"{name}@{x.dtype.name}", x.view(f"u{x.dtype.itemsize}"))
+
+
+def _restored(name: str, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    dtype = name.partition("@")[2]
+    return x.view(np.dtype(dtype)) if dtype else x
+
+
+_savez: Any = np.savez
