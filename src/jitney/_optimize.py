@@ -79,7 +79,8 @@ def optimize(fn: Any = None, /, **options: Any) -> Any:
             results are those of the exact size. What cannot be proven to be so runs at exact size, with one warning.
         chunk: Axis name -> how many of its elements are worked on at a time, or `"auto"`. What is summed is accumulated over the chunks, in
             as many passes as the body needs; what cannot be cut is an `AxisError` that names the line.
-        memory: How many bytes the values of one chunk may take, with `"auto"`: a number, or a text such as `"2GiB"`.
+        memory: How many bytes temporaries and arguments may take, as the compiler counts them: a number, a text such as `"2GiB"`, or
+            `"auto"` for what is free. What does not fit is cut into chunks, along the axis of `chunk` or the longest that can be cut.
         remat: Recompute intermediate values in the backward pass: True, or the name of a policy in `jax.checkpoint_policies`.
         precision: Compute in another floating-point type (`"bf16-all"`, `"fp16-all"`, `"f32"`, `"f64"`); arguments and results keep
             theirs. `"tf32"` sets the precision of matrix products.

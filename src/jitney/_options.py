@@ -53,7 +53,7 @@ class Options:
     vmap: tuple[VmapAxis, ...] = ()
     pad: tuple[tuple[str, Bucket], ...] = ()
     chunk: tuple[tuple[str, int | str], ...] = ()
-    memory: int | None = None
+    memory: int | str | None = None
     remat: str | None = None
     precision: str | None = None
     cache: bool = True
@@ -117,9 +117,12 @@ def read_options(where: Where | str, raw: Mapping[str, Any]) -> Options:
     if options.pad and options.chunk:
         fail(where, "`pad` and `chunk` together are not there yet.", "jitney accepts no option that it does not carry out.",
              "keep one: `chunk` needs no padding for a last chunk that is shorter.")  # fmt: skip
-    if options.memory is not None and all(chunk != AUTO for _, chunk in options.chunk):
-        fail(where, "`memory` says how much a chunk may take, and no axis is cut by it.",
-             'It goes with chunk={axis: "auto"}.', 'write chunk={"points": "auto"}, memory="2GiB".')  # fmt: skip
+    if options.memory is not None and any(chunk != AUTO for _, chunk in options.chunk):
+        fail(where, f"`memory` chooses the size of chunks, and chunk={dict(options.chunk)!r} says it already.",
+             'It goes with chunk={axis: "auto"}, or alone.', 'write chunk={"points": "auto"}, memory="2GiB".')  # fmt: skip
+    if options.memory is not None and options.pad:
+        fail(where, "`pad` and `memory` together are not there yet.", "jitney accepts no option that it does not carry out.",
+             "keep one: what `memory` cuts needs no padding.")  # fmt: skip
     mapped = {name for axis in options.vmap for name, _ in axis.dims or ()}
     if mapped & set(options.static):
         fail(
@@ -224,12 +227,17 @@ def _chunk(where: Where | str, value: Any) -> tuple[tuple[str, int | str], ...]:
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 
 
-def _memory(where: Where | str, value: Any) -> int | None:
-    if value is None:
-        return None
+def _memory(where: Where | str, value: Any) -> int | str | None:
+    if value is None or value == AUTO:
+        return value
     text = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", str(value)) if is_a(value, (int, str)) and not is_a(value, bool) else None
     if text is None or text[2].upper() not in _UNITS or float(text[1]) <= 0:
-        fail(where, f"memory={value!r} is not a size.", "`memory` takes a number of bytes, or a text with a unit.", 'write memory="2GiB".')
+        fail(
+            where,
+            f"memory={value!r} is not a size.",
+            '`memory` takes a number of bytes, a text with a unit, or "auto".',
+            'write memory="2GiB".',
+        )
     return int(float(text[1]) * _UNITS[text[2].upper()])
 
 

@@ -98,10 +98,10 @@ def report(core: Core, entry: Entry, arrays: Sequence[Any]) -> Report:
     chunk = plan.stage("chunk")
     if not isinstance(chunk, Skip):
         with entry.numbers():
-            passes = chunk.passes(entry.body_inside(plan, "chunk"))
-        stages.append(
-            Line("passes", taken=True, why=f"{len(passes.passes)} over the data, {chunk.fitting(passes)} of {chunk.axis} at a time")
-        )
+            cut = chunk.cut(entry.body_inside(plan, "chunk"))
+        stages.append(Line("passes", cut.passes is not None, cut.text))
+        if cut.fit is not None:
+            stages.append(Line("memory", taken=True, why=str(cut.fit)))
     stages += [Line(f"axis {name}", found.refused is None, found.text) for name, found in facts.items()]
     sizes = planned.sizes.bound if planned.sizes is not None else {}
     static = zip(entry.layout.static_names(), entry.statics, strict=True)

@@ -5,13 +5,14 @@ It stands inside Jit, since the loop over the chunks is part of the program, and
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import jax
 
 from .._axes import Passes, Refused, bytes_per_element, plan_passes, run_chunked, trace
 from .._errors import AxisError, Where, sentence
+from .._memory import Fit, Misfit, compiled_bytes, fit, free_bytes, text
 from .._named import in_names, is_count, named_axes, shape_at, sizes_of
 from .._options import AUTO
 from .._outcome import Outcome
@@ -21,9 +22,33 @@ from .vmap import levels_of
 
 SYMBOL = "d0"
 BUDGET = 64 * 2**20
-"""How many bytes the values of one chunk may take where the size is left to jitney."""
+"""About how many bytes the values of one chunk take where nothing is said of memory."""
 _LEAST = 1024  # of a chunk
 _FEWEST = 2  # a symbol stands for sizes from here on
+
+
+@dataclass(frozen=True)
+class Cut:
+    """What was decided about one body.
+
+    Args:
+        axis: Which axis is cut.
+        passes: How; None if the whole fits and nothing is cut.
+        width: Into pieces of how many elements.
+        fit: What was measured, if `memory` was asked for.
+    """
+
+    axis: str
+    passes: Passes | None
+    width: int
+    fit: Fit | None = None
+
+    @property
+    def text(self) -> str:
+        """For a line of the plan."""
+        if self.passes is None:
+            return "not cut: all of it fits"
+        return f"{len(self.passes.passes)} over the data, {self.width} of {self.axis} at a time"
 
 
 @dataclass(frozen=True)
@@ -32,8 +57,9 @@ class Chunk:
 
     axis: str
     size: int
-    chunk: int | None  # None: as many as fit the budget
-    budget: int
+    chunk: int | None  # None: as many as fit
+    budget: int | None  # what the compiled program may take; None: nothing was asked for, and one chunk takes what suits caches
+    others: tuple[Chunk, ...]  # axes that are cut if this one cannot be
     view: View = field(compare=False)
     levels: tuple[tuple[str, tuple[int | None, ...]], ...] = field(compare=False)
     where: Where = field(compare=False)
@@ -43,12 +69,14 @@ class Chunk:
     @classmethod
     def plan(cls, view: View, request: Request) -> Self | Skip:
         options = request.options
-        if not options.chunk:
+        if not options.chunk and options.memory is None:
             return Skip("chunk", "no `chunk` given")
         if request.whole is not None:
             return Skip("chunk", request.whole)
         if request.nested:
             return Skip("chunk", "under an outer trace: all at once")
+        if not options.chunk:
+            return cls.any(view, request) or Skip("chunk", "no array has an axis with a name")
         ((axis, chunk),) = options.chunk
         stage = cls.of(view, request, axis, None if chunk == AUTO else int(chunk))
         if stage is None:
@@ -65,9 +93,19 @@ class Chunk:
         size = sizes_of(inside, named_axes(inside, levels)).get(axis)
         if size is None:
             return None
-        budget = request.options.memory or BUDGET
-        how = f"so that the values of one take {budget / 2**20:.4g} MiB" if chunk is None else f"of {chunk}"
-        return cls(axis, size, chunk, budget, inside, levels, request.where, f"{axis}={size} in chunks {how}")
+        memory = request.options.memory
+        budget = free_bytes() if memory == AUTO else int(memory) if memory is not None else None
+        how = f"of {chunk}" if chunk is not None else f"so that the program takes {text(budget)}" if budget else "as suits caches"
+        return cls(axis, size, chunk, budget, (), inside, levels, request.where, f"{axis}={size} in chunks {how}")
+
+    @classmethod
+    def any(cls, view: View, request: Request) -> Self | None:
+        """The stage for whichever axis can be cut, the longest first."""
+        inside = View(tuple(leaf for leaf in view.leaves if not is_count(leaf)))
+        sizes = sizes_of(inside, named_axes(inside, levels_of(view, request)))
+        names = sorted((name for name, size in sizes.items() if size >= _FEWEST), key=lambda name: -sizes[name])
+        stages = [stage for name in names if (stage := cls.of(view, request, name, None)) is not None]
+        return replace(stages[0], others=tuple(stages[1:])) if stages else None
 
     def inner(self, view: View) -> View:
         return view
@@ -111,16 +149,63 @@ class Chunk:
                          "return the size itself, or make an array of the number.")
             )  # fmt: skip
 
-    def fitting(self, passes: Passes) -> int:
-        """The size of a chunk."""
-        if self.chunk is not None:
-            return self.chunk
-        fit = self.budget // max(1, bytes_per_element(passes))
-        return min(self.size, max(_LEAST, fit))
+    def cut(self, fn: Fn) -> Cut:
+        """Decide what is cut into what. With a budget this compiles: the whole, two narrow programs, and what the line through them says.
+
+        Raises:
+            AxisError: The axis cannot be cut, or nothing that is cut fits the budget.
+        """
+        if self.budget is not None:
+            return self._fitting(fn, self.budget)
+        passes = self.passes(fn)
+        return Cut(self.axis, passes, self.chunk or min(self.size, max(_LEAST, BUDGET // max(1, bytes_per_element(passes)))))
+
+    def _fitting(self, fn: Fn, budget: int) -> Cut:
+        avals = self.avals({SYMBOL: self.size})
+        whole = compiled_bytes(fn, avals)
+        if whole <= budget:
+            return Cut(self.axis, None, self.size, Fit(self.size, None, whole, budget))
+        failed: AxisError | None = None
+        least = whole
+        for stage in (self, *self.others):
+            try:
+                passes = stage.passes(fn)
+                found = fit(
+                    lambda width, stage=stage, passes=passes: compiled_bytes(_in_chunks(stage, passes, width), avals), stage.size, budget
+                )
+            except AxisError as error:
+                failed = failed or error
+            except Misfit as misfit:
+                least = min(least, misfit.least)
+            else:
+                return Cut(stage.axis, passes, found.width, found)
+        if failed is not None and least == whole:
+            raise failed
+        names = " or ".join(repr(stage.axis) for stage in (self, *self.others))
+        raise AxisError(
+            sentence(self.where,
+                     f"no chunk along {names} brings the program to {text(budget)}: "
+                     f"the least is {text(least)}, all at once takes {text(whole)}.",
+                     "`memory` bounds temporaries and arguments, as the compiler counts them; the arguments are there as a whole.",
+                     f"give it memory={least}, or read the data piece by piece with `jitney.stream`.")
+        )  # fmt: skip
 
     def wrap(self, fn: Fn) -> Fn:
         def chunked(*arrays: Any) -> list[Any]:
-            passes = self.passes(fn)
-            return run_chunked(passes, arrays, self.size, self.fitting(passes))
+            cut = self.cut(fn)
+            if cut.passes is None:
+                return list(fn(*arrays))
+            return run_chunked(cut.passes, arrays, self.at(cut.axis).size, cut.width)
 
         return chunked
+
+    def at(self, axis: str) -> Chunk:
+        """The stage of an axis that was chosen."""
+        return next(stage for stage in (self, *self.others) if stage.axis == axis)
+
+
+def _in_chunks(stage: Chunk, passes: Passes, width: int) -> Fn:
+    def whole(*arrays: Any) -> list[Any]:
+        return run_chunked(passes, arrays, stage.size, width)
+
+    return whole

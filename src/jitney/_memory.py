@@ -1,0 +1,124 @@
+"""How much of an axis fits into memory: measured on what the compiler makes of it, not guessed."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+
+_jax: Any = jax
+_FIRST = 256  # elements of the narrowest program that is measured first
+_LINES = 2  # so often a line says how wide; from then on the width is halved
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A width that fits.
+
+    Args:
+        width: How many elements of the axis.
+        estimate: Bytes, by the line through two other widths; None if the whole axis fits.
+        measured: Bytes of its temporaries and arguments, by the compiler.
+        budget: How many they may be.
+    """
+
+    width: int
+    estimate: int | None
+    measured: int
+    budget: int
+
+    def __str__(self) -> str:
+        guess = f"{text(self.estimate)} by the line through two widths, " if self.estimate is not None else ""
+        return f"{guess}{text(self.measured)} by the compiler, of {text(self.budget)}"
+
+
+class Misfit(Exception):
+    """Nothing fits.
+
+    Args:
+        least: The smallest budget that would do, of those measured.
+    """
+
+    def __init__(self, least: int):
+        super().__init__(least)
+        self.least = least
+
+
+def compiled_bytes(fn: Callable[..., Any], avals: Sequence[Any]) -> int:
+    """What a program takes besides its results: temporaries and arguments, as the compiler counts them."""
+    return counted_bytes(_jax.jit(fn).lower(*avals).compile())
+
+
+def counted_bytes(compiled: Any) -> int:
+    """The temporaries and arguments of a compiled program."""
+    found = compiled.memory_analysis()
+    return int(found.temp_size_in_bytes) + int(found.argument_size_in_bytes)
+
+
+def fit(measure: Callable[[int], int], size: int, budget: int) -> Fit:
+    """The widest chunk that fits, nearly: a line through two widths says which, and is put right where the compiler disagrees.
+
+    Args:
+        measure: Bytes at a width.
+        size: Of the whole axis.
+        budget: Bytes.
+
+    Raises:
+        Misfit: Not one element fits.
+    """
+    narrow = min(_FIRST, max(1, size // 8))
+    below = (narrow, measure(narrow))
+    above = (min(size, 4 * narrow), measure(min(size, 4 * narrow)))
+    seen = dict([below, above])
+    limit = size
+    for tried in itertools.count():
+        width = min(_by_line(below, above, budget), limit if tried < _LINES else max(1, limit // 2))
+        estimate = _on_line(below, above, width)
+        if width not in seen:
+            seen[width] = measure(width)
+        if seen[width] <= budget:
+            return Fit(width, estimate, seen[width], budget)
+        if width == 1:
+            break
+        limit = width - 1
+        below, above = ((width, seen[width]), below) if width < below[0] else (below, (width, seen[width]))
+    raise Misfit(min(seen.values()))
+
+
+def _by_line(a: tuple[int, int], b: tuple[int, int], budget: int) -> int:
+    slope = (b[1] - a[1]) / (b[0] - a[0]) if b[0] != a[0] else 0.0
+    if slope <= 0:
+        return b[0]
+    width = int(a[0] + (budget - a[1]) / slope)
+    return max(1, width if width < _ROUND else width - width % _ROUND)
+
+
+def _on_line(a: tuple[int, int], b: tuple[int, int], width: int) -> int:
+    return int(a[1] + (b[1] - a[1]) / (b[0] - a[0]) * (width - a[0])) if b[0] != a[0] else a[1]
+
+
+_ROUND = 128  # widths are multiples of this where they are longer
+
+
+def free_bytes() -> int:
+    """What `memory="auto"` is: of a device all that is free, of the host a half."""
+    found: Any = _jax.local_devices()[0].memory_stats()
+    if found and "bytes_limit" in found:
+        return int(found["bytes_limit"]) - int(found.get("bytes_in_use", 0))
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+
+
+def text(count: float) -> str:
+    """A number of bytes, to be read."""
+    for unit in ("B", "KiB", "MiB"):
+        if count < _STEP:
+            return f"{count:.4g} {unit}"
+        count /= _STEP
+    return f"{count:.4g} GiB"
+
+
+_STEP = 1024

@@ -1,0 +1,168 @@
+"""`memory=`: chunks of a size that the compiled program stays under it."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jaxtyping import Array, Float
+
+from jitney import AxisError, ContractError, optimize
+from jitney._memory import Fit, Misfit, fit, text
+
+RNG = np.random.default_rng(0)
+N = 60_000
+
+
+def rows(*shape):
+    return RNG.normal(size=shape).astype(np.float32)
+
+
+def variance(x: Float[Array, "n"], c: Float[Array, "k"]) -> Float[Array, ""]:
+    return jnp.var(jnp.sin(x[:, None] * c))
+
+
+def gram(x: Float[Array, "n"], c: Float[Array, "k"]) -> Float[Array, "k k"]:
+    features = jnp.tanh(x[:, None] * c)
+    return features.T @ features
+
+
+def gradient(x: Float[Array, "n"], c: Float[Array, "k"]) -> Float[Array, "k"]:
+    return jax.grad(lambda c: jnp.mean(jnp.exp(-((x[:, None] * c) ** 2))))(c)
+
+
+def scores(x: Float[Array, "n"], c: Float[Array, "k"]) -> Float[Array, "n"]:
+    return jnp.max(jnp.cumsum(jnp.cos(x[:, None] * c), axis=1), axis=1)
+
+
+def distances(x: Float[Array, "n"], c: Float[Array, "k"]) -> Float[Array, "k"]:
+    return jnp.min(jnp.sort(jnp.abs(x[:, None] - c), axis=1), axis=0)
+
+
+BODIES = [variance, gram, gradient, scores, distances]
+
+
+@pytest.mark.parametrize("budget", [500_000, 700_000, "1MiB", 3_000_000, "1GiB"], ids=str)
+@pytest.mark.parametrize("body", BODIES, ids=lambda body: body.__name__)
+def test_the_compiled_program_stays_under_it(body, budget):
+    """As the compiler counts temporaries and arguments, of which there are 240,000 bytes; and the numbers are those of the whole."""
+    x, c = rows(N), rows(32)
+    f = optimize(body, chunk={"n": "auto"}, memory=budget)
+    found = f.lower(x, c).compile().memory_analysis()
+    limit = f.plan(x, c).plan.stage("chunk").budget
+    assert found.temp_size_in_bytes + found.argument_size_in_bytes <= limit
+    np.testing.assert_allclose(f(x, c), jax.jit(body)(x, c), rtol=1e-3, atol=1e-5)
+
+
+def lines(program, *args, **kwargs):
+    return {d["name"]: d["why"] for d in program.plan(*args, **kwargs).to_dict()["decisions"]}
+
+
+def test_the_plan_shows_the_estimate_beside_what_the_compiler_says():
+    """And the budget."""
+    found = lines(optimize(variance, chunk={"n": "auto"}, memory="1MiB"), rows(N), rows(32))
+    assert found["chunk"] == "n=60000 in chunks so that the program takes 1 MiB"
+    assert "by the line through two widths, " in found["memory"]
+    assert found["memory"].endswith(" by the compiler, of 1 MiB")
+
+
+def test_what_fits_is_not_cut():
+    """One program, all at once."""
+    f = optimize(variance, chunk={"n": "auto"}, memory="1GiB")
+    assert lines(f, rows(N), rows(32))["passes"] == "not cut: all of it fits"
+    assert "while" not in f.lower(rows(N), rows(32)).as_text()
+
+
+def test_memory_alone_takes_the_longest_axis_that_can_be_cut():
+    """Of two, the longer one is sorted."""
+
+    def f(x: Float[Array, "n"], c: Float[Array, "k"]) -> Float[Array, ""]:
+        return jnp.sum(jnp.sort(jnp.sin(x * c[:, None]), axis=1)[:, :5])
+
+    x, c = rows(3000), rows(800)
+    program = optimize(f, memory="1MiB")
+    assert lines(program, x, c)["passes"].endswith(" of k at a time")
+    np.testing.assert_allclose(program(x, c), jax.jit(f)(x, c), rtol=1e-3)
+
+
+def test_auto_is_what_is_free():
+    """Of the host's memory a half."""
+    f = optimize(variance, memory="auto")
+    x, c = rows(N), rows(32)
+    np.testing.assert_allclose(f(x, c), jax.jit(variance)(x, c), rtol=1e-3)
+    assert f.plan(x, c).plan.stage("chunk").budget > 2**20
+
+
+def test_too_little_is_an_error_that_says_how_much_would_do():
+    """And that is so."""
+    x, c = rows(N), rows(32)
+    with pytest.raises(AxisError, match=r"no chunk along 'n' brings the program to 97.66 KiB: the least is") as error:
+        optimize(variance, chunk={"n": "auto"}, memory=100_000)(x, c)
+    enough = int(str(error.value).partition("memory=")[2].partition(",")[0])
+    np.testing.assert_allclose(optimize(variance, chunk={"n": "auto"}, memory=enough)(x, c), jax.jit(variance)(x, c), rtol=1e-3)
+
+
+def test_what_cannot_be_cut_is_an_error_if_it_does_not_fit():
+    """Only then."""
+
+    def f(x: Float[Array, "n"]) -> Float[Array, "n"]:
+        return jnp.sort(jnp.sin(x))
+
+    x = rows(N)
+    np.testing.assert_allclose(optimize(f, memory="1GiB")(x), jax.jit(f)(x))
+    with pytest.raises(AxisError, match="sorted"):
+        optimize(f, memory="200KiB")(x)
+
+
+def test_without_names_there_is_nothing_to_cut():
+    """The plan says so."""
+    assert lines(optimize(lambda x: x + 1, memory="1GiB"), rows(3))["chunk"] == "no array has an axis with a name"
+
+
+def test_the_contract_is_checked_first():
+    """Before anything is compiled."""
+    with pytest.raises(ContractError):
+        optimize(variance, memory="1MiB")(rows(3, 4), rows(2))
+
+
+@given(
+    size=st.integers(1, 10**9),
+    fixed=st.integers(0, 10**6),
+    each=st.integers(0, 1000),
+    jump=st.integers(1, 10**6),
+    budget=st.integers(1, 10**9),
+)
+def test_whatever_the_compiler_says_the_width_fits(size, fixed, each, jump, budget):
+    """A width is found wherever one element fits, though memory grows by jumps."""
+
+    def measure(width):
+        return fixed + each * width + 1000 * (width // jump)
+
+    if measure(1) > budget:
+        with pytest.raises(Misfit):
+            fit(measure, size, budget)
+        return
+    found = fit(measure, size, budget)
+    assert 1 <= found.width <= size
+    assert measure(found.width) == found.measured <= budget
+
+
+def test_a_line_takes_most_of_what_there_is():
+    """Three programs are measured where memory is a line."""
+    seen = []
+
+    def measure(width):
+        seen.append(width)
+        return 5000 + 16 * width
+
+    found = fit(measure, 10**7, 2**20)
+    assert len(seen) == 3
+    assert found == Fit(found.width, measure(found.width), measure(found.width), 2**20)
+    assert found.measured > 0.98 * 2**20
+
+
+@pytest.mark.parametrize(("count", "said"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (2**31, "2 GiB"), (5 * 2**40, "5120 GiB")])
+def test_bytes_are_read_easily(count, said):
+    """In powers of 1024."""
+    assert text(count) == said
