@@ -162,6 +162,11 @@ def test_a_line_takes_most_of_what_there_is():
     assert found.measured > 0.98 * 2**20
 
 
+def test_a_flat_line_takes_all_that_is_asked_for():
+    """Where the values of a chunk never lie in memory, its length does not matter."""
+    assert fit(lambda width: 500, 10**7, 2**20).width == 10**7
+
+
 @pytest.mark.parametrize(("count", "said"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (2**31, "2 GiB"), (5 * 2**40, "5120 GiB")])
 def test_bytes_are_read_easily(count, said):
     """In powers of 1024."""

@@ -18,6 +18,9 @@ from ._facts import axes as axes
 from ._optimize import optimize as optimize
 from ._program import Program as Program
 from ._report import Report as Report
+from ._strategy import Strategy as Strategy
+from ._strategy import Way as Way
+from ._strategy import strategy as strategy
 from ._stream import Streamed as Streamed
 from ._stream import StreamStats as StreamStats
 from ._stream import stream as stream

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 
 _jax: Any = jax
-_FIRST = 256  # elements of the narrowest program that is measured first
+_NARROW, _WIDE = 32, 4  # the widths through which the line goes are these parts of the widest
 _LINES = 2  # so often a line says how wide; from then on the width is halved
 
 
@@ -59,24 +59,23 @@ def counted_bytes(compiled: Any) -> int:
     return int(found.temp_size_in_bytes) + int(found.argument_size_in_bytes)
 
 
-def fit(measure: Callable[[int], int], size: int, budget: int) -> Fit:
+def fit(measure: Callable[[int], int], most: int, budget: int) -> Fit:
     """The widest chunk that fits, nearly: a line through two widths says which, and is put right where the compiler disagrees.
 
     Args:
         measure: Bytes at a width.
-        size: Of the whole axis.
+        most: The widest that is asked for.
         budget: Bytes.
 
     Raises:
         Misfit: Not one element fits.
     """
-    narrow = min(_FIRST, max(1, size // 8))
-    below = (narrow, measure(narrow))
-    above = (min(size, 4 * narrow), measure(min(size, 4 * narrow)))
-    seen = dict([below, above])
-    limit = size
+    narrow, wide = max(1, most // _NARROW), max(1, most // _WIDE)
+    seen = {width: measure(width) for width in (narrow, wide)}
+    below, above = (narrow, seen[narrow]), (wide, seen[wide])
+    limit = most
     for tried in itertools.count():
-        width = min(_by_line(below, above, budget), limit if tried < _LINES else max(1, limit // 2))
+        width = _by_line(below, above, budget, limit if tried < _LINES else max(1, limit // 2))
         estimate = _on_line(below, above, width)
         if width not in seen:
             seen[width] = measure(width)
@@ -89,12 +88,11 @@ def fit(measure: Callable[[int], int], size: int, budget: int) -> Fit:
     raise Misfit(min(seen.values()))
 
 
-def _by_line(a: tuple[int, int], b: tuple[int, int], budget: int) -> int:
+def _by_line(a: tuple[int, int], b: tuple[int, int], budget: int, limit: int) -> int:
+    """The width at which the line through two others meets the budget, and no more than the limit."""
     slope = (b[1] - a[1]) / (b[0] - a[0]) if b[0] != a[0] else 0.0
-    if slope <= 0:
-        return b[0]
-    width = int(a[0] + (budget - a[1]) / slope)
-    return max(1, width if width < _ROUND else width - width % _ROUND)
+    width = int(min(limit, a[0] + (budget - a[1]) / slope)) if slope > 0 else limit
+    return max(1, width if width in (limit, b[0]) or width < _ROUND else width - width % _ROUND)
 
 
 def _on_line(a: tuple[int, int], b: tuple[int, int], width: int) -> int:

@@ -228,16 +228,26 @@ _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "K
 
 
 def _memory(where: Where | str, value: Any) -> int | str | None:
-    if value is None or value == AUTO:
-        return value
-    text = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", str(value)) if is_a(value, (int, str)) and not is_a(value, bool) else None
-    if text is None or text[2].upper() not in _UNITS or float(text[1]) <= 0:
+    if value is None:
+        return None
+    found = bytes_of(value)
+    if found is None:
         fail(
             where,
             f"memory={value!r} is not a size.",
             '`memory` takes a number of bytes, a text with a unit, or "auto".',
             'write memory="2GiB".',
         )
+    return found
+
+
+def bytes_of(value: Any) -> int | str | None:
+    """A number of bytes from what people write, or "auto"; None if it is neither."""
+    if value == AUTO:
+        return AUTO
+    text = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", str(value)) if is_a(value, (int, str)) and not is_a(value, bool) else None
+    if text is None or text[2].upper() not in _UNITS or float(text[1]) <= 0:
+        return None
     return int(float(text[1]) * _UNITS[text[2].upper()])
 
 

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
 
 import jax
 import numpy as np
@@ -22,7 +22,9 @@ from rich.text import Text
 from ._axes import Chunked, Known, Passes
 from ._checkpoint import Checkpoint
 from ._checkpoint import Progress as Reached
-from ._errors import ContractError, JitneyError, OptionError, sentence
+from ._errors import AxisError, ContractError, JitneyError, OptionError, sentence
+from ._memory import Fit, Misfit, counted_bytes, fit, text
+from ._options import AUTO
 from ._outcome import Outcome, unmixed
 from ._plan import Plan
 from ._sources import abstract, identity, is_sliceable, source_of
@@ -80,7 +82,7 @@ def stream(
     data: Mapping[str, Any],
     /,
     *,
-    chunk: Mapping[str, int],
+    chunk: Mapping[str, int | Literal["auto"]],
     checkpoint: str | Path | None = None,
     checkpoint_every: int | str | None = None,
     retries: int = 2,
@@ -97,7 +99,8 @@ def stream(
             memory map, a Zarr or HDF5 array; the path of an `.npy` file, or of an `.npz` file that holds an array of the argument's name;
             a sequence of these, one behind the other; or an object whose `__iter__` gives chunks of any length, each time anew, which is
             read once more, for its length. Everything else is passed whole.
-        chunk: Axis name -> how many of its elements are read at a time.
+        chunk: Axis name -> how many of its elements are read at a time; `"auto"` for as many as keep a step of the run under the program's
+            `memory=` (256 MiB if it has none), by what the compiler says of it.
         checkpoint: A file that keeps what has been accumulated. Where it exists, the run goes on from there, to the same bits as an
             unbroken one; when the run is over, it is removed. It is of one function, chunk size, arguments and data (by shape and dtype,
             of files by name, size and time of change too).
@@ -133,13 +136,8 @@ def stream(
                 sentence(entry.core.where, f"no array has an axis {axis!r}.", "Data are cut along an axis that annotations name.",
                          "pass an array with it, or correct the name.")
             )  # fmt: skip
-        if stage.size > size:
-            key = (axis, size, *((leaf.path, leaf.shape, leaf.dtype, leaf.weak_type) for leaf in view.leaves))
-            steps = entry.streams.get(key)
-            if steps is None:
-                if len(entry.streams) >= _MAX_STEPS:
-                    entry.streams.clear()
-                steps = entry.streams[key] = Steps(entry, stage, size)
+        if stage.size > (size or 1):
+            steps = _steps(entry, stage, size)
             values = [sources.get(leaf.path, array) for leaf, array in zip(view.leaves, arrays, strict=True)]
             run = _Run(steps, [leaf.path for leaf in view.leaves], values, retries)
             kept = None
@@ -153,34 +151,92 @@ def stream(
     return Streamed(whole, StreamStats(1, stage.size, 1, time.perf_counter() - began, 0, 0))
 
 
-def _one(program: Any, chunk: Any) -> tuple[str, int]:
+def _one(program: Any, chunk: Any) -> tuple[str, int | None]:
+    """Axis and size of a chunk, None for "auto"."""
     if is_a(chunk, Mapping) and len(chunk) == 1:
         ((axis, size),) = chunk.items()
-        if is_a(axis, str) and is_a(size, int) and not is_a(size, bool) and size > 0:
-            return axis, size
+        if is_a(axis, str):
+            if size == AUTO:
+                return axis, None
+            if is_a(size, int) and not is_a(size, bool) and size > 0:
+                return axis, size
     raise ContractError(
         sentence(str(program), f"chunk={chunk!r} does not say which axis is read how many elements at a time.", "One axis is cut.",
                  'write chunk={"points": 65536}.')
     )  # fmt: skip
 
 
-class Steps:
-    """What is planned and compiled once for one length of data and one chunk size."""
+def _steps(entry: Entry, stage: Chunk, size: int | None) -> Steps:
+    """Those of an earlier run over data of this length, or new ones."""
+    key = (stage.axis, size, *((leaf.path, leaf.shape, leaf.dtype, leaf.weak_type) for leaf in stage.view.leaves))
+    found = entry.streams.get(key)
+    if found is None:
+        if len(entry.streams) >= _MAX_STEPS:
+            entry.streams.clear()
+        found = entry.streams[key] = Steps(entry, stage, size) if size else _widest(entry, stage, stage.budget or BUDGET)
+    return found
 
-    def __init__(self, entry: Entry, stage: Chunk, size: int):
+
+def _widest(entry: Entry, stage: Chunk, budget: int) -> Steps:
+    try:
+        return widest(entry, stage, budget)[0]
+    except Misfit as misfit:
+        raise AxisError(
+            sentence(entry.core.where,
+                     f"no chunk along {stage.axis!r} brings a step of the stream to {text(budget)}: the least is {text(misfit.least)}.",
+                     "`memory` bounds temporaries and arguments of a step, and the chunk that is read meanwhile.",
+                     f"give it memory={misfit.least}.")
+        ) from None  # fmt: skip
+
+
+class Steps:
+    """What is planned and compiled once for one length of data and one chunk size.
+
+    Args:
+        entry: The program.
+        stage: The axis.
+        size: Of a chunk.
+        like: Steps of another chunk size, whose plan is that of these too.
+    """
+
+    def __init__(self, entry: Entry, stage: Chunk, size: int, like: Steps | None = None):
         self.entry = entry
         self.stage = stage
         self.size = size
         self.total = stage.size
-        self.outcome = Outcome()
-        request = replace(entry.request, options=replace(entry.core.options, pad=(), chunk=(), memory=None))
-        plan = Plan.make(stage.view, request)
-        self.passes: Passes = stage.passes(entry.body_inside(plan, "chunk", self.outcome))
-        stage.check(self.outcome)
+        self.outcome, self.passes = self._planned() if like is None else (like.outcome, like.passes)
         self.work = Chunked(self.passes, np.int32(self.total))
         self.begin = [_jax.jit(self._begin(each)) for each in self.passes.passes]
         self.step = [_jax.jit(self._step(each)) for each in self.passes.passes]
         self.end = _jax.jit(self._end)
+
+    def _planned(self) -> tuple[Outcome, Passes]:
+        entry, stage, outcome = self.entry, self.stage, Outcome()
+        request = replace(entry.request, options=replace(entry.core.options, pad=(), chunk=(), memory=None))
+        passes = stage.passes(entry.body_inside(Plan.make(stage.view, request), "chunk", outcome))
+        stage.check(outcome)
+        return outcome, passes
+
+    def bytes(self) -> int:
+        """What a step takes, by the compiler, and the chunk that is read meanwhile."""
+        takes, streamed = self.passes.flat.takes, self.passes.streamed
+        avals = dict(zip(takes, (leaf.abstract() for leaf in self.stage.view.leaves), strict=True))
+        values: dict[int, Any] = {n: x for n, x in avals.items() if n not in streamed}
+        chunk = {n: self._cut(n, x) for n, x in avals.items() if n in streamed}
+        number = jax.ShapeDtypeStruct((), np.int32)
+        most = 0
+        for p, each in enumerate(self.passes.passes):
+            new, state = _jax.eval_shape(self.begin[p], values)
+            values.update(new)
+            most = max(most, counted_bytes(self.step[p].lower(values, state, chunk, number, number).compile()))
+            known = Known(dict(values))
+            self.work.finish(each, known, state)
+            values.update(known.values)
+        return most + sum(x.size * x.dtype.itemsize for x in chunk.values())
+
+    def _cut(self, n: int, aval: Any) -> jax.ShapeDtypeStruct:
+        axis = self.passes.axis(n)
+        return jax.ShapeDtypeStruct((*aval.shape[:axis], self.size, *aval.shape[axis + 1 :]), self.passes.flat.dtypes[n])
 
     def _begin(self, each: Any) -> Callable[..., Any]:
         """What is computed once when the pass before is over, and the state that a pass starts with."""
@@ -202,6 +258,24 @@ class Steps:
         """What is computed from what all passes have accumulated: the results that do not have the axis."""
         emitted: dict[int, Any] = {i: None for each in self.passes.passes for i in each.emits}
         return self.work.results(Known(dict(values)), emitted)
+
+
+def widest(entry: Entry, stage: Chunk, budget: int) -> tuple[Steps, Fit]:
+    """The steps whose chunks are as long as the budget allows.
+
+    Raises:
+        AxisError: The axis cannot be cut.
+        Misfit: Not one element fits.
+    """
+    first = Steps(entry, stage, 1)
+    made: dict[int, Steps] = {}
+
+    def measure(width: int) -> int:
+        made[width] = Steps(entry, stage, width, first)
+        return made[width].bytes()
+
+    found = fit(measure, stage.suiting(first.passes), budget)
+    return made[found.width], found
 
 
 def _new(known: Known, values: Mapping[int, Any]) -> dict[int, Any]:
@@ -342,6 +416,8 @@ def _bar(steps: Steps, done: int, *, show: bool) -> Generator[Callable[[], None]
         yield lambda: bar.advance(task)
 
 
+BUDGET = 256 * 2**20
+"""How many bytes a step takes at most where nothing is said of memory."""
 _MAX_STEPS = 64  # lengths and chunk sizes that one function remembers
 _PAUSE = 0.1  # seconds before a reading is made again
 _COLUMNS = (

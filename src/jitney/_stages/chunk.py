@@ -24,6 +24,7 @@ SYMBOL = "d0"
 BUDGET = 64 * 2**20
 """About how many bytes the values of one chunk take where nothing is said of memory."""
 _LEAST = 1024  # of a chunk
+_MOST = 2**31 - 1
 _FEWEST = 2  # a symbol stands for sizes from here on
 
 
@@ -93,6 +94,11 @@ class Chunk:
         size = sizes_of(inside, named_axes(inside, levels)).get(axis)
         if size is None:
             return None
+        if size > _MOST:
+            raise AxisError(
+                sentence(request.where, f"axis {axis!r} has {size:,} elements.", f"Up to {_MOST:,} can be counted, in 32 bits.",
+                         "work on the parts one after the other.")
+            )  # fmt: skip
         memory = request.options.memory
         budget = free_bytes() if memory == AUTO else int(memory) if memory is not None else None
         how = f"of {chunk}" if chunk is not None else f"so that the program takes {text(budget)}" if budget else "as suits caches"
@@ -158,7 +164,12 @@ class Chunk:
         if self.budget is not None:
             return self._fitting(fn, self.budget)
         passes = self.passes(fn)
-        return Cut(self.axis, passes, self.chunk or min(self.size, max(_LEAST, BUDGET // max(1, bytes_per_element(passes)))))
+        return Cut(self.axis, passes, self.chunk or self.suiting(passes))
+
+    def suiting(self, passes: Passes) -> int:
+        """How long a chunk is whose values suit caches: longer ones take more memory and no less time."""
+        most = BUDGET // max(1, bytes_per_element(passes))
+        return min(self.size, max(_LEAST, most - most % _LEAST))
 
     def _fitting(self, fn: Fn, budget: int) -> Cut:
         avals = self.avals({SYMBOL: self.size})
@@ -171,7 +182,9 @@ class Chunk:
             try:
                 passes = stage.passes(fn)
                 found = fit(
-                    lambda width, stage=stage, passes=passes: compiled_bytes(_in_chunks(stage, passes, width), avals), stage.size, budget
+                    lambda width, stage=stage, passes=passes: compiled_bytes(in_chunks(stage, passes, width), avals),
+                    stage.suiting(passes),
+                    budget,
                 )
             except AxisError as error:
                 failed = failed or error
@@ -204,7 +217,9 @@ class Chunk:
         return next(stage for stage in (self, *self.others) if stage.axis == axis)
 
 
-def _in_chunks(stage: Chunk, passes: Passes, width: int) -> Fn:
+def in_chunks(stage: Chunk, passes: Passes, width: int) -> Fn:
+    """A body in chunks of one width."""
+
     def whole(*arrays: Any) -> list[Any]:
         return run_chunked(passes, arrays, stage.size, width)
 

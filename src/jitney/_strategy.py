@@ -1,0 +1,152 @@
+"""`jitney.strategy`: whether the sizes at hand are worked on in memory, in chunks, or read piece by piece."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ._errors import AxisError, ContractError, OptionError, sentence
+from ._memory import Fit, Misfit, compiled_bytes, fit, free_bytes, text
+from ._options import AUTO, bytes_of
+from ._plan import Plan
+from ._stages import Chunk
+from ._stages.chunk import SYMBOL, in_chunks
+from ._stream import widest
+
+if TYPE_CHECKING:
+    from ._program import Program
+
+IN_MEMORY, CHUNKED, STREAMED = "in memory", "chunked", "streamed"
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to work on the data.
+
+    Args:
+        name: "in memory", "chunked" or "streamed".
+        bytes: What the compiler says that it takes: temporaries and arguments; None if it cannot be done.
+        chunk: How many elements of the axis at a time; None for all.
+        why: What was measured, or why it cannot be done.
+        fits: Whether it can be done within the memory.
+    """
+
+    name: str
+    bytes: int | None
+    chunk: int | None
+    why: str
+    fits: bool
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """What `jitney.strategy` gives.
+
+    Args:
+        function: Which.
+        axis: Along which axis it is cut, with its size.
+        memory: Bytes that were to be kept to.
+        ways: Those that were measured.
+    """
+
+    function: str
+    axis: str
+    size: int
+    memory: int
+    ways: tuple[Way, ...]
+
+    @property
+    def chosen(self) -> Way | None:
+        """The first way that fits; None if none does."""
+        return next((way for way in self.ways if way.fits), None)
+
+    def __rich__(self) -> Table:
+        title = f"{self.function}, {self.axis} = {self.size:,}, in {text(self.memory)}"
+        table = Table(title=title, title_justify="left", box=None, show_header=False, pad_edge=False)
+        table.add_column(no_wrap=True)
+        table.add_column(style="bold", no_wrap=True)
+        table.add_column(overflow="fold")
+        for way in self.ways:
+            style = "green" if way is self.chosen else "dim"
+            table.add_row(Text("->" if way is self.chosen else "", style=style), Text(way.name, style=style), Text(way.why, style=style))
+        return table
+
+    def __str__(self) -> str:
+        file = io.StringIO()
+        Console(file=file, width=120, force_terminal=sys.stdout.isatty() or None).print(self)
+        return "\n".join(line.rstrip() for line in file.getvalue().splitlines())
+
+
+def strategy(
+    program: Program[..., Any], /, *examples: Any, sizes: Mapping[str, int] | None = None, memory: int | str = AUTO, **named: Any
+) -> Strategy:
+    """Find out how data of certain sizes are worked on within some memory: all at once, in chunks (`chunk=`), or read piece by piece
+    (`jitney.stream`). Nothing is run: each way is compiled for abstract values, the last two at several widths.
+
+    Args:
+        program: A function under `@optimize`.
+        examples: As of `Program.compile`: examples of the leading arguments.
+        sizes: Axis name -> size; the longest axis is the one that is cut.
+        memory: Bytes, a text such as `"2GiB"`, or `"auto"` for what is free.
+        named: Examples by name.
+
+    Returns:
+        The ways, in the order in which they are preferred, with what the compiler says of each: temporaries and arguments. Results are not
+        counted. Printed, a table.
+
+    Raises:
+        ContractError: A size is missing or unknown, or no array has an axis with a name.
+        OptionError: `memory` is not a size.
+    """
+    entry, arrays = program.abstract(examples, named, sizes)
+    where = entry.core.where
+    given = bytes_of(memory)
+    if given is None:
+        raise OptionError(
+            sentence(where, f"memory={memory!r} is not a size.", "It is a number of bytes, a text with a unit, or \"auto\".",
+                     'write memory="2GiB".')
+        )  # fmt: skip
+    budget = free_bytes() if given == AUTO else int(given)
+    with entry.numbers():
+        view = entry.planned(arrays).view
+        stage = Chunk.any(view, replace(entry.request, nested=False))
+        if stage is None:
+            raise ContractError(
+                sentence(where, "no array has an axis with a name.", "Data are cut along an axis that annotations name.",
+                         'annotate the arrays: x: Float[Array, "points"].')
+            )  # fmt: skip
+        request = replace(entry.request, options=replace(entry.core.options, pad=(), chunk=(), memory=None))
+        body = entry.body_inside(Plan.make(view, request), "chunk")
+        avals = stage.avals({SYMBOL: stage.size})
+        whole = compiled_bytes(body, avals)
+        ways = [
+            Way(IN_MEMORY, whole, None, f"{text(whole)} by the compiler", whole <= budget),
+            _chunked(stage, body, avals, budget),
+            _way(STREAMED, lambda: widest(entry, stage, budget)[1]),
+        ]
+    return Strategy(str(where), stage.axis, stage.size, budget, tuple(ways))
+
+
+def _chunked(stage: Chunk, body: Any, avals: Any, budget: int) -> Way:
+    def measured() -> Fit:
+        passes = stage.passes(body)
+        return fit(lambda width: compiled_bytes(in_chunks(stage, passes, width), avals), stage.suiting(passes), budget)
+
+    return _way(CHUNKED, measured)
+
+
+def _way(name: str, measured: Any) -> Way:
+    try:
+        found: Fit = measured()
+    except Misfit as misfit:
+        return Way(name, misfit.least, None, f"{text(misfit.least)} at least, by the compiler", fits=False)
+    except AxisError as error:
+        return Way(name, None, None, str(error).partition("\n")[0], fits=False)
+    return Way(name, found.measured, found.width, f"{found.width:,} at a time: {found}", fits=True)
