@@ -3,8 +3,11 @@
 from ._buckets import Bucket as Bucket
 from ._cache import CacheFacts as CacheFacts
 from ._cache import configure as configure
+from ._derivatives import Derivative as Derivative
+from ._derivatives import lazy_derivatives as lazy_derivatives
 from ._errors import AxisError as AxisError
 from ._errors import ContractError as ContractError
+from ._errors import DerivativeError as DerivativeError
 from ._errors import DonationError as DonationError
 from ._errors import JitneyError as JitneyError
 from ._errors import JitneyWarning as JitneyWarning

@@ -19,6 +19,7 @@ from ._errors import Where
 from ._events import LISTENER, Counters
 from ._flatten import Flattener
 from ._options import Options, fail
+from ._stages.derive import Derived
 from ._statics import has_hash
 
 
@@ -28,10 +29,10 @@ class Core:
     def __init__(self, fn: Callable[..., Any], options: Options, namespace: Mapping[str, Any] | None = None):
         self._fns = (_reference(fn),)
         self.options = options
-        self.where: Where = where_of(fn)
+        self.where: Where = fn.where if isinstance(fn, Derived) else where_of(fn)
         self.name: str = getattr(fn, "__name__", type(fn).__name__)
         self.binder = Binder(self.where, signature_of(fn))
-        self.contract: Contract = contract_of(fn, self.binder.signature, self.where, namespace)
+        self.contract: Contract = self._read(fn, namespace)
         self._namespace = _mentioned(fn, namespace or {}) if self.contract.unresolved else None
         self.counters = Counters(self.name)
         self.layouts: dict[Hashable, Layout] = {}
@@ -91,9 +92,19 @@ class Core:
 
     def _resolve(self) -> None:
         if self._namespace is not None:
-            self.contract = contract_of(self.fn(), self.binder.signature, self.where, self._namespace)
+            self.contract = self._read(self.fn(), self._namespace)
             self._namespace = None
             _check_names(self)
+
+    def _read(self, fn: Callable[..., Any], namespace: Mapping[str, Any] | None) -> Contract:
+        if isinstance(fn, Derived):
+            return fn.contract(namespace)
+        return contract_of(fn, self.binder.signature, self.where, namespace)
+
+    @property
+    def namespace(self) -> Mapping[str, Any] | None:
+        """Names that annotations use and that were not defined yet."""
+        return self._namespace
 
     @property
     def differs_nested(self) -> bool:

@@ -14,6 +14,7 @@ from ._plan import Plan
 from ._stages import Mask
 
 if TYPE_CHECKING:
+    from ._derivatives import Derivative
     from ._entry import Entry
     from ._program import Program
 
@@ -61,11 +62,11 @@ class Axes(dict[str, AxisFacts]):
         return "\n".join(map(str, self.values()))
 
 
-def axes(program: Program[..., Any], /, *examples: Any, sizes: Mapping[str, int] | None = None, **keywords: Any) -> Axes:
+def axes(program: Program[..., Any] | Derivative, /, *examples: Any, sizes: Mapping[str, int] | None = None, **keywords: Any) -> Axes:
     """What a decorated function does along each named axis of its signature, proven on its program with symbolic sizes.
 
     Args:
-        program: A function under `@optimize`.
+        program: A function under `@optimize`, or a derivative of one, such as `f.grad`.
         examples: As for `Program.compile`.
         sizes: As for `Program.compile`.
         keywords: As for `Program.compile`.

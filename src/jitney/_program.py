@@ -14,6 +14,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 from ._abstract import abstract_values
 from ._call import Layout, traced, unwrap_statics
 from ._core import REGISTRY, Core
+from ._derivatives import Defaults, Derivative
 from ._diagnose import TRACER_ERRORS, donation_error, trace_error
 from ._entry import Entry, Retry
 from ._errors import JitneyWarning
@@ -45,6 +46,8 @@ class Program(Generic[P, R]):
         self._fn = fn
         self._args = args
         self._kwargs = dict(kwargs or {})
+        self._defaults = Defaults()
+        self._made: dict[Any, Any] = {}  # programs of derivatives
         for name in functools.WRAPPER_ASSIGNMENTS:
             if hasattr(fn, name):
                 setattr(self, name, getattr(fn, name))
@@ -177,6 +180,66 @@ class Program(Generic[P, R]):
         finally:
             entry.land()
 
+    # Derivatives, each made when it is first called.
+
+    @property
+    def grad(self) -> Derivative:
+        """The gradient of a function that returns one number."""
+        return Derivative(self, "grad")
+
+    @property
+    def value_and_grad(self) -> Derivative:
+        """The number, and the gradient."""
+        return Derivative(self, "value_and_grad")
+
+    @property
+    def jacobian(self) -> Derivative:
+        """The Jacobian: for each array of the result, its shape followed by the argument's. Several arguments share one program."""
+        return Derivative(self, "jacobian")
+
+    @property
+    def value_and_jacobian(self) -> Derivative:
+        """The result, and the Jacobian."""
+        return Derivative(self, "value_and_jacobian")
+
+    @property
+    def hessian(self) -> Derivative:
+        """The second derivatives of a function that returns one number; for several arguments a dict of dicts."""
+        return Derivative(self, "hessian")
+
+    @property
+    def jvp(self) -> Derivative:
+        """The result, and its derivative along `tangents`."""
+        return Derivative(self, "jvp")
+
+    @property
+    def vjp(self) -> Derivative:
+        """The result, and the gradient of its product with `cotangent`."""
+        return Derivative(self, "vjp")
+
+    @property
+    def hvp(self) -> Derivative:
+        """The product of the Hessian with `tangents`."""
+        return Derivative(self, "hvp")
+
+    @property
+    def linearize(self) -> Derivative:
+        """The result, and a linear function from directions of the arguments to directions of the result."""
+        return Derivative(self, "linearize")
+
+    def with_defaults(self, defaults: Defaults) -> Program[P, R]:
+        """The same program, with other defaults for its derivatives; see `lazy_derivatives`."""
+        same: Any = self.bound_to(self._args, self._kwargs)
+        same._defaults, same._made = defaults, {}
+        return same
+
+    def bound_to(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Program[..., Any]:
+        """The same program with these arguments already given. Light, since it happens on every call of a method."""
+        same: Any = object.__new__(type_of(self))
+        same.__dict__.update(self.__dict__)
+        same._args, same._kwargs = args, kwargs
+        return same
+
     def abstract(self, args: Any, kwargs: Any, sizes: Mapping[str, int] | None) -> tuple[Entry, tuple[Any, ...]]:
         """The entry of a call, and its arrays or what stands for them; see `compile`."""
         core = self._core
@@ -240,10 +303,7 @@ class Program(Generic[P, R]):
 
 def _bound(program: Any, instance: Any) -> Program[Any, Any]:
     """A method bound to its instance. Light, since it happens on every call of a method."""
-    method: Any = object.__new__(type_of(program))
-    method.__dict__.update(program.__dict__)
-    method._args = (*program._args, instance)
-    return method
+    return program.bound_to((*program._args, instance), program._kwargs)
 
 
 def is_call_of(fn: Any, instance: Any) -> bool:

@@ -20,6 +20,7 @@ from ._diagnose import TRACER_ERRORS
 from ._facts import facts_of
 from ._plan import Plan
 from ._stage import Skip
+from ._stages.derive import Derived, decisions
 from ._view import View, is_array
 
 if TYPE_CHECKING:
@@ -94,7 +95,8 @@ def report(core: Core, entry: Entry, arrays: Sequence[Any]) -> Report:
         plan = entry.padded_plan(planned.view) if core.options.pad else planned.plan
         facts = facts_of(entry, arrays, dict(core.options.pad)) if core.options.pad else {}
         donation = _without_taker(entry, planned.view, arrays) if entry.request.donated and not entry.request.nested else []
-    stages = [Line(stage.name, not isinstance(stage, Skip), stage.why) for stage in plan.stages]
+    inside = isinstance(core.fn(), Derived)  # where `remat` stands, then
+    stages = [Line(stage.name, not isinstance(stage, Skip), stage.why) for stage in plan.stages if not (inside and stage.name == "remat")]
     chunk = plan.stage("chunk")
     if not isinstance(chunk, Skip):
         with entry.numbers():
@@ -102,6 +104,7 @@ def report(core: Core, entry: Entry, arrays: Sequence[Any]) -> Report:
         stages.append(Line("passes", cut.passes is not None, cut.text))
         if cut.fit is not None:
             stages.append(Line("memory", taken=True, why=str(cut.fit)))
+    stages += _derivative(core, entry, arrays)
     stages += [Line(f"axis {name}", found.refused is None, found.text) for name, found in facts.items()]
     sizes = planned.sizes.bound if planned.sizes is not None else {}
     static = zip(entry.layout.static_names(), entry.statics, strict=True)
@@ -113,6 +116,19 @@ def report(core: Core, entry: Entry, arrays: Sequence[Any]) -> Report:
         static=tuple(f"{name} = {static_text(value)}" for name, value in static),
         axes=tuple((name, size, who) for name, (size, who) in sizes.items()),
     )
+
+
+def _derivative(core: Core, entry: Entry, arrays: Sequence[Any]) -> list[Line]:
+    """How a derivative is made, if the program is one."""
+    derived = core.fn()
+    if not isinstance(derived, Derived):
+        return []
+    with entry.numbers(), decisions() as found:
+        jax.eval_shape(entry.called, *arrays)  # pyright: ignore[reportUnknownMemberType]
+    lines = [Line("derivative", taken=True, why=f"{decision.mode}: {decision.why}") for decision in found[:1]]
+    if derived.remat:
+        lines.append(Line("remat", taken=True, why=f"inside the derivative: the backward pass keeps what `{derived.remat}` says"))
+    return lines
 
 
 def _without_taker(entry: Entry, view: View, arrays: Sequence[Any]) -> list[Line]:

@@ -21,6 +21,7 @@ from ._stages.chunk import SYMBOL, in_chunks
 from ._stream import widest
 
 if TYPE_CHECKING:
+    from ._derivatives import Derivative
     from ._program import Program
 
 IN_MEMORY, CHUNKED, STREAMED = "in memory", "chunked", "streamed"
@@ -85,13 +86,18 @@ class Strategy:
 
 
 def strategy(
-    program: Program[..., Any], /, *examples: Any, sizes: Mapping[str, int] | None = None, memory: int | str = AUTO, **named: Any
+    program: Program[..., Any] | Derivative,
+    /,
+    *examples: Any,
+    sizes: Mapping[str, int] | None = None,
+    memory: int | str = AUTO,
+    **named: Any,
 ) -> Strategy:
     """Find out how data of certain sizes are worked on within some memory: all at once, in chunks (`chunk=`), or read piece by piece
     (`jitney.stream`). Nothing is run: each way is compiled for abstract values, the last two at several widths.
 
     Args:
-        program: A function under `@optimize`.
+        program: A function under `@optimize`, or a derivative of one, such as `f.grad`.
         examples: As of `Program.compile`: examples of the leading arguments.
         sizes: Axis name -> size; the longest axis is the one that is cut.
         memory: Bytes, a text such as `"2GiB"`, or `"auto"` for what is free.

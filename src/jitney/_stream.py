@@ -22,6 +22,7 @@ from rich.text import Text
 from ._axes import Chunked, Known, Passes
 from ._checkpoint import Checkpoint
 from ._checkpoint import Progress as Reached
+from ._derivatives import Derivative, program_of
 from ._errors import AxisError, ContractError, JitneyError, OptionError, sentence
 from ._memory import Fit, Misfit, counted_bytes, fit, text
 from ._options import AUTO
@@ -78,7 +79,7 @@ class Streamed(NamedTuple, Generic[R]):
 
 
 def stream(
-    program: Program[..., R],
+    program: Program[..., R] | Derivative,
     data: Mapping[str, Any],
     /,
     *,
@@ -94,7 +95,7 @@ def stream(
     function needs: one for a mean, two for a variance. Memory holds two chunks, and results that have the axis.
 
     Args:
-        program: A function under `@optimize`, without `pad`.
+        program: A function under `@optimize`, without `pad`; or a derivative of one, such as `f.grad`.
         data: Argument name -> value. Of an array with the axis, anything that has `shape` and `dtype` and can be sliced: a NumPy array or
             memory map, a Zarr or HDF5 array; the path of an `.npy` file, or of an `.npz` file that holds an array of the argument's name;
             a sequence of these, one behind the other; or an object whose `__iter__` gives chunks of any length, each time anew, which is
@@ -119,6 +120,7 @@ def stream(
         OSError: A chunk could not be read; notes on it name the argument and the rows.
     """
     began = time.perf_counter()
+    program = program_of(program)
     axis, size = _one(program, chunk)
     if not is_a(retries, int) or retries < 0:
         raise OptionError(

@@ -10,7 +10,7 @@ from typing import assert_type
 from jax import Array
 from jaxtyping import Float
 
-from jitney import Program, optimize
+from jitney import Derivative, Program, lazy_derivatives, optimize
 
 
 @optimize
@@ -31,6 +31,19 @@ def total(*parts: Float[Array, "n"], **weights: float) -> Float[Array, ""]:
     return sum((part.sum() for part in parts), start=parts[0].sum() * sum(weights.values()))
 
 
+@lazy_derivatives
+def energy(x: Float[Array, "n"]) -> Float[Array, ""]:
+    """With derivatives, bare."""
+    return x.sum()
+
+
+@lazy_derivatives(wrt="x", mode="forward")
+@optimize(static="power")
+def powered(x: Float[Array, "n"], power: int) -> Float[Array, "n"]:
+    """With derivatives, over a program."""
+    return x**power
+
+
 def plain(x: Float[Array, "n"], times: int) -> Float[Array, "n"]:
     """Not decorated."""
     return x * times
@@ -38,6 +51,9 @@ def plain(x: Float[Array, "n"], times: int) -> Float[Array, "n"]:
 
 def results(x: Array) -> None:
     """A call has the type that the body returns."""
+    assert_type(energy(x), Array)
+    assert_type(powered(x, power=3), Array)
+    assert_type(energy.grad, Derivative)
     assert_type(scale(x, shift=1.0), Array)
     assert_type(scale(x, 3.0, shift=1.0), Array)
     assert_type(raise_to(x, power=3), tuple[Array, str])

@@ -1,0 +1,210 @@
+"""Derivatives of a program, each made when it is asked for: `f.grad`, `f.jacobian` and their kin, and `@lazy_derivatives`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, get_args, overload
+
+from ._core import REGISTRY
+from ._errors import OptionError, Where, sentence
+from ._report import Report
+from ._stages.derive import COTANGENT, TANGENT, Derived, Mode, What, unknown_name
+from ._trees import is_a, type_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ._program import Program
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Wrt = str | tuple[str, ...] | list[str] | None
+
+
+@dataclass(frozen=True)
+class Defaults:
+    """What `@lazy_derivatives` says once for all derivatives of a function."""
+
+    wrt: tuple[str, ...] | None = None
+    skip: tuple[str, ...] = ()
+    single: bool = False
+    mode: Mode = "auto"
+
+
+class Derivative:
+    """One derivative of a program. Nothing is traced before it is called.
+
+    It takes the function's own arguments, and by keyword `wrt`: the name of an argument, for the derivative with respect to it, or
+    several names, for a dict by name. Without it, what `@lazy_derivatives` said, else all arguments that hold floating-point arrays.
+    `jvp` and `hvp` take `tangents`, a direction of the one argument or a dict by name; `vjp` takes `cotangent`, a direction of the result.
+    """
+
+    def __init__(self, program: Any, what: What):
+        self._program = program
+        self.what: What = what
+
+    def __call__(self, /, *args: Any, wrt: Wrt = None, **kwargs: Any) -> Any:
+        names, single = self._names(wrt)
+        if self.what == "vjp":
+            kwargs[COTANGENT] = self._direction(kwargs, "cotangent", "a direction of the result")
+        elif self.what in ("jvp", "hvp"):
+            given = self._direction(kwargs, "tangents", "a direction of the one argument, or a dict by name")
+            tangents = {names[0]: given} if single and names else self._by_name(given, names)
+            names = tuple(tangents)
+            kwargs.update({TANGENT + name: tangent for name, tangent in tangents.items()})
+        return self._made(names, single)(*args, **kwargs)
+
+    def program(self, *, wrt: Wrt = None) -> Program[..., Any]:
+        """The program of this derivative, for `plan`, `compile` and `stats`. Directions are arguments `tangent_of_x` and `cotangent`."""
+        names, single = self._names(wrt)
+        return self._made(names, single)
+
+    def plan(self, /, *args: Any, wrt: Wrt = None, sizes: Mapping[str, int] | None = None, **kwargs: Any) -> Report:
+        """Every decision about this derivative; see `Program.plan`."""
+        return self.program(wrt=wrt).plan(*args, sizes=sizes, **kwargs)
+
+    def compile(self, /, *args: Any, wrt: Wrt = None, sizes: Mapping[str, int] | None = None, **kwargs: Any) -> Derivative:
+        """Compile ahead of time; see `Program.compile`."""
+        self.program(wrt=wrt).compile(*args, sizes=sizes, **kwargs)
+        return self
+
+    def abstract(self, args: Any, kwargs: Any, sizes: Mapping[str, int] | None) -> tuple[Any, tuple[Any, ...]]:
+        """The entry of a call, and what stands for its arrays; see `Program.abstract`."""
+        return self.program().abstract(args, kwargs, sizes)
+
+    def __repr__(self) -> str:
+        return f"<{self.what} of {self._program!r}>"
+
+    def _direction(self, kwargs: dict[str, Any], name: str, what: str) -> Any:
+        if name not in kwargs:
+            raise TypeError(f"{self._where}: missing {name}=..., {what}")
+        return kwargs.pop(name)
+
+    def _by_name(self, given: Any, names: tuple[str, ...] | None) -> dict[str, Any]:
+        if type_of(given) is not dict or not given or (names is not None and set(given) != set(names)):
+            listed = f"{', '.join(map(repr, names))}" if names is not None else "those that vary"
+            raise OptionError(
+                sentence(self._where, "the tangents are not given by name.", f"They are a dict by argument name, of {listed}.",
+                         'write tangents={"x": ...}, or name the one argument with wrt="x".')
+            )  # fmt: skip
+        self._check(tuple(given))
+        return given
+
+    def _names(self, wrt: Wrt) -> tuple[tuple[str, ...] | None, bool]:
+        defaults = self._program._defaults
+        if wrt is None:
+            return defaults.wrt, defaults.single
+        names, single = named(self._where, "wrt", wrt)
+        self._check(names)
+        return names, single
+
+    def _check(self, names: tuple[str, ...]) -> None:
+        check_names(self._where, names, self._program._core)
+
+    @property
+    def _where(self) -> Where:
+        where: Where = self._program._core.where
+        return replace(where, name=f"{where.name}.{self.what}")
+
+    def _made(self, names: tuple[str, ...] | None, single: bool) -> Any:  # noqa: FBT001
+        program = self._program
+        key = (self.what, names, single)
+        made = program._made.get(key)
+        if made is None:
+            core, defaults = program._core, program._defaults
+            derived = Derived(program._fn, self.what, names, defaults.skip, single, defaults.mode, core.options.remat)
+            options = replace(core.options, donate=(), remat=None)
+            made = program._made[key] = type(program)(REGISTRY.core(derived, options, core.namespace), derived)
+        return made.bound_to(program._args, program._kwargs) if program._args or program._kwargs else made
+
+
+def program_of(program: Program[..., R] | Derivative) -> Program[..., R]:
+    """The program itself, or that of a derivative."""
+    return program.program() if isinstance(program, Derivative) else program
+
+
+def named(where: Where | str, option: str, value: Any) -> tuple[tuple[str, ...], bool]:
+    """Names from what the user wrote, and whether it was one.
+
+    Raises:
+        OptionError: It is neither a name nor several.
+    """
+    if is_a(value, str) and value:
+        return (value,), True
+    if is_a(value, (tuple, list)) and value and all(is_a(name, str) for name in value) and len(set(value)) == len(value):
+        return tuple(value), False
+    raise OptionError(
+        sentence(where, f"{option}={value!r} does not name arguments.", f"`{option}` takes a name, or several different ones.",
+                 f'write {option}="x" or {option}=("x", "z").')
+    )  # fmt: skip
+
+
+def check_names(where: Where | str, names: tuple[str, ...], core: Any) -> None:
+    """Whether these are arguments that can vary.
+
+    Raises:
+        DerivativeError: One does not exist.
+        OptionError: One is static.
+    """
+    known = [parameter.name for parameter in core.binder.parameters]
+    for name in names:
+        if name not in known:
+            raise unknown_name(where, name, known)
+        if name in core.options.static:
+            raise OptionError(
+                sentence(where, f"{name!r} is static.", "A derivative is with respect to what is traced.",
+                         "leave it out of `static`, or out of `wrt`.")
+            )  # fmt: skip
+
+
+@overload
+def lazy_derivatives(fn: Callable[P, R], /) -> Program[P, R]: ...
+@overload
+def lazy_derivatives(*, wrt: Wrt = None, skip: Wrt = None, mode: Mode = "auto") -> Callable[[Callable[P, R]], Program[P, R]]: ...
+@overload
+def lazy_derivatives(fn: Callable[P, R], /, *, wrt: Wrt = None, skip: Wrt = None, mode: Mode = "auto") -> Program[P, R]: ...
+def lazy_derivatives(fn: Any = None, /, *, wrt: Wrt = None, skip: Wrt = None, mode: Mode = "auto") -> Any:
+    """Give a function its derivatives, each traced and compiled when it is first called, and say once with respect to what.
+
+    Args:
+        fn: A function, or a program of `@optimize`; a plain function is put under `@optimize` first.
+        wrt: The arguments that vary: one name, for the derivative itself, or several, for dicts by name. Without it, all that hold
+            floating-point arrays.
+        skip: Arguments that are left out of "all".
+        mode: How Jacobians are made: `"forward"`, `"reverse"`, or `"auto"`, by their sizes.
+
+    Returns:
+        A `Program` with `grad`, `value_and_grad`, `jacobian`, `value_and_jacobian`, `hessian`, `jvp`, `vjp`, `hvp` and `linearize`.
+
+    Raises:
+        DerivativeError: A name is not one of an argument.
+        OptionError: An option is malformed.
+    """
+    where = "lazy_derivatives()"
+    names, single = named(where, "wrt", wrt) if wrt is not None else (None, False)
+    left_out = named(where, "skip", skip)[0] if skip is not None else ()
+    if mode not in get_args(Mode):
+        raise OptionError(sentence(where, f"mode={mode!r} is not a mode.", f"`mode` is one of {', '.join(get_args(Mode))}.", "choose one."))
+    if names is not None and left_out:
+        raise OptionError(
+            sentence(
+                where, "`wrt` and `skip` are both given.", "`wrt` names all that varies; `skip` is for where it does not.", "keep one."
+            )
+        )
+    defaults = Defaults(names, left_out, single, mode)
+    return _decorated(fn, defaults) if fn is not None else functools.partial(_decorated, defaults=defaults)
+
+
+def _decorated(fn: Any, defaults: Defaults) -> Any:
+    from ._optimize import optimize
+    from ._program import Program
+
+    kinds: tuple[Any, ...] = (staticmethod, classmethod)
+    for kind in kinds:
+        if is_a(fn, kind):
+            return kind(_decorated(fn.__func__, defaults))
+    program: Any = fn if is_a(fn, Program) else optimize(fn)
+    check_names(program._core.where, (*(defaults.wrt or ()), *defaults.skip), program._core)
+    return program.with_defaults(defaults)

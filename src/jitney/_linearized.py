@@ -1,0 +1,72 @@
+"""The derivative of a function at one place, kept: a linear function of directions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+from jax.extend import core
+
+from ._errors import DerivativeError, Where, sentence
+from ._trees import keystr, tree_flatten_with_path, type_of
+
+_jax: Any = jax
+_eqx: Any = eqx
+_core: Any = core
+
+
+def fitting(where: Where, name: str, given: Any, at: Any) -> Any:
+    """A direction with the structure, shapes and dtypes of what it is a direction of.
+
+    Raises:
+        DerivativeError: It has others.
+    """
+    given = _eqx.filter(given, _eqx.is_inexact_array)
+    leaves, treedef = tree_flatten_with_path(at)
+    if _jax.tree.structure(given) != treedef:
+        raise DerivativeError(
+            sentence(where, f"the direction of {name!r} has another structure: {_jax.tree.structure(given)}, not {treedef}.",
+                     "A direction has the structure, shapes and dtypes of what it is a direction of.", "build it with _jax.tree.map.")
+        )  # fmt: skip
+    for (path, leaf), direction in zip(leaves, _jax.tree.leaves(given), strict=True):
+        if direction.shape != leaf.shape or direction.dtype != leaf.dtype:
+            raise DerivativeError(
+                sentence(where,
+                         f"the direction of {name}{keystr(path)} is {direction.dtype}{list(direction.shape)}, "
+                         f"for {leaf.dtype}{list(leaf.shape)}.",
+                         "A direction has the structure, shapes and dtypes of what it is a direction of.", "convert or reshape it.")
+            )  # fmt: skip
+    return given
+
+
+class Linear(eqx.Module):
+    """The derivative of a function at one place, as a linear function of directions.
+
+    Called with the direction of the one argument, or with a dict by name, it gives the direction of the result. What the function had
+    computed is kept, so a call costs one forward pass of the linear part. A pytree: it goes through `jax.jit` and `jax.vmap`.
+    """
+
+    _kept: list[Any]
+    _program: Any = eqx.field(static=True)
+    _form: tuple[Any, ...] = eqx.field(static=True)
+
+    def __call__(self, tangents: Any) -> Any:
+        where, names, single, treedef, out = self._form
+        given = {names[0]: tangents} if single else tangents
+        if type_of(given) is not dict or set(given) != set(names):
+            raise DerivativeError(
+                sentence(where, "the directions are not given by name.", f"They are a dict with {', '.join(map(repr, names))}.",
+                         "write linear({...}), or take the derivative with respect to one argument.")
+            )  # fmt: skip
+        at: Any = _jax.tree.unflatten(treedef, [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in self._program.invars])
+        given = _eqx.filter(_jax.tree.map(_jax.numpy.asarray, given), _eqx.is_inexact_array)
+        flat = _jax.tree.leaves(fitting(where, "the arguments", given, at))
+        return _jax.tree.unflatten(out, _evaluate(self._program, self._kept, flat))
+
+
+def _evaluated(program: Any, kept: Any, flat: Any) -> Any:
+    return _core.jaxpr_as_fun(_core.ClosedJaxpr(program, kept))(*flat)
+
+
+_evaluate: Any = _jax.jit(_evaluated, static_argnums=0)

@@ -1,0 +1,334 @@
+"""The derivatives of a function, as functions of the same arguments: the bodies of programs of their own.
+
+A derivative is no stage inside the program of its function, since its results are others: it is the body of another program, with the
+options of the first one around it. So what is padded, cut into chunks or mapped is the derivative, and `remat` stands inside it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from inspect import BoundArguments, Signature
+from inspect import Parameter as Kind
+from typing import Any, Literal
+
+import equinox as eqx
+import jax
+
+from .._annotations import AnyHint
+from .._axes import opened, programs
+from .._binding import signature_of, where_of
+from .._contract import Contract, Parameter, contract_of
+from .._errors import DerivativeError, Where, sentence
+from .._linearized import Linear, fitting
+from .._trees import issubdtype, keystr, tree_flatten, tree_flatten_with_path
+
+_jax: Any = jax
+_eqx: Any = eqx
+What = Literal[
+    "grad", "value_and_grad", "jacobian", "value_and_jacobian", "hessian", "jvp", "vjp", "hvp", "linearize",
+]  # fmt: skip
+Mode = Literal["auto", "forward", "reverse"]
+SCALAR = ("grad", "value_and_grad", "hessian", "hvp")
+TANGENT, COTANGENT = "tangent_of_", "cotangent"
+_REVERSE = 2  # about how many forward passes a backward pass costs
+
+
+@dataclass(frozen=True)
+class Decision:
+    """How a derivative is made, and why."""
+
+    mode: str
+    why: str
+
+
+_DECISIONS: ContextVar[list[Decision] | None] = ContextVar("decisions", default=None)
+
+
+@contextmanager
+def decisions() -> Generator[list[Decision]]:
+    """Collect what is decided about derivatives that are traced meanwhile."""
+    found: list[Decision] = []
+    token = _DECISIONS.set(found)
+    try:
+        yield found
+    finally:
+        _DECISIONS.reset(token)
+
+
+@dataclass(frozen=True)
+class Derived:
+    """A derivative of a function. Called with the function's arguments, and with directions by keyword.
+
+    Args:
+        fn: The function.
+        what: Which derivative.
+        wrt: The arguments it is taken with respect to; None for all that hold floating-point arrays.
+        skip: Those that None leaves out.
+        single: Whether the result is that of one argument, instead of a dict by name.
+        mode: Of a Jacobian.
+        remat: A policy of `jax.checkpoint_policies` for the function.
+    """
+
+    fn: Callable[..., Any]
+    what: What
+    wrt: tuple[str, ...] | None
+    skip: tuple[str, ...] = ()
+    single: bool = False
+    mode: Mode = "auto"
+    remat: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("__name__", "__qualname__"):
+            object.__setattr__(self, name, f"{getattr(self.fn, name, type(self.fn).__name__)}.{self.what}")
+        for name in ("__module__", "__doc__"):
+            object.__setattr__(self, name, getattr(self.fn, name, None))
+        object.__setattr__(self, "__wrapped__", self.fn)
+        object.__setattr__(self, "__signature__", self._with_directions(signature_of(self.fn)))
+
+    def __reduce__(self) -> Any:
+        return Derived, (self.fn, self.what, self.wrt, self.skip, self.single, self.mode, self.remat)
+
+    @property
+    def where(self) -> Where:
+        found = where_of(self.fn)
+        return replace(found, name=f"{found.name}.{self.what}")
+
+    @property
+    def directions(self) -> tuple[str, ...]:
+        """The parameters besides those of the function."""
+        if self.what in ("jvp", "hvp"):
+            return tuple(TANGENT + name for name in self.wrt or ())
+        return (COTANGENT,) if self.what == "vjp" else ()
+
+    def _with_directions(self, signature: Signature) -> Signature:
+        parameters = list(signature.parameters.values())
+        at = next((i for i, p in enumerate(parameters) if p.kind is Kind.VAR_KEYWORD), len(parameters))
+        parameters[at:at] = [Kind(name, Kind.KEYWORD_ONLY) for name in self.directions]
+        return signature.replace(parameters=parameters, return_annotation=Signature.empty)
+
+    def contract(self, namespace: Mapping[str, Any] | None) -> Contract:
+        """That of the function; a direction is what it is a direction of, and the result is anything."""
+        plain = contract_of(self.fn, signature_of(self.fn), self.where, namespace)
+        hints = {TANGENT + parameter.name: parameter.hint for parameter in plain.parameters} | {COTANGENT: plain.result}
+        parameters = list(plain.parameters)
+        at = next((i for i, p in enumerate(parameters) if p.kind == Kind.VAR_KEYWORD), len(parameters))
+        parameters[at:at] = [Parameter(name, Kind.KEYWORD_ONLY, hints[name], has_default=False) for name in self.directions]
+        return replace(plain, parameters=tuple(parameters), result=AnyHint("the result of a derivative"))
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        given = {name: kwargs.pop(name) for name in self.directions}
+        bound = signature_of(self.fn).bind(*args, **kwargs)
+        bound.apply_defaults()
+        return _Derivation(self, bound, given).make()
+
+
+class _Derivation:
+    """One derivative at one place."""
+
+    def __init__(self, derived: Derived, bound: BoundArguments, directions: Mapping[str, Any]):
+        self.derived = derived
+        self.where = derived.where
+        self.names = self._names(bound.arguments)
+        chosen = {name: bound.arguments[name] for name in self.names}
+        self._check_kinds(chosen)
+        self.at, rest = _eqx.partition(chosen, _eqx.is_inexact_array)
+        self._check_real()
+        self.directions = directions
+
+        def primal(at: Any) -> Any:
+            here = BoundArguments(bound.signature, {**bound.arguments, **_eqx.combine(at, rest)})
+            return derived.fn(*here.args, **here.kwargs)
+
+        policy = getattr(jax.checkpoint_policies, derived.remat) if derived.remat else None
+        self.primal: Callable[[Any], Any] = _jax.checkpoint(primal, policy=policy) if policy is not None else primal
+
+    def make(self) -> Any:
+        return getattr(self, "_" + self.derived.what)()
+
+    # The kinds.
+
+    def _grad(self) -> Any:
+        self._decided("reverse", "one scalar: one backward pass")
+        return self._by_name(_jax.grad(self._scalar)(self.at))
+
+    def _value_and_grad(self) -> Any:
+        self._decided("reverse", "one scalar: one backward pass")
+        value, grad = _jax.value_and_grad(self._scalar)(self.at)
+        return value, self._by_name(grad)
+
+    def _jacobian(self) -> Any:
+        return self._value_and_jacobian()[1]
+
+    def _value_and_jacobian(self) -> Any:
+        transform = _jax.jacfwd if self._mode() == "forward" else _jax.jacrev
+
+        def twice(at: Any) -> Any:
+            out = self._differentiable(at)
+            return out, out
+
+        jacobian, value = transform(twice, has_aux=True)(self.at)
+        return value, self._by_name(self._transposed(value, jacobian))
+
+    def _hessian(self) -> Any:
+        self._decided("forward over reverse", "one scalar: its gradient has as many elements as the arguments")
+        rows = _jax.jacfwd(_jax.grad(self._scalar))(self.at)
+        return self._by_name({name: self._by_name(self._transposed(self.at[name], rows[name])) for name in self.names})
+
+    def _transposed(self, shape: Any, jacobian: Any) -> dict[str, Any]:
+        """From the result's structure, with the arguments' at each of its leaves, to a dict by argument of the result's structure."""
+        treedef: Any = tree_flatten(shape)[1]
+        parts = treedef.flatten_up_to(jacobian)
+        return {name: treedef.unflatten([part[name] for part in parts]) for name in self.names}
+
+    def _jvp(self) -> Any:
+        self._decided("forward", "one direction: one forward pass")
+        return _jax.jvp(self._differentiable, (self.at,), (self._tangents(),))
+
+    def _hvp(self) -> Any:
+        self._decided("forward over reverse", "one direction: one forward pass over the backward one")
+        return self._by_name(_jax.jvp(_jax.grad(self._scalar), (self.at,), (self._tangents(),))[1])
+
+    def _vjp(self) -> Any:
+        self._decided("reverse", "one direction: one backward pass")
+        value, pull = _jax.vjp(self._differentiable, self.at)
+        cotangent = self._fitting(COTANGENT, self.directions[COTANGENT], value)
+        return value, self._by_name(pull(cotangent)[0])
+
+    def _linearize(self) -> Any:
+        self._decided("forward", "what the function computes is kept, and each direction is one forward pass")
+        value, push = _jax.linearize(self._differentiable, self.at)
+        leaves, treedef = tree_flatten(self.at)
+
+        def pushed(*flat: Any) -> Any:
+            return _jax.tree.leaves(push(_jax.tree.unflatten(treedef, flat)))
+
+        program: Any = _jax.make_jaxpr(pushed)(*leaves)
+        out: Any = _jax.tree.structure(value)
+        return value, Linear(program.consts, program.jaxpr, (self.where, self.names, self.derived.single, treedef, out))
+
+    # What they are made of.
+
+    def _names(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
+        wrt = self.derived.wrt
+        if wrt is not None:
+            unknown = [name for name in wrt if name not in arguments]
+            if unknown:
+                raise unknown_name(self.where, unknown[0], list(arguments))
+            return wrt
+        found = tuple(
+            name
+            for name, value in arguments.items()
+            if name not in self.derived.skip and any(map(_eqx.is_inexact_array, _jax.tree.leaves(value)))
+        )
+        if not found:
+            raise DerivativeError(
+                sentence(self.where, "no argument holds a floating-point array.", "A derivative is with respect to real numbers that vary.",
+                         "pass an array of floats, or name the argument with wrt=... to see what it is.")
+            )  # fmt: skip
+        return found
+
+    def _check_kinds(self, chosen: Mapping[str, Any]) -> None:
+        for name, value in chosen.items():
+            leaves: list[Any] = _jax.tree.leaves(value)
+            if any(map(_eqx.is_inexact_array, leaves)):
+                continue
+            arrays = [leaf for leaf in leaves if _is_array(leaf) and isinstance(leaf, jax.Array)]
+            what = f"is {arrays[0].dtype}" if arrays else f"is static: {value!r}"
+            fix = (
+                f"pass {name}.astype(float), or leave it out of `wrt`."
+                if arrays
+                else "annotate it `float` or as an array, or leave it out of `wrt`."
+            )
+            raise DerivativeError(sentence(self.where, f"{name!r} {what}.", "A derivative is with respect to floating-point arrays.", fix))
+
+    def _check_real(self) -> None:
+        for path, leaf in tree_flatten_with_path(self.at)[0]:
+            if issubdtype(leaf.dtype, jax.numpy.complexfloating):
+                raise DerivativeError(
+                    sentence(self.where, f"{_path(path)} is {leaf.dtype}.", "A derivative is with respect to real numbers.",
+                             "take real and imaginary parts as arguments, or jax.grad(..., holomorphic=True) of a holomorphic function.")
+                )  # fmt: skip
+
+    def _scalar(self, at: Any) -> Any:
+        value = self.primal(at)
+        shape = getattr(value, "shape", None)
+        if shape != () or not issubdtype(value.dtype, jax.numpy.floating):
+            what = f"an array {value.dtype}{list(shape)}" if shape is not None else f"a {type(value).__name__}"
+            raise DerivativeError(
+                sentence(self.where, f"the function returns {what}.", f"`{self.derived.what}` is of one real number.",
+                         "use `jacobian` or `vjp`, or return the sum or mean that is meant.")
+            )  # fmt: skip
+        return value
+
+    def _differentiable(self, at: Any) -> Any:
+        return self._arrays(self.primal(at))
+
+    def _arrays(self, value: Any) -> Any:
+        for path, leaf in tree_flatten_with_path(value)[0]:
+            dtype = getattr(leaf, "dtype", None)
+            if dtype is None or not issubdtype(dtype, jax.numpy.floating):
+                what = f"{dtype}{list(leaf.shape)}" if dtype is not None else f"{leaf!r}"
+                raise DerivativeError(
+                    sentence(self.where, f"the result{keystr(path)} is {what}.", "What is differentiated is real floating-point arrays.",
+                             "return these only, from a function of its own.")
+                )  # fmt: skip
+        return value
+
+    def _mode(self) -> str:
+        mode = self.derived.mode
+        if mode != "auto":
+            self._decided(mode, f"mode={mode!r}")
+            return mode
+        program, shape = _jax.make_jaxpr(self._differentiable, return_shape=True)(self.at)
+        taken, made = _size(self.at), _size(shape)
+        costs = f"{taken} forward passes or {made} backward ones, of about {_REVERSE} each"
+        if _has_no_forward(program):
+            found, costs = "reverse", f"a `jax.custom_vjp` inside has no other; {costs}"
+        else:
+            found = "forward" if taken <= _REVERSE * made else "reverse"
+        self._decided(found, costs)
+        return found
+
+    def _decided(self, mode: str, why: str) -> None:
+        found = _DECISIONS.get()
+        if found is not None:
+            found.append(Decision(mode, why))
+
+    def _tangents(self) -> Any:
+        return {name: self._fitting(name, self.directions[TANGENT + name], self.at[name]) for name in self.names}
+
+    def _fitting(self, name: str, given: Any, at: Any) -> Any:
+        return fitting(self.where, name, given, at)
+
+    def _by_name(self, found: Mapping[str, Any]) -> Any:
+        return found[self.names[0]] if self.derived.single else dict(found)
+
+
+def unknown_name(where: Where | str, name: str, names: list[str]) -> DerivativeError:
+    """The error for an argument that does not exist."""
+    return DerivativeError(
+        sentence(where, f"{name!r} is no argument.", f"The arguments are {', '.join(names) or 'none'}.", "correct the name.")
+    )
+
+
+def _is_array(leaf: Any) -> bool:
+    return hasattr(leaf, "shape") and hasattr(leaf, "dtype")
+
+
+def _size(tree: Any) -> int:
+    return sum(math.prod(leaf.shape) for leaf in _jax.tree.leaves(tree))
+
+
+def _has_no_forward(jaxpr: Any) -> bool:
+    """Whether a function of which only the backward pass is known occurs in a program."""
+    return any(
+        eqn.primitive.name.startswith("custom_vjp") or any(map(_has_no_forward, programs(eqn.params))) for eqn in opened(jaxpr)[0].eqns
+    )
+
+
+def _path(path: tuple[Any, ...]) -> str:
+    return f"{path[0].key}{keystr(path[1:])}"
