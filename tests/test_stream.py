@@ -115,16 +115,18 @@ def test_only_a_chunk_is_read_at_a_time():
 
 
 def test_each_pass_has_one_program():
-    """However many chunks, and a rest; a second run over data of that length compiles nothing."""
+    """However many chunks, and one for the last chunk, which is shorter; a second run over data of that length compiles nothing."""
     from tests._monitor import listening
 
     with listening() as few:
         stream(moments, {"x": rows(100)}, chunk={"n": 7}, progress=False)
     with listening() as many:
-        stream(moments, {"x": rows(7000)}, chunk={"n": 7}, progress=False)
-    assert many.count("compile", "step") == few.count("compile", "step") == 2
+        stream(moments, {"x": rows(7700)}, chunk={"n": 7}, progress=False)
+    with listening() as even:
+        stream(moments, {"x": rows(700)}, chunk={"n": 7}, progress=False)
+    assert (many.count("compile", "step"), few.count("compile", "step"), even.count("compile", "step")) == (2, 4, 2)
     with listening() as again:
-        value, _ = stream(moments, {"x": np.ones(7000, F)}, chunk={"n": 7}, progress=False)
+        value, _ = stream(moments, {"x": np.ones(7700, F)}, chunk={"n": 7}, progress=False)
     assert again.count("compile") == again.count("trace") == 0
     assert [float(a) for a in value] == [1, 0]
 

@@ -48,15 +48,21 @@ class State(eqx.Module):
     records: Records | None
 
 
-class Trial(eqx.Module):
-    """A step that was tried."""
+class Proposal(eqx.Module):
+    """Where the subproblem leads."""
 
     x: Vector
-    model: Model
     predicted: Scalar
     length: Scalar
     scaled_length: Scalar
     alpha: Scalar
+
+
+class Trial(eqx.Module):
+    """A step that was tried."""
+
+    step: Proposal
+    model: Model
 
 
 def solve(setup: Setup, x0: Vector, data: Data) -> State:
@@ -84,9 +90,13 @@ def solve(setup: Setup, x0: Vector, data: Data) -> State:
 
 
 def start(setup: Setup, x0: Vector, data: Data, bounds: Bounds | None) -> State:
-    """Evaluate the start and set the first radius: the length of x0, scaled."""
+    """Evaluate the start; the first radius is the length of x0, scaled."""
     x = x0 if bounds is None else off_bounds(x0, bounds, 1e-10)
-    model = model_at(setup, x, data)
+    return started(setup, x, model_at(setup, x, data), data, bounds)
+
+
+def started(setup: Setup, x: Vector, model: Model, data: Data, bounds: Bounds | None) -> State:
+    """The first state, where the start has been evaluated."""
     if setup.scale_by_jac:
         norms = column_norms(model)
         scale_inv = jnp.where(norms == 0, 1.0, norms)
@@ -117,13 +127,19 @@ def optimality_of(x: Vector, model: Model, bounds: Bounds | None) -> Scalar:
 
 
 def attempt(setup: Setup, data: Data, state: State, bounds: Bounds | None) -> Trial:
-    """Solve the subproblem, step, and evaluate the model there."""
+    """Step, and evaluate the model there."""
+    step = proposed(state, bounds, points(setup, state.x, data))
+    return Trial(step, model_at(setup, step.x, data))
+
+
+def proposed(state: State, bounds: Bounds | None, count: Scalar) -> Proposal:
+    """Solve the subproblem, for this number of residuals."""
     model, scale = state.model, 1 / state.scale_inv
     if bounds is None:
         local = Hat(scale, scale * model.g, model.R * scale, model.c)
     else:
         local = hat(state.x, model.g, model.R, model.c, scale, bounds)
-    p, alpha = solve_subproblem(local.R, local.c, state.radius, state.alpha, points(setup, state.x, data))
+    p, alpha = solve_subproblem(local.R, local.c, state.radius, state.alpha, count)
     if bounds is None:
         s, value = p, model_value(local, p)
         x = state.x + local.d * s
@@ -132,7 +148,7 @@ def attempt(setup: Setup, data: Data, state: State, bounds: Bounds | None) -> Tr
         step = choose_step(state.x, local, p, state.radius, theta, bounds)
         s, value = step.s, step.value
         x = strictly_inside(state.x + local.d * s, bounds)
-    return Trial(x, model_at(setup, x, data), -value, jnp.linalg.norm(local.d * s), jnp.linalg.norm(s), alpha)
+    return Proposal(x, -value, jnp.linalg.norm(local.d * s), jnp.linalg.norm(s), alpha)
 
 
 def advance(setup: Setup, data: Data, state: State, trial: Trial, bounds: Bounds | None) -> State:
@@ -140,7 +156,7 @@ def advance(setup: Setup, data: Data, state: State, trial: Trial, bounds: Bounds
     controls = Controls.unpack(data.controls)
     finite = trial.model.finite()
     actual = jnp.where(finite, state.model.cost - trial.model.cost, -jnp.inf)
-    ratio = gain(actual, trial.predicted)
+    ratio = gain(actual, trial.step.predicted)
     moved = actual > 0
     radius, alpha = resized(state, trial, ratio, finite)
     status = jnp.where(finite, verdict(controls, state, trial, actual, ratio), RUNNING)
@@ -148,12 +164,12 @@ def advance(setup: Setup, data: Data, state: State, trial: Trial, bounds: Bounds
     def pick(new: Array, old: Array) -> Array:
         return jnp.where(moved, new, old)
 
-    x = pick(trial.x, state.x)
+    x = pick(trial.step.x, state.x)
     model = jax.tree.map(pick, trial.model, state.model)
     scale_inv = jnp.maximum(state.scale_inv, column_norms(model)) if setup.scale_by_jac else state.scale_inv
     optimality = optimality_of(x, model, bounds)
     status = jnp.where(optimality < controls.gtol, 1, status)
-    records = recorded(state, model.cost, jnp.where(moved, trial.length, 0.0), radius, optimality)
+    records = recorded(state, model.cost, jnp.where(moved, trial.step.length, 0.0), radius, optimality)
     return State(x, model, scale_inv, radius, alpha, optimality, state.nfev + 1, state.njev + moved, status, records)
 
 
@@ -166,16 +182,16 @@ def gain(actual: Scalar, predicted: Scalar) -> Scalar:
 
 def resized(state: State, trial: Trial, ratio: Scalar, finite: Bool[Array, ""]) -> tuple[Scalar, Scalar]:
     """New radius and, with it, a new guess for the multiplier."""
-    at_edge = trial.scaled_length > 0.95 * state.radius
+    at_edge = trial.step.scaled_length > 0.95 * state.radius
     grown = jnp.where((ratio > 0.75) & at_edge, 2 * state.radius, state.radius)
-    radius = jnp.where(finite & (ratio >= 0.25), grown, 0.25 * trial.scaled_length)
-    return radius, jnp.where(finite, trial.alpha * (state.radius / radius), trial.alpha)
+    radius = jnp.where(finite & (ratio >= 0.25), grown, 0.25 * trial.step.scaled_length)
+    return radius, jnp.where(finite, trial.step.alpha * (state.radius / radius), trial.step.alpha)
 
 
 def verdict(controls: Controls, state: State, trial: Trial, actual: Scalar, ratio: Scalar) -> Int[Array, ""]:
     """Tell whether the cost (2), the step (3) or both (4) changed too little to go on."""
     by_cost = (actual < controls.ftol * state.model.cost) & (ratio > 0.25)
-    by_step = trial.length < controls.xtol * (controls.xtol + jnp.linalg.norm(state.x))
+    by_step = trial.step.length < controls.xtol * (controls.xtol + jnp.linalg.norm(state.x))
     return jnp.where(by_cost & by_step, 4, jnp.where(by_cost, 2, jnp.where(by_step, 3, RUNNING)))
 
 

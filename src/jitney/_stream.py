@@ -230,7 +230,7 @@ class Steps:
         for p, each in enumerate(self.passes.passes):
             new, state = _jax.eval_shape(self.begin[p], values)
             values.update(new)
-            most = max(most, counted_bytes(self.step[p].lower(values, state, chunk, number, number).compile()))
+            most = max(most, counted_bytes(self.step[p].lower(values, state, chunk, number).compile()))
             known = Known(dict(values))
             self.work.finish(each, known, state)
             values.update(known.values)
@@ -251,8 +251,12 @@ class Steps:
         return begin
 
     def _step(self, each: Any) -> Callable[..., Any]:
-        def step(values: Any, state: Any, chunk: Any, start: Any, count: Any) -> Any:
-            return self.work.step(each, Known(dict(values)), chunk, state, start, count, self.size)
+        """One chunk. The last, shorter one is a program of its own: elements that do not count would have to be masked in each."""
+
+        def step(values: Any, state: Any, chunk: Any, start: Any) -> Any:
+            n = next(iter(chunk))
+            count = chunk[n].shape[self.passes.axis(n)]
+            return self.work.step(each, Known(dict(values)), chunk, state, start, count, count)
 
         return step
 
@@ -329,10 +333,10 @@ class _Run:
                     for start, chunk in self._chunks(at):
                         count = min(steps.size, steps.total - start)
                         before = state
-                        state, outs = steps.step[p](values, state, chunk, np.int32(start), np.int32(count))
+                        state, outs = steps.step[p](values, state, chunk, np.int32(start))
                         _jax.block_until_ready(before)  # so that no more than two chunks are under way
                         for i, out in zip(each.emits, outs, strict=True):
-                            emitted[i][self._place(i, start, count)] = np.asarray(out)[self._place(i, 0, count)]
+                            emitted[i][self._place(i, start, count)] = np.asarray(out)
                         self.chunks += 1
                         advance()
                         if kept is not None:
@@ -369,12 +373,10 @@ class _Run:
         return {n: self._cut(n, name, source, start) for n, (name, source) in self.sources.items()}
 
     def _cut(self, n: int, name: str, source: Any, start: int) -> Any:
-        """One chunk of one array, as long as all of them: what is missing of the last repeats its last element."""
-        axis, size = self.passes.axis(n), self.steps.size
-        rows = slice(start, min(start + size, self.steps.total))
-        part = np.array(self._part(name, source, (*[slice(None)] * axis, rows) if axis else rows), dtype=self.passes.flat.dtypes[n])
-        missing = size - part.shape[axis]
-        return part if not missing else np.pad(part, [(0, missing if i == axis else 0) for i in range(part.ndim)], mode="edge")
+        """One chunk of one array."""
+        axis = self.passes.axis(n)
+        rows = slice(start, min(start + self.steps.size, self.steps.total))
+        return np.array(self._part(name, source, (*[slice(None)] * axis, rows) if axis else rows), dtype=self.passes.flat.dtypes[n])
 
     def _part(self, name: str, source: Any, place: Any) -> Any:
         for tried in range(self.retries + 1):

@@ -46,6 +46,17 @@ def arrays_case(fn: Callable[..., Any], plain: Callable[..., Any], *args: Any, *
     return lambda: jitted(*args, **kwargs), lambda: program(*args, **kwargs), lambda: filtered(*args, **kwargs)
 
 
+def gradient_case() -> tuple[Call, Call, Call]:
+    """The gradient with respect to one of two arrays."""
+
+    def loss(x: Float[Array, "n"], y: Float[Array, "k"]) -> Float[Array, ""]:
+        return jnp.sum(jnp.sin(x) ** 2) * jnp.sum(y**3)
+
+    x, y = jnp.ones(4), jnp.ones(3)
+    jitted, program, filtered = jax.jit(jax.grad(loss)), jitney.lazy_derivatives(wrt="x")(loss), eqx.filter_jit(eqx.filter_grad(loss))
+    return lambda: jitted(x, y), lambda: program.grad(x, y), lambda: filtered(x, y)
+
+
 def model_case(depth: int, bound: bool) -> tuple[str, tuple[Call, Call, Call]]:
     """An MLP as an argument, or decorated itself; `jax.jit` gets its arrays ready flat."""
     model = eqx.nn.MLP(4, 4, 4, depth, key=jax.random.key(0))
@@ -96,6 +107,7 @@ def main() -> None:
         ("three arrays", arrays_case(three, three, x, x, x)),
         ("three annotated arrays", arrays_case(annotated, three, x, x, x)),
         ("three arrays, one by keyword", arrays_case(three, three, x, x, z=x)),
+        ("a gradient", gradient_case()),
         *(model_case(depth, bound) for bound in (False, True) for depth in (2, 8, 32)),
     ]
     print(f"jax {jax.__version__}, equinox {eqx.__version__}; microseconds a warm call")

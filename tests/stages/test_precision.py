@@ -251,3 +251,16 @@ def test_policies_that_are_not_there_say_so(policy: Any, text):
     """Autocast is another matter than casting all."""
     with pytest.raises(OptionError, match=text):
         optimize(precision=policy)(logsumexp)
+
+
+def test_a_result_is_as_wide_as_the_widest_argument():
+    """Of float64 and float32 it is float64: nothing that was given is rounded on the way back."""
+
+    @optimize(precision="f64")
+    def f(x: Float[Array, "n"], y: Float[Array, "n"]) -> Float[Array, "n"]:
+        return x + y
+
+    wide, narrow = np.full(3, 1 / 3), np.ones(3, np.float32)
+    assert f(wide, narrow).dtype == f(narrow, wide).dtype == np.float64
+    np.testing.assert_array_equal(f(wide, narrow), wide + 1)
+    assert f(narrow, narrow).dtype == np.float32

@@ -42,7 +42,7 @@ class Precision:
         cast = tuple(_is_cast(leaf, COMPUTE[policy]) for leaf in view.leaves)
         if not any(cast):
             return Skip("precision", f"no argument to cast to {np.dtype(COMPUTE[policy])}")
-        back = _widest([leaf.dtype for leaf, chosen in zip(view.leaves, cast, strict=True) if chosen])
+        back = _widest([leaf.dtype for leaf in view.leaves if _is_real(leaf.dtype) and not _exact(leaf)])
         kept = [leaf.path for leaf in view.leaves if _exact(leaf)]
         exact = f"; {', '.join(kept)} keeps its exact dtype" if kept else ""
         return cls(policy, cast, str(back), f"{sum(cast)} of {len(cast)} arrays computed in {np.dtype(COMPUTE[policy])}, "

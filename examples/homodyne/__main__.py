@@ -1,0 +1,114 @@
+"""Fit synthetic two-time correlations in memory, in chunks and from disk, and compare: `python -m examples.homodyne`."""
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+import jitney
+from examples.homodyne._data import TRUTH, Data
+from examples.homodyne._fit import Fit, Journal, at_once, chunked, fit, in_memory, streamed
+from examples.homodyne._picture import draw
+from examples.homodyne.model import NAMES, Setup
+
+AGREE = 1e-10
+
+
+def options() -> argparse.Namespace:
+    """The command line, checked."""
+    parser = argparse.ArgumentParser(prog="python -m examples.homodyne", description=__doc__)
+    parser.add_argument("--points", type=float, default=1e6, help="about how many in all (default: %(default)g)")
+    parser.add_argument("--angles", type=int, default=8, help="how many (default: %(default)s)")
+    parser.add_argument("--memory", default="auto", help="for the report of what fits into it, such as 2GiB (default: what is free)")
+    parser.add_argument("--only", choices=("in memory", "chunked", "streamed"), help="one way instead of all three")
+    parser.add_argument("--out", type=Path, default=Path("out/homodyne"), help="folder for data and picture (default: %(default)s)")
+    chosen = parser.parse_args()
+    chosen.points = int(chosen.points)
+    if chosen.angles < 1 or chosen.points < 100 * chosen.angles:
+        parser.error("take one angle at least, and 100 points for each")
+    return chosen
+
+
+def made(folder: Path, points: int, angles: int, console: Console) -> Data:
+    """The data, written under a progress bar if they are not there."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("writing data", total=points)
+        return Data.make(folder, points, angles, advance=lambda count: progress.advance(task, count))
+
+
+def fits(data: Data, only: str | None, console: Console) -> list[Fit]:
+    """Fit each way. The one from disk goes on where an earlier run broke off."""
+    journal = Journal(data.folder / "fit.npz", data)
+    ways: dict[str, Callable[[], Callable[[np.ndarray], np.ndarray]]] = {
+        "in memory": lambda: in_memory(data),
+        "chunked": lambda: chunked(data),
+        "streamed": lambda: journal.around(streamed(data, data.folder / "products.checkpoint")),
+    }
+    found: list[Fit] = []
+    for way in [only] if only else list(ways):
+        with console.status("") as status:
+            began = time.perf_counter()
+            show = lambda count, cost, way=way, status=status: status.update(f"{way}: evaluation {count}, cost {cost:.6g}")  # noqa: E731
+            result = fit(ways[way](), data, show)
+            found.append(Fit(way, result, time.perf_counter() - began))
+    journal.remove()
+    return found
+
+
+def table(found: list[Fit]) -> Table:
+    """True and fitted values, a parameter a line, and how far apart the ways are."""
+    out = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for name in ("parameter", "true", "fitted", "std. error", "(fitted - true) / error", "ways apart, relative"):
+        out.add_column(name, justify="left" if name == "parameter" else "right")
+    last, gaps = found[-1].result, apart(found)
+    for i, name in enumerate(NAMES):
+        z = (last.x[i] - TRUTH[i]) / last.errors[i]
+        out.add_row(name, f"{TRUTH[i]:g}", f"{last.x[i]:.8g}", f"{last.errors[i]:.2g}", f"{z:+.2f}", f"{gaps[i]:.1e}")
+    return out
+
+
+def apart(found: list[Fit]) -> np.ndarray:
+    """The largest relative difference between two fits, for each parameter."""
+    x = np.array([each.result.x for each in found])
+    return np.ptp(x, axis=0) / np.abs(x).max(axis=0)
+
+
+def main() -> int:
+    """Make the data, fit, compare and draw; the exit code says whether all ways agree, 130 that it was interrupted."""
+    chosen, console = options(), Console()
+    data = made(chosen.out / f"{chosen.points}-{chosen.angles}", chosen.points, chosen.angles, console)
+    console.print(f"{data.points:,} points: {data.angles} angles, all pairs of {data.frames:,} frames, in {data.folder}", soft_wrap=True)
+    console.print(strategy(data, chosen.memory))
+    try:
+        found = fits(data, chosen.only, console)
+    except KeyboardInterrupt:
+        console.print("Interrupted. The fit from disk goes on from there if the same command is given again.")
+        return 130
+    console.print(table(found))
+    for each in found:
+        console.print(f"{each.way:10} {each.seconds:7.2f} s, {each.result.nfev} evaluations, cost {each.result.cost:.12g}", highlight=False)
+    difference = apart(found).max()
+    if len(found) > 1:
+        console.print(f"Largest relative difference between the ways: {difference:.1e} (limit {AGREE:g}).")
+    draw(data, found[-1].result.x, chosen.out / "fit.png")
+    console.print(f"Picture: {(chosen.out / 'fit.png').resolve()}", soft_wrap=True)
+    return 0 if difference <= AGREE and all(each.result.success for each in found) else 1
+
+
+def strategy(data: Data, memory: str) -> jitney.Strategy:
+    """What the sizes at hand take, by the compiler."""
+    return jitney.strategy(
+        at_once, np.zeros(9), Setup(), data.phi.astype(np.float32), sizes={"points": data.pairs, "phi": data.angles}, memory=memory
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

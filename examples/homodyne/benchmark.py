@@ -1,0 +1,89 @@
+"""Seconds and peak memory of one fit each way, a fresh process for each: `python -m examples.homodyne.benchmark`.
+
+It ends with exit code 1 if the parameters of two ways differ by more than 1e-10. "Before" is `before.py`, a loop over angles around
+a jitted residual and `jax.jacfwd`, with all points in memory. Times include reading and compiling; the persistent cache is off.
+"""
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from examples.homodyne import before
+from examples.homodyne._data import Data
+from examples.homodyne._fit import chunked, fit, in_memory, streamed
+
+WAYS = {
+    "before": before.products,
+    "in memory": in_memory,
+    "chunked": chunked,
+    "streamed": lambda data: streamed(data, data.folder / "products.checkpoint"),
+}
+AGREE = 1e-10
+
+
+def measured(way: str, data: Data) -> dict:
+    """One fit in this process."""
+    began = time.perf_counter()
+    result = fit(WAYS[way](data), data)
+    seconds = time.perf_counter() - began
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    return {"seconds": seconds, "peak": peak, "nfev": result.nfev, "x": result.x.tolist()}
+
+
+def main() -> None:
+    """Run each way at each size, and print a line for each size."""
+    parser = argparse.ArgumentParser(prog="python -m examples.homodyne.benchmark", description=__doc__.splitlines()[0])
+    parser.add_argument("--sizes", type=float, nargs="+", default=[1e6, 1e7], help="points (default: %(default)s)")
+    parser.add_argument("--ways", nargs="+", choices=list(WAYS), default=list(WAYS))
+    parser.add_argument("--folder", type=Path, help="where the data are written (default: a temporary folder)")
+    parser.add_argument("--one", nargs=4, help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    if chosen.one:
+        way, folder, frames, angles = chosen.one
+        print(json.dumps(measured(way, Data(Path(folder), int(frames), int(angles)))))
+        return
+    with tempfile.TemporaryDirectory() as temporary:
+        for size in chosen.sizes:
+            data = Data.make((chosen.folder or Path(temporary)) / f"{size:g}", int(size))
+            found = {}
+            for way in chosen.ways:
+                command = [
+                    sys.executable,
+                    "-m",
+                    "examples.homodyne.benchmark",
+                    "--one",
+                    way,
+                    str(data.folder),
+                    str(data.frames),
+                    str(data.angles),
+                ]
+                run = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "JITNEY_CACHE": "off"})
+                if run.returncode:
+                    print(
+                        f"{data.points:>12,}  {way:10} failed with exit code {run.returncode}: {run.stderr.strip().splitlines()[-1:]}",
+                        flush=True,
+                    )
+                    continue
+                found[way] = json.loads(run.stdout.splitlines()[-1])
+                each = found[way]
+                print(
+                    f"{data.points:>12,}  {way:10} {each['seconds']:8.2f} s  {each['peak']:6.2f} GiB  {each['nfev']} evaluations",
+                    flush=True,
+                )
+            x = np.array([each["x"] for each in found.values()])
+            apart = float(np.max(np.ptp(x, axis=0) / np.abs(x).max(axis=0)))
+            print(f"{data.points:>12,}  ways apart by {apart:.1e}, limit {AGREE:g}", flush=True)
+            if apart > AGREE:
+                sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
