@@ -69,9 +69,11 @@ def run_tests(session: nox.Session, *requirements: str, **env: str) -> None:
 
 @nox.session(python=DEFAULT)
 def demo(session: nox.Session) -> None:
-    """Fit the 14 NIST data sets, print the table and save a picture of each fit."""
+    """Fit the 14 NIST data sets, then a million correlations three ways; print the tables and save a picture of each fit."""
     session.install("-e", ".[examples]")
     session.run("python", "-m", "examples.trf", *session.posargs, env=ONE_BLAS_THREAD)
+    if not session.posargs:
+        session.run("python", "-m", "examples.homodyne", env=ONE_BLAS_THREAD)
 
 
 @nox.session(python=DEFAULT)

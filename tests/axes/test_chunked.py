@@ -1,6 +1,7 @@
 """Bodies of `_cases.py` worked on in chunks: each equals itself all at once, or is refused."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,10 +14,10 @@ from tests.axes.test_padded import arguments
 PASSES = {
     "relu": 1, "mean": 1, "norm": 1, "Gram matrix": 1, "segment sum": 1, "variance with ddof": 2, "log-sum-exp": 2, "covariance": 2,
     "standardise": 3, "softmax": 3, "several levels": 3, "cumulative sum": 1, "scan": 1, "recurrent network": 1,
-    "gradient for shared weights": 1, "gradient of a variance": 3,
+    "min and argmin": 1, "argmax by column": 1, "argmax with ties": 1, "gradient for shared weights": 1, "gradient of a variance": 3,
 }  # fmt: skip
 WHOLE = {
-    "sort", "median", "argmax by column", "attention", "rows by rows", "differences", "roll", "normal draws", "cumulative sum from the end",
+    "sort", "median", "attention", "rows by rows", "differences", "roll", "normal draws", "cumulative sum from the end",
     "scan from the end", "loop until", "QR along it", "add to the last", "outer product", "last", "backwards",
 }  # fmt: skip
 BY_NAME = {case.name: case for case in cases.CASES}
@@ -68,3 +69,18 @@ def test_what_no_result_needs_is_not_streamed():
     """A body that only looks at the size, or at what has no axis, makes no pass."""
     assert len(planned(cases.Case("size", lambda x: x.shape[0] * 2.0, cases.V), 9).passes) == 0
     assert len(planned(cases.Case("weights", lambda w, x: w * 2, [((3,), cases.F), (("n", 3), cases.F)]), 9).passes) == 0
+
+
+NUMBERS = st.sampled_from([0.0, 1.0, -1.0, np.inf, -np.inf, np.nan])
+
+
+@settings(max_examples=60, deadline=None)
+@given(values=st.lists(NUMBERS, min_size=2, max_size=12), chunk=st.integers(1, 6), kind=st.sampled_from(["f4", "i4", "?"]))
+def test_places_of_extremes_are_the_first(values, chunk, kind):
+    """Of equal elements the first, of NaNs the first, whichever chunk it is in."""
+    x = np.array(values)
+    x = (np.nan_to_num(x, posinf=2, neginf=-2) if kind != "f4" else x).astype(kind)
+    case = cases.Case("places", lambda x: (jnp.argmax(x), jnp.argmin(x)), [(("n",), x.dtype)])
+    for got, want in zip(run_chunked(planned(case, len(x)), [x], len(x), min(chunk, len(x))), case.flat(x), strict=True):
+        assert got == want
+        assert got.dtype == want.dtype

@@ -10,10 +10,10 @@ import numpy as np
 
 from ._extent import is_ragged
 from ._jax import jnp, lax
-from ._passes import CUMULATIVE, MONOIDS, SCATTERS, Const, Node, Pass, Passes, carried, is_accumulated
+from ._passes import CUMULATIVE, MONOIDS, PLACES, SCATTERS, Const, Node, Pass, Passes, carried, is_accumulated
 from ._rules import RULES
 from ._rules.reduce import all_bits, highest, lowest, one, zero
-from ._walk import Walk, mentions
+from ._walk import Op, Walk, mentions
 
 _IDENTITY: dict[str, Any] = {
     "add": zero, "mul": one, "max": lowest, "min": highest, "and": all_bits, "or": zero, "xor": zero, "logaddexp": lowest,
@@ -118,6 +118,10 @@ class Chunked:
         if op.name in CUMULATIVE:
             shape = [1 if axis == op.params["axis"] else size for axis, size in enumerate(aval.shape)]
             return [lax.full(shape, _IDENTITY[CUMULATIVE[op.name]](aval.dtype), aval.dtype)]
+        if op.name in PLACES:
+            dtype = op.eqn.invars[0].aval.dtype
+            worst = lowest(dtype) if op.name == "argmax" else highest(dtype)
+            return [lax.full(aval.shape, 0, aval.dtype), lax.full(aval.shape, worst, dtype)]
         return [lax.full(aval.shape, _IDENTITY[MONOIDS[op.name]](aval.dtype), aval.dtype)]
 
     def _carry(self, walk: Walk, node: Node, values: list[Any], state: list[Any]) -> tuple[list[Any], list[Any]]:
@@ -131,10 +135,23 @@ class Chunked:
         if op.name in SCATTERS:
             return [None], rule.pad(walk, op, [state[0], *values[1:]])
         part = rule.pad(walk, op, values)[0]
+        if op.name in PLACES:
+            return [None], _further(op, values[0], part, state, walk.start[self.passes.symbol])
         if op.name in CUMULATIVE:
             whole = _COMBINE[CUMULATIVE[op.name]](part, jnp.broadcast_to(state[0], part.shape))
             return [whole], [lax.slice_in_dim(whole, part.shape[op.params["axis"]] - 1, None, axis=op.params["axis"])]
         return [None], [_COMBINE[MONOIDS[op.name]](state[0], part)]
+
+
+def _further(op: Op, x: Any, part: Any, state: list[Any], start: Any) -> list[Any]:
+    """Where the extreme element is of all chunks until now, and that element: the first of equal ones, and the first NaN before all."""
+    (axis,) = op.params["axes"]
+    index, best = state
+    found = jnp.squeeze(jnp.take_along_axis(x, jnp.expand_dims(part, axis), axis), axis)
+    better = lax.gt(found, best) if op.name == "argmax" else lax.lt(found, best)
+    if jnp.issubdtype(found.dtype, jnp.inexact):
+        better |= jnp.isnan(found) & ~jnp.isnan(best)
+    return [lax.select(better, part + lax.convert_element_type(start, part.dtype), index), lax.select(better, found, best)]
 
 
 def run_chunked(passes: Passes, arrays: Sequence[Any], size: int, chunk: int) -> list[Any]:

@@ -27,6 +27,7 @@ MONOIDS = {
     "reduce_sum": "add", "reduce_prod": "mul", "reduce_max": "max", "reduce_min": "min",
     "reduce_and": "and", "reduce_or": "or", "reduce_xor": "xor", "dot_general": "add",
 }  # fmt: skip
+PLACES = ("argmax", "argmin")
 CUMULATIVE = {"cumsum": "add", "cumprod": "mul", "cummax": "max", "cummin": "min", "cumlogsumexp": "logaddexp"}
 SCATTERS = ("scatter-add", "scatter_add", "scatter-mul", "scatter_mul", "scatter-min", "scatter_min", "scatter-max", "scatter_max")
 _DRAWS = ("random_bits", "random_split")
@@ -213,7 +214,7 @@ def _can_be_cut(op: Op, uses: Sequence[Use]) -> bool:
     """Whether what an operation does along the axis can be accumulated, or carried from chunk to chunk."""
     if any(use.refused for use in uses):
         return False
-    if op.name in MONOIDS:
+    if op.name in MONOIDS or op.name in PLACES:
         return True
     if op.name in SCATTERS:
         return not ragged(op.ins[0])
