@@ -13,21 +13,19 @@ away again is never reported, and what reaches a result leads back to its first 
 
 from __future__ import annotations
 
-import re
-import sysconfig
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import count
-from pathlib import Path
 from typing import Any, Final, Literal, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend import core, source_info_util
+from jax.extend import core
 
 from jitney._errors import Where, sentence
+from jitney._jaxprs import CALLS, opened, scan_parts, solve_operands, source_of, while_parts
 
 _jax = cast(Any, jax)  # much of `jax.lax` and `jax.core` has no annotations
 
@@ -38,17 +36,6 @@ _TRACED_TEST: Final[dict[Kind, Callable[[Any], Any]]] = {"NaN": jnp.isnan, "inf"
 _GIVEN: Final = ("argument", "constant")
 _VISITS: Final = 64  # iterations of one loop that are followed inside
 
-_CALLS: Final = {  # primitive -> the parameter that holds its jaxpr, in jax 0.10.2 and 0.12.0.1
-    "jit": "jaxpr",
-    "pjit": "jaxpr",
-    "closed_call": "call_jaxpr",
-    "core_call": "call_jaxpr",
-    "custom_jvp_call": "call_jaxpr",
-    "custom_vjp_call": "call_jaxpr",
-    "remat2": "jaxpr",
-    "checkpoint": "jaxpr",
-    "custom_vmap_call": "call",
-}
 _NAMES: Final = (
     "abs acos acosh add add_any asin asinh atan atan2 atanh cbrt ceil clamp complex conj convert_element_type copy cos cosh digamma "
     "div erf erf_inv erfc exp exp2 expm1 floor igamma imag integer_pow lgamma log log1p log2 logistic max min mul neg nextafter "
@@ -207,19 +194,19 @@ class _Tracer:
 
     def follow(self, jaxpr: Any, arguments: Sequence[_Value], path: tuple[str, ...], seen_at: str) -> list[_Value]:
         """Evaluate a jaxpr, open or closed, operation by operation."""
-        opened, constants = _opened(jaxpr)
-        env: dict[Any, _Value] = dict(zip(opened.invars, arguments, strict=True))
-        env.update({var: self.given(data, seen_at) for var, data in zip(opened.constvars, constants, strict=True)})
-        last = {atom: i for i, eqn in enumerate(opened.eqns) for atom in eqn.invars if not isinstance(atom, core.Literal)}
-        kept = {atom for atom in opened.outvars if not isinstance(atom, core.Literal)}
-        for i, eqn in enumerate(opened.eqns):
-            source = _source(eqn) or seen_at
+        program, constants = opened(jaxpr)
+        env: dict[Any, _Value] = dict(zip(program.invars, arguments, strict=True))
+        env.update({var: self.given(data, seen_at) for var, data in zip(program.constvars, constants, strict=True)})
+        last = {atom: i for i, eqn in enumerate(program.eqns) for atom in eqn.invars if not isinstance(atom, core.Literal)}
+        kept = {atom for atom in program.outvars if not isinstance(atom, core.Literal)}
+        for i, eqn in enumerate(program.eqns):
+            source = source_of(eqn) or seen_at
             operands = [self.read(env, atom, source) for atom in eqn.invars]
             env.update(zip(eqn.outvars, self.step(eqn, operands, path, source), strict=True))
             for atom in {a for a in eqn.invars if not isinstance(a, core.Literal)}:
                 if last[atom] == i and atom not in kept:
                     del env[atom]
-        return [self.read(env, atom, seen_at) for atom in opened.outvars]
+        return [self.read(env, atom, seen_at) for atom in program.outvars]
 
     def read(self, env: dict[Any, _Value], atom: Any, source: str) -> _Value:
         return self.given(atom.val, source) if isinstance(atom, core.Literal) else env[atom]
@@ -227,9 +214,9 @@ class _Tracer:
     def step(self, eqn: Any, operands: list[_Value], path: tuple[str, ...], source: str) -> list[_Value]:
         """Evaluate one equation, inside where there is an inside."""
         name = eqn.primitive.name
-        if name in _CALLS and _CALLS[name] in eqn.params:
+        if name in CALLS and CALLS[name] in eqn.params:
             inside = (*path, f"jit {eqn.params['name']}") if "name" in eqn.params else path
-            return self.follow(eqn.params[_CALLS[name]], operands, inside, source)
+            return self.follow(eqn.params[CALLS[name]], operands, inside, source)
         if name == "cond":
             return self.branch(eqn, operands, path, source)
         if name == "custom_linear_solve":
@@ -249,11 +236,7 @@ class _Tracer:
         return self.follow(branches[chosen], rest, (*path, f"cond branch {chosen}"), source)
 
     def solve(self, eqn: Any, operands: list[_Value], path: tuple[str, ...], source: str) -> list[_Value]:
-        lengths = eqn.params["const_lengths"]
-        start = lengths.matvec + lengths.vecmat
-        constants = operands[start : start + lengths.solve]
-        sides = operands[start + lengths.solve + lengths.transpose_solve :]
-        return self.follow(eqn.params["jaxprs"].solve, [*constants, *sides], (*path, "linear solve"), source)
+        return self.follow(eqn.params["jaxprs"].solve, solve_operands(eqn, operands), (*path, "linear solve"), source)
 
     def judge(self, eqn: Any, operands: list[_Value], value: _Value, path: tuple[str, ...], source: str) -> _Value:
         """Give each kind that a result has a mark: of an operand it came from, or a new one."""
@@ -285,24 +268,13 @@ class _Loop:
 
     @classmethod
     def read(cls, eqn: Any, operands: list[_Value]) -> _Loop:
-        """The only reader of the parameters of loops.
-
-        Of a scan they differ: `num_consts` and `num_carry` in jax 0.10.2, `ft_in` and `ft_out` in 0.12.0.1. So the counts are
-        taken from the ranks: what is scanned has one axis more outside than inside.
-        """
+        """From an equation and the values of its operands."""
         params = eqn.params
         if eqn.primitive.name == "while":
-            of_condition, of_body = params["cond_nconsts"], params["body_nconsts"]
-            rest = operands[of_condition:]
-            fixed = tuple(value.data for value in operands[:of_condition])
-            body, constants, carry = params["body_jaxpr"], rest[:of_body], rest[of_body:]
-            return cls("while", body, constants, carry, [], condition=params["cond_jaxpr"], condition_constants=fixed)
-        inner, _ = _opened(params["jaxpr"])
-        xs = sum(a.aval.ndim != b.aval.ndim for a, b in zip(eqn.invars, inner.invars, strict=True))
-        carry = sum(a.aval.ndim == b.aval.ndim for a, b in zip(eqn.outvars, inner.outvars, strict=True))
-        first, last = len(operands) - xs - carry, len(operands) - xs
-        parts = operands[:first], operands[first:last], operands[last:]
-        return cls("scan", params["jaxpr"], *parts, params["length"], params["reverse"])
+            of_condition, constants, carry = while_parts(eqn, operands)
+            fixed = tuple(value.data for value in of_condition)
+            return cls("while", params["body_jaxpr"], constants, carry, [], condition=params["cond_jaxpr"], condition_constants=fixed)
+        return cls("scan", params["jaxpr"], *scan_parts(eqn, operands), params["length"], params["reverse"])
 
     def marks(self, tracer: _Tracer, results: list[_Value], path: tuple[str, ...], source: str) -> list[dict[Kind, _Mark]]:
         """Who made what the results have; where infinities come and go all the time, for the NaN alone."""
@@ -315,7 +287,7 @@ class _Loop:
     def visit(self, tracer: _Tracer, kinds: tuple[Kind, ...], path: tuple[str, ...], source: str) -> list[dict[Kind, _Mark]] | None:
         """Follow each iteration that makes something inside. `None` if they are too many."""
         carry, i = self.carry, 0
-        ys: list[dict[Kind, _Mark]] = [{} for _ in _opened(self.body)[0].outvars[len(carry) :]]
+        ys: list[dict[Kind, _Mark]] = [{} for _ in opened(self.body)[0].outvars[len(carry) :]]
         stride = self.stride(kinds)
         for _ in range(_VISITS):
             settled = [[_settled(marks, kind) for kind in kinds] for marks in (*(value.marks for value in carry), *ys)]
@@ -420,14 +392,9 @@ def _bind(eqn: Any, operands: list[_Value]) -> list[Any]:
     return list(result) if eqn.primitive.multiple_results else [result]
 
 
-def _opened(jaxpr: Any) -> tuple[Any, Sequence[Any]]:
-    """A jaxpr and its constants. jax 0.10.2 has open and closed ones; in 0.12.0.1 they are one class."""
-    return getattr(jaxpr, "jaxpr", jaxpr), getattr(jaxpr, "consts", ())
-
-
 def _evaluate(jaxpr: Any, arguments: Sequence[Any]) -> list[Any]:
-    opened, constants = _opened(jaxpr)
-    return _jax.core.eval_jaxpr(opened, constants, *arguments)
+    program, constants = opened(jaxpr)
+    return _jax.core.eval_jaxpr(program, constants, *arguments)
 
 
 def _is_inexact(x: Any) -> bool:
@@ -466,19 +433,3 @@ def _describe(data: Any) -> str:
         low, high = float(finite.min()), float(finite.max())
         parts.insert(0, f"{low:.6g}" if low == high else f"{low:.6g} to {high:.6g}")
     return f"{shape} ({', '.join(parts)})"
-
-
-def _source(eqn: Any) -> str:
-    """The user's line of an equation, or "".
-
-    `summarize` is the public reader; it skips JAX's own frames. Its text is `file:line:column (function)` in jax 0.10.2 and
-    0.12.0.1, innermost frame last. Frames of installed packages are skipped too while one of the user's is left.
-    """
-    lines = [re.fullmatch(r"(.+?):(\d+)(?::\d+)? \((.*)\)", line) for line in source_info_util.summarize(eqn.source_info, 50).splitlines()]
-    frames = [line for line in reversed(lines) if line is not None]
-    libraries = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), str(Path(__file__).parent))
-    frames = [frame for frame in frames if not frame[1].startswith(libraries)] or frames
-    if not frames:
-        return ""
-    file, line, function = frames[0].groups()
-    return f"{Path(file).name}:{line} ({function.rpartition('<locals>.')[2]})"

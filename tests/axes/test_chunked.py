@@ -84,3 +84,44 @@ def test_places_of_extremes_are_the_first(values, chunk, kind):
     for got, want in zip(run_chunked(planned(case, len(x)), [x], len(x), min(chunk, len(x))), case.flat(x), strict=True):
         assert got == want
         assert got.dtype == want.dtype
+
+
+def counted(x):
+    """A loop over another axis, whose counter is the same in each chunk."""
+    return jax.lax.fori_loop(0, 3, lambda i, y: y * (i + 1).astype(y.dtype), x)
+
+
+def stacked(x):
+    """The same with results of each turn."""
+    return jax.lax.scan(lambda c, _: (c + 1, x * c), jnp.float32(1), None, length=3)[1]
+
+
+def beside(x):
+    """And with the counter among the results."""
+    return jax.lax.scan(lambda c, _: (c + 1, x * c), jnp.float32(1), None, length=3)
+
+
+@pytest.mark.parametrize("body", [counted, stacked, lambda x: jax.grad(lambda x: counted(x).sum())(x)], ids=["while", "scan", "gradient"])
+def test_loops_over_another_axis_begin_anew_in_each_chunk(body):
+    """What such a loop carries without the axis does not go on from chunk to chunk."""
+    case = cases.Case("loop", body, cases.V)
+    for n, chunk in ((23, 5), (20, 5), (7, 1)):
+        agree(case, n, chunk)
+
+
+def weighted(x):
+    """A sum and a product of what loops make beside what has the axis."""
+    counts, ys = jax.lax.scan(lambda c, _: (c + 1, (c, x * c)), jnp.float32(1), None, length=3)[1]
+    return jnp.sum(ys * counts[:, None], axis=0) * jnp.sum(counts) * (counts @ counts), jnp.sum(ys) * jnp.max(counts)
+
+
+def test_what_is_the_same_in_each_chunk_is_added_once():
+    """Sums over another axis of what has not the cut one."""
+    for n, chunk in ((23, 5), (7, 1)):
+        agree(cases.Case("weighted", lambda x: weighted(x)[0], cases.V), n, chunk)
+
+
+def test_a_value_beside_one_with_the_axis_is_refused():
+    """It is named."""
+    with pytest.raises(Refused, match=r"returns a value without it that is made beside one with it \(`scan`\)"):
+        planned(cases.Case("beside", beside, cases.V), 9)

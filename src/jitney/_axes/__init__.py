@@ -15,5 +15,3 @@ from ._refusal import Refused as Refused
 from ._rule import Use as Use
 from ._trace import Traced as Traced
 from ._trace import trace as trace
-from ._walk import opened as opened
-from ._walk import programs as programs

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from .._jaxprs import opened
 from ._refusal import Refused
 from ._rule import Use, ragged_dims, refuse
 from ._rules import RULES
 from ._rules.control import inner
-from ._walk import Op, Ranges, grows, mentions, opened
+from ._walk import Op, Ranges, grows, mentions
 
 
 def uses_of(jaxpr: Any, ranges: Ranges, seen_at: str = "") -> Iterator[Use]:

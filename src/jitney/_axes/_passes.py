@@ -15,13 +15,14 @@ from typing import Any
 
 from jax.extend import core
 
+from .._jaxprs import CALLS, opened, scan_parts
 from ._extent import is_ragged
 from ._facts import uses_of
 from ._refusal import Refused
 from ._rule import Use, ragged_dims
 from ._rules import RULES
-from ._rules.control import CALLS, inner, parts
-from ._walk import Op, Ranges, mentions, opened, ragged, shape_of
+from ._rules.control import inner
+from ._walk import Op, Ranges, mentions, ragged, shape_of
 
 MONOIDS = {
     "reduce_sum": "add", "reduce_prod": "mul", "reduce_max": "max", "reduce_min": "min",
@@ -155,6 +156,10 @@ def plan_passes(jaxpr: Any, symbol: str, ranges: Ranges) -> Passes:
             _place(node, flat, symbol, level, streamed)
     last = max((level[n] for node in flat.nodes for n in node.makes if n in level and is_accumulated(node, n, streamed)), default=0)
     outs = [(i, n) for i, n in enumerate(flat.gives) if isinstance(n, int) and n in streamed]
+    for _, n in outs:
+        if not ragged(flat.dims[n]):
+            place, name = next((node.op.place, node.op.name) for node in flat.nodes if n in node.makes)
+            raise Refused(place, f"returns a value without it that is made beside one with it (`{name}`)")
     count = max([last, *(level[n] + 1 for _, n in outs)], default=0)
     passes = tuple(_pass(p, flat, level, streamed, [(i, n) for i, n in outs if level[n] == p], wanted) for p in range(count))
     after = tuple(node for node in _fixed(flat, streamed, wanted) if max(level[n] for n in node.makes) == count)
@@ -163,7 +168,18 @@ def plan_passes(jaxpr: Any, symbol: str, ranges: Ranges) -> Passes:
 
 def is_accumulated(node: Node, number: int, streamed: set[int] | frozenset[int]) -> bool:
     """Whether a value is known when a pass over the data is over."""
-    return number not in streamed and any(isinstance(ref, int) and ref in streamed for ref in node.reads)
+    return number not in streamed and _accumulates(node.op) and any(isinstance(ref, int) and ref in streamed for ref in node.reads)
+
+
+def _accumulates(op: Op) -> bool:
+    """Whether an operation that reads streamed values makes one of all of them together.
+
+    Others make values without the axis beside those with it, such as the counter of a loop over another axis. Since nothing looks along
+    the axis to make them, they are the same in each chunk, and are made anew there.
+    """
+    if op.name == "scan":
+        return is_ragged(op.params["length"])
+    return (op.name in MONOIDS or op.name in PLACES or op.name in SCATTERS) and any(map(ragged, op.ins))
 
 
 def _wanted(flat: Flat) -> set[int]:
@@ -193,11 +209,21 @@ def _place(node: Node, flat: Flat, symbol: str, level: dict[int, int], streamed:
     uses = list(_uses(op)) if mentions(op) else []
     if uses and not _can_be_cut(op, uses):
         raise Refused(uses[0].place, f"looks along it: {uses[0].refused or uses[0].how} (`{op.name}`)")
+    accumulates = along and _accumulates(op)
+    if accumulates and any(ref in streamed for ref in _begins_with(node) if isinstance(ref, int)):
+        raise Refused(op.place, f"begins with a value that is made in each chunk (`{op.name}`)")
     for n in node.makes:
         has_axis = bool(ragged(flat.dims[n]))
-        level[n] = height + (1 if along and not has_axis else 0)
-        if has_axis:
+        level[n] = height + (1 if accumulates and not has_axis else 0)
+        if has_axis or (along and not accumulates):
             streamed.add(n)
+
+
+def _begins_with(node: Node) -> list[Any]:
+    """The values that what is accumulated starts from."""
+    if node.op.name == "scan":
+        return carried(node.op, list(node.reads))
+    return list(node.reads[:1]) if node.op.name in SCATTERS else []
 
 
 def _uses(op: Op) -> Iterator[Use]:
@@ -250,7 +276,7 @@ def _pass(p: int, flat: Flat, level: Mapping[int, int], streamed: set[int], outs
 
 def carried(op: Op, values: list[Any]) -> list[Any]:
     """The state that a loop over the axis starts with."""
-    return parts(op, values)[1]
+    return scan_parts(op.eqn, values)[1]
 
 
 def bytes_per_element(passes: Passes) -> int:

@@ -14,9 +14,10 @@ import numpy as np
 from jax import export
 from jax.extend import core
 
+from .._jaxprs import opened, programs
 from ._jax import dtypes, make_jaxpr
 from ._refusal import Refused
-from ._walk import Op, opened, programs
+from ._walk import Op
 from ._watch import LIBRARIES, watched
 
 Shape = tuple[Any, ...]

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from jax.extend import core
 
+from .._jaxprs import opened, programs, source_of
 from .._trees import is_a
 from ._extent import Dim, evaluate, extent, is_ragged, symbols, tree_dims
 from ._jax import jnp, lax
-from ._source import source_of
 
 Ranges = Mapping[str, tuple[int, int]]
 """Symbol -> the least and the largest size it stands for."""
@@ -65,11 +65,6 @@ def shape_of(atom: Any) -> tuple[Dim, ...]:
 def ragged(dims: Sequence[Dim]) -> list[int]:
     """The positions of the axes whose size is symbolic."""
     return [axis for axis, dim in enumerate(dims) if is_ragged(dim)]
-
-
-def opened(jaxpr: Any) -> tuple[Any, Sequence[Any]]:
-    """A jaxpr and its constants. jax 0.10 has open and closed ones; in 0.12.0.1 they are one class."""
-    return getattr(jaxpr, "jaxpr", jaxpr), getattr(jaxpr, "consts", ())
 
 
 class Walk:
@@ -153,12 +148,6 @@ def grows(dim: Dim, ranges: Ranges) -> bool:
 def mentions(op: Op) -> bool:
     """Whether a symbolic size occurs in an operation, or in the programs that it holds."""
     return op.is_ragged or any(mentions(Op(eqn)) for program in programs(op.params) for eqn in opened(program)[0].eqns)
-
-
-def programs(params: Mapping[str, Any]) -> list[Any]:
-    """The programs among the parameters of an operation."""
-    values: list[Any] = [part for value in params.values() for part in (value if is_a(value, (tuple, list)) else (value,))]
-    return [part for part in values if hasattr(getattr(part, "jaxpr", part), "eqns")]
 
 
 def take(x: Any, positions: Any, axis: int) -> Any:

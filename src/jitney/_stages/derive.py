@@ -19,10 +19,10 @@ import equinox as eqx
 import jax
 
 from .._annotations import AnyHint
-from .._axes import opened, programs
 from .._binding import signature_of, where_of
 from .._contract import Contract, Parameter, contract_of
 from .._errors import DerivativeError, Where, sentence
+from .._jaxprs import opened, programs
 from .._linearized import Linear, fitting
 from .._trees import issubdtype, keystr, tree_flatten, tree_flatten_with_path
 

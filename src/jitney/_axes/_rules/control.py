@@ -8,22 +8,11 @@ from typing import Any
 import jax
 import numpy as np
 
+from ..._jaxprs import CALLS, opened, scan_parts, solve_operands, while_parts
 from .._extent import evaluate, is_ragged
 from .._jax import jnp, lax, make_jaxpr
 from .._rule import Rule, Use, ragged_dims, use
-from .._walk import Op, Walk, opened, shape_of
-
-CALLS = {  # primitive -> the parameter that holds its program, in jax 0.10.2 and 0.12.0.1
-    "jit": "jaxpr",
-    "pjit": "jaxpr",
-    "closed_call": "call_jaxpr",
-    "core_call": "call_jaxpr",
-    "custom_jvp_call": "call_jaxpr",
-    "custom_vjp_call": "call_jaxpr",
-    "custom_vmap_call": "call",
-    "remat2": "jaxpr",
-    "checkpoint": "jaxpr",
-}
+from .._walk import Op, Walk, shape_of
 
 
 def inner(op: Op) -> Sequence[Any]:
@@ -89,8 +78,7 @@ def _cond(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
 
 
 def _while(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
-    first, second = op.params["cond_nconsts"], op.params["body_nconsts"]
-    of_condition, of_body, start = values[:first], values[first : first + second], values[first + second :]
+    of_condition, of_body, start = while_parts(op.eqn, values)
 
     condition = op.params["cond_jaxpr"]
     dims = shape_of(opened(condition)[0].outvars[0])  # of one answer for each element of a batch, under vmap
@@ -114,7 +102,7 @@ def _while(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
 
 
 def _scan(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
-    constants, carry, xs = parts(op, values)
+    constants, carry, xs = scan_parts(op.eqn, values)
     length, reverse = op.params["length"], op.params["reverse"]
     allocated = evaluate(length, walk.allocated)
     carry = [jnp.asarray(x) for x in carry]
@@ -139,25 +127,8 @@ def _typed(new: Sequence[Any], old: Sequence[Any]) -> list[Any]:
     return [x if x.weak_type == was.weak_type else lax.convert_element_type(x, was.dtype) for x, was in zip(values, old, strict=True)]
 
 
-def parts(op: Op, operands: list[Any]) -> tuple[list[Any], list[Any], list[Any]]:
-    """Constants, carry and what is scanned.
-
-    Of a scan the parameters differ: `num_consts` and `num_carry` in jax 0.10.2, `ft_in` and `ft_out` in 0.12.0.1. So the counts are
-    taken from the ranks: what is scanned has one axis more outside than inside.
-    """
-    program, _ = opened(op.params["jaxpr"])
-    xs = sum(a.aval.ndim != b.aval.ndim for a, b in zip(op.eqn.invars, program.invars, strict=True))
-    carry = sum(a.aval.ndim == b.aval.ndim for a, b in zip(op.eqn.outvars, program.outvars, strict=True))
-    first, last = len(operands) - xs - carry, len(operands) - xs
-    return operands[:first], operands[first:last], operands[last:]
-
-
 def _solve(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
-    lengths = op.params["const_lengths"]
-    start = lengths.matvec + lengths.vecmat
-    constants = values[start : start + lengths.solve]
-    sides = values[start + lengths.solve + lengths.transpose_solve :]
-    return walk.run(op.params["jaxprs"].solve, [*constants, *sides])
+    return walk.run(op.params["jaxprs"].solve, solve_operands(op.eqn, values))
 
 
 RULES: dict[str, Rule] = {

@@ -1,0 +1,80 @@
+"""Read programs of JAX where its versions differ: calls, loops, constants, and the user's lines."""
+
+from __future__ import annotations
+
+import re
+import sysconfig
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from jax.extend import source_info_util
+
+from ._trees import is_a
+
+T = TypeVar("T")
+
+CALLS: Final = {  # primitive -> the parameter that holds its program, in jax 0.10.2 and 0.12.0.1
+    "jit": "jaxpr",
+    "pjit": "jaxpr",
+    "closed_call": "call_jaxpr",
+    "core_call": "call_jaxpr",
+    "custom_jvp_call": "call_jaxpr",
+    "custom_vjp_call": "call_jaxpr",
+    "custom_vmap_call": "call",
+    "remat2": "jaxpr",
+    "checkpoint": "jaxpr",
+}
+
+
+def opened(jaxpr: Any) -> tuple[Any, Sequence[Any]]:
+    """A program and its constants. jax 0.10 has open and closed ones; in 0.12.0.1 they are one class."""
+    return getattr(jaxpr, "jaxpr", jaxpr), getattr(jaxpr, "consts", ())
+
+
+def programs(params: Mapping[str, Any]) -> list[Any]:
+    """The programs among the parameters of an operation."""
+    values: list[Any] = [part for value in params.values() for part in (value if is_a(value, (tuple, list)) else (value,))]
+    return [part for part in values if hasattr(getattr(part, "jaxpr", part), "eqns")]
+
+
+def scan_parts(eqn: Any, operands: list[T]) -> tuple[list[T], list[T], list[T]]:
+    """Constants, carry and what is scanned, of the operands of a scan.
+
+    Its parameters differ: `num_consts` and `num_carry` in jax 0.10.2, `ft_in` and `ft_out` in 0.12.0.1. So the counts are taken from the
+    ranks: what is scanned has one axis more outside than inside.
+    """
+    program, _ = opened(eqn.params["jaxpr"])
+    xs = sum(a.aval.ndim != b.aval.ndim for a, b in zip(eqn.invars, program.invars, strict=True))
+    carry = sum(a.aval.ndim == b.aval.ndim for a, b in zip(eqn.outvars, program.outvars, strict=True))
+    first, last = len(operands) - xs - carry, len(operands) - xs
+    return operands[:first], operands[first:last], operands[last:]
+
+
+def while_parts(eqn: Any, operands: list[T]) -> tuple[list[T], list[T], list[T]]:
+    """Constants of the condition, those of the body, and carry, of the operands of a while."""
+    first, second = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
+    return operands[:first], operands[first : first + second], operands[first + second :]
+
+
+def solve_operands(eqn: Any, operands: list[T]) -> list[T]:
+    """What the program that solves a custom_linear_solve takes: its constants and the right-hand sides."""
+    lengths = eqn.params["const_lengths"]
+    start = lengths.matvec + lengths.vecmat
+    return [*operands[start : start + lengths.solve], *operands[start + lengths.solve + lengths.transpose_solve :]]
+
+
+def source_of(eqn: Any) -> str:
+    """The user's line of an equation, "fit.py:12 (residual)", or "".
+
+    `summarize` is the public reader; it skips JAX's own frames. Its text is `file:line:column (function)` in jax 0.10.2 and
+    0.12.0.1, innermost frame last. Frames of installed packages are skipped too while one of the user's is left.
+    """
+    lines = [re.fullmatch(r"(.+?):(\d+)(?::\d+)? \((.*)\)", line) for line in source_info_util.summarize(eqn.source_info, 50).splitlines()]
+    frames = [line for line in reversed(lines) if line is not None]
+    libraries = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), str(Path(__file__).parent))
+    frames = [frame for frame in frames if not frame[1].startswith(libraries)] or frames
+    if not frames:
+        return ""
+    file, line, function = frames[0].groups()
+    return f"{Path(file).name}:{line} ({function.rpartition('<locals>.')[2]})"

@@ -1,0 +1,192 @@
+"""Random programs, put together from the families of rules: padded, in chunks, and as they are, forward and backward."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jitney._axes import Refused, plan_passes, run_chunked, trace
+from tests.axes import _cases as cases
+from tests.axes.test_padded import GARBAGE, agree, arguments, program
+
+LOW, HIGH = 5, 8
+V, M, S, K = "n", "n k", "", "k"  # what values have: the axis, the axis and another, neither, the other
+
+
+@dataclass(frozen=True)
+class Part:
+    """One operation: what it takes and makes, and whether a gradient goes through it."""
+
+    takes: tuple[str, ...]
+    makes: str
+    fn: Callable[..., Any]
+
+
+def tame(x):
+    """Keep values and slopes near one, so that rounding does not grow from part to part."""
+    return jnp.tanh(x / 2)
+
+
+def scanned(x, reverse):
+    return jax.lax.scan(lambda c, a: ((c + a) / 2, jnp.tanh(c * a)), x[0] * 0, x, reverse=reverse)[1]
+
+
+def branch(x, s):
+    return jax.lax.cond(s > 0, lambda: jnp.sin(x), lambda: jnp.cumsum(x) / 4)
+
+
+def rounds(x):
+    return jax.lax.fori_loop(0, 3, lambda _, c: jnp.tanh(c + jnp.mean(x)), jnp.float32(0))
+
+
+@jax.custom_jvp
+def softened(x):
+    return jnp.logaddexp(x, 0)
+
+
+softened.defjvp(lambda primals, tangents: (softened(*primals), jax.nn.sigmoid(primals[0]) * tangents[0]))
+
+PARTS = [
+    # Elementwise, comparisons, selections, conversions, types of other kinds.
+    *(Part((kind,), kind, fn) for kind in (V, M, S) for fn in (jnp.sin, jnp.negative, lambda x: jnp.exp(-(x**2)), softened)),
+    *(Part((kind, kind), kind, fn) for kind in (V, M, S, K) for fn in (jnp.add, jnp.multiply, jnp.maximum)),
+    Part((V, V), V, lambda x, y: jnp.where(x > y, x, y * 2)),
+    Part((V,), V, lambda x: jnp.floor(x * 4).astype(jnp.int32).astype(jnp.float32) / 4),
+    Part((M,), M, lambda x: jnp.clip(x, -0.5, 0.5)),
+    Part((V,), V, lambda x: x / (1 + jnp.abs(x)) + (jnp.arange(x.shape[0]) % 3).astype(jnp.float32)),
+    # Between the shapes.
+    Part((V, K), M, lambda x, w: x[:, None] * w),
+    Part((M, K), M, lambda x, w: x + w),
+    Part((V, S), V, lambda x, s: x * s),
+    Part((K, S), K, lambda w, s: w - s),
+    Part((M,), M, lambda x: x.T.reshape(x.T.shape).T),
+    Part((M,), V, lambda x: x[:, 1]),
+    Part((M,), V, lambda x: jnp.max(x, axis=1)),
+    Part((M,), M, lambda x: jnp.sort(x, axis=1)),
+    Part((M,), M, lambda x: jax.nn.softmax(x, axis=1)),
+    Part((M,), M, lambda x: jnp.concatenate([x[:, 1:], x[:, :1]], axis=1)),
+    # Reductions, of one level and more.
+    *(Part((V,), S, fn) for fn in (jnp.mean, jnp.max, jnp.min, jnp.var, lambda x: jnp.sum(x) / 8)),
+    Part((V,), S, lambda x: jax.nn.logsumexp(x)),
+    Part((V,), S, lambda x: jnp.prod(1 + x / 8)),
+    Part((V,), S, lambda x: jnp.argmax(x).astype(jnp.float32) / 8),
+    Part((V,), S, lambda x: jnp.any(x > 0.9).astype(jnp.float32)),
+    *(Part((M,), K, partial(fn, axis=0)) for fn in (jnp.mean, jnp.max, jnp.var)),
+    Part((V,), V, jax.nn.softmax),
+    Part((M,), M, lambda x: x - x.mean(0)),
+    # Products.
+    Part((V, V), S, lambda x, y: x @ y / 8),
+    Part((M, K), V, lambda x, w: x @ w),
+    Part((V, M), K, lambda x, y: x @ y / 8),
+    Part((M, M), K, lambda x, y: jnp.diag(x.T @ y) / 8),
+    # Orders and places.
+    Part((V,), V, jnp.sort),
+    Part((V,), V, lambda x: x[jnp.argsort(x)]),
+    Part((V,), V, lambda x: x[::-1]),
+    Part((M,), M, lambda x: jnp.flip(x, 0)),
+    Part((V,), S, lambda x: x[0] - x[-1]),
+    Part((V,), V, lambda x: jnp.roll(x, 1)),
+    # Cumulative, loops, branches.
+    Part((V,), V, lambda x: jnp.cumsum(x) / 8),
+    Part((V,), V, lambda x: jax.lax.cummax(x, reverse=True)),
+    Part((M,), M, lambda x: jnp.cumsum(x, axis=0) / 8),
+    Part((V,), V, partial(scanned, reverse=False)),
+    Part((V,), V, partial(scanned, reverse=True)),
+    Part((V, S), V, branch),
+    Part((V,), S, rounds),
+    Part((V,), V, jax.checkpoint(lambda x: jnp.sin(x) * jnp.mean(x))),
+    Part((V,), V, jax.jit(lambda x: x * jnp.max(x))),
+]
+GARBAGES = st.sampled_from([np.nan, np.inf, -np.inf, 1e30])
+SHAPES = [(("n",), np.float32), (("n",), np.float32), (("n", 3), np.float32), ((3,), np.float32)]
+
+
+@st.composite
+def programs(draw):
+    """A program of a few parts, each of values that are there: the parts, and the values that each takes."""
+    kinds = [V, V, M, K]
+    steps = []
+    for _ in range(draw(st.integers(1, 5))):
+        fitting = [i for i, part in enumerate(PARTS) if all(kind in kinds for kind in part.takes)]
+        chosen = draw(st.sampled_from(fitting))
+        # The newest values are the likelier ones, so that parts stand upon each other.
+        operands = tuple(draw(st.sampled_from([i for i, k in enumerate(kinds) if k == kind][-2:])) for kind in PARTS[chosen].takes)
+        steps.append((chosen, operands))
+        kinds.append(PARTS[chosen].makes)
+    return tuple(steps)
+
+
+def run(steps, x, y, m, w):
+    """All that the parts make."""
+    values = [x, y, m, w]
+    for part, operands in steps:
+        values.append(tame(PARTS[part].fn(*(values[i] for i in operands))))
+    return values[4:]
+
+
+def loss(steps, *arrays):
+    return sum(jnp.sum(value * (1 + i)) / 8 for i, value in enumerate(run(steps, *arrays)))
+
+
+def case_of(steps, backward):
+    """The values of a program, and its gradient."""
+    gradient = jax.grad(partial(loss, steps), argnums=(0, 2, 3))
+    fn = (lambda *arrays: (run(steps, *arrays), gradient(*arrays))) if backward else partial(run, steps)
+    return cases.Case("generated", fn, SHAPES, 2e-4)
+
+
+def agrees_in_chunks(case, n, chunk):
+    ranges = {"d0": (n, n)}
+    try:
+        passes = plan_passes(trace(case.flat, lambda sizes: case.avals(sizes["d0"]), ranges).jaxpr, "d0", ranges)
+    except Refused:
+        return
+    exact = arguments(case, n, np.random.default_rng(n))
+    got = jax.jit(lambda *arrays: run_chunked(passes, arrays, n, chunk))(*exact)
+    for a, b in zip(got, jax.jit(case.flat)(*exact), strict=True):
+        assert (a.shape, a.dtype) == (b.shape, b.dtype)
+        np.testing.assert_allclose(a, b, rtol=case.tolerance, atol=case.tolerance)
+
+
+def agrees(steps, backward, n, chunk, garbage):
+    case = case_of(steps, backward)
+    try:
+        traced, _ = program(case, LOW, HIGH)
+    except Refused:
+        pass
+    else:
+        agree(case, traced, n, HIGH, garbage={**GARBAGE, "f": garbage})
+    agrees_in_chunks(case, n, chunk)
+
+
+@pytest.mark.parametrize("part", range(len(PARTS)))
+def test_each_part_alone(part):
+    """Of each part, its values and its gradient."""
+    takes = {V: 0, M: 2, K: 3}
+    first = () if S not in PARTS[part].takes else ((next(i for i, p in enumerate(PARTS) if p.makes == S and p.takes == (V,)), (0,)),)
+    operands = tuple(4 if kind == S else takes[kind] for kind in PARTS[part].takes)
+    agrees((*first, (part, operands)), True, 6, 2, np.nan)
+
+
+@settings(max_examples=25, deadline=None)
+@given(steps=programs(), backward=st.booleans(), n=st.integers(LOW, HIGH), chunk=st.integers(1, 4), garbage=GARBAGES)
+def test_any_program(steps, backward, n, chunk, garbage):
+    """With NaN and infinity behind what is valid: equal, or refused."""
+    agrees(steps, backward, n, chunk, garbage)
+
+
+@pytest.mark.slow
+@settings(max_examples=2000, deadline=None)
+@given(steps=programs(), backward=st.booleans(), n=st.integers(LOW, HIGH), chunk=st.integers(1, 4), garbage=GARBAGES)
+def test_very_many_programs(steps, backward, n, chunk, garbage):
+    """The same for hours."""
+    agrees(steps, backward, n, chunk, garbage)
