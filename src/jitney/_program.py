@@ -17,7 +17,7 @@ from ._core import REGISTRY, Core
 from ._derivatives import Defaults, Derivative
 from ._diagnose import TRACER_ERRORS, donation_error, trace_error
 from ._entry import Entry, Retry
-from ._errors import JitneyWarning
+from ._errors import JitneyWarning, users_level
 from ._events import LISTENER, Stats
 from ._lowered import Lowered
 from ._options import Options
@@ -115,7 +115,7 @@ class Program(Generic[P, R]):
             warnings.warn(
                 f"{str(explained).splitlines()[0]}\nIt runs un-jitted from now on, as `on_trace_error='eager'` asks.",
                 JitneyWarning,
-                stacklevel=3,
+                stacklevel=users_level(),
             )
         try:
             return entry.eagerly(*arrays)
