@@ -411,3 +411,51 @@ def test_a_run_can_be_silent(capsys):
     stream(moments, {"x": rows(100)}, chunk={"n": 8}, progress=False)
     out = capsys.readouterr()
     assert out.out + out.err == ""
+
+
+@optimize
+def remaining(x: Float[Array, "n"]):
+    """Two passes: the sum, and shares of it from the end, with the largest share that is left and where."""
+    left = jax.lax.cumsum(x / jnp.sum(jnp.abs(x)), reverse=True)
+    folded = jax.lax.scan(lambda c, a: (c / 2 + a, None), jnp.float32(0), left, reverse=True)[0]
+    return jnp.max(left), jnp.argmax(left), folded
+
+
+def whole(x):
+    """The same in NumPy."""
+    left = np.cumsum((x.astype(float) / np.abs(x.astype(float)).sum())[::-1])[::-1]
+    return left.max(), left.argmax(), sum(a / 2.0**i for i, a in enumerate(left))
+
+
+@pytest.mark.parametrize(("size", "chunk"), [(100, 8), (96, 8), (9, 1)])
+def test_a_pass_may_run_from_the_end(size, chunk):
+    """Chunks of each pass are read once, in the order that it needs; results with the axis land in their places."""
+
+    @optimize
+    def both(x: Float[Array, "n"]):
+        return jnp.cumsum(x), jax.lax.cumsum(x, reverse=True)
+
+    x = rows(size)
+    got, stats = stream(remaining, {"x": x}, chunk={"n": chunk}, progress=False)
+    np.testing.assert_allclose(got, whole(x), rtol=1e-4)
+    assert (stats.passes, stats.chunks) == (2, 2 * -(-size // chunk))
+    value = stream(both, {"x": x}, chunk={"n": chunk}, progress=False).value
+    np.testing.assert_allclose(value, (np.cumsum(x), np.cumsum(x[::-1])[::-1]), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("after", [3, 13, 14, 15, 20, 25])
+def test_a_broken_pass_from_the_end_goes_on(tmp_path, after):
+    """In the pass from the front or in the one from the end, of which the short chunk is the first."""
+    path, x = tmp_path / "run", rows(100)
+    with pytest.raises(OSError, match="the disk is gone"):
+        stream(remaining, {"x": Fails(x, after)}, chunk={"n": 8}, checkpoint=path, checkpoint_every=1, progress=False, retries=0)
+    got, stats = stream(remaining, {"x": x}, chunk={"n": 8}, checkpoint=path, progress=False)
+    want = stream(remaining, {"x": x}, chunk={"n": 8}, progress=False).value
+    assert [np.asarray(a).tobytes() for a in got] == [np.asarray(a).tobytes() for a in want]
+    assert stats.chunks <= 26 - after + 2
+
+
+def test_rows_that_come_in_order_cannot_be_read_from_the_end():
+    """Each chunk would be found by reading all before it."""
+    with pytest.raises(AxisError, match="'x' can only be read from its first row on, and a pass over 'n' runs from the end"):
+        stream(remaining, {"x": Chunks(rows(20), 4)}, chunk={"n": 8}, progress=False)

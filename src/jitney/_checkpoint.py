@@ -25,7 +25,7 @@ _SHARE = 0.01  # of the run, that saves may take then
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run is: pass, element, what earlier passes have computed, and what this one has accumulated."""
+    """How far a run is: pass, how many elements of it are done, what earlier passes have computed, and what this one has accumulated."""
 
     index: int
     at: int

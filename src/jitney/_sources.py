@@ -127,6 +127,11 @@ class Sequential:
                 del self._held[0]
 
 
+def is_reversible(value: Any) -> bool:
+    """Whether chunks can be read from the last to the first without reading all rows before each."""
+    return all(map(is_reversible, value.parts)) if is_a(value, Joined) else not is_a(value, Sequential)
+
+
 def _iterated(name: str, value: Any, where: str) -> Sequential:
     """An iterable of chunks is read once for its length."""
     parts = iter(value)

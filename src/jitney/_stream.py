@@ -28,7 +28,7 @@ from ._memory import Fit, Misfit, counted_bytes, fit, text
 from ._options import AUTO
 from ._outcome import Outcome, unmixed
 from ._plan import Plan
-from ._sources import abstract, identity, is_sliceable, source_of
+from ._sources import abstract, identity, is_reversible, is_sliceable, source_of
 from ._stages import Chunk
 from ._trees import is_a
 
@@ -300,6 +300,16 @@ class _Run:
         takes, streamed = self.passes.flat.takes, self.passes.streamed
         self.sources = {n: (name, value) for n, name, value in zip(takes, names, values, strict=True) if n in streamed}
         self.fixed = {n: x for n, x in zip(takes, values, strict=True) if n not in streamed}
+        if any(each.back for each in self.passes.passes):
+            for name, value in self.sources.values():
+                if not is_reversible(value):
+                    raise AxisError(
+                        sentence(steps.entry.core.where,
+                                 f"{name!r} can only be read from its first row on, "
+                                 f"and a pass over {steps.stage.axis!r} runs from the end.",
+                                 "What accumulates from the end of an axis takes its last chunk first.",
+                                 "pass an array, or the path of an `.npy` file.")
+                    )  # fmt: skip
 
     def key(self) -> str:
         """What a checkpoint must be of, to be gone on from."""
@@ -307,7 +317,15 @@ class _Run:
         nodes = [(node.op.name, node.reads, node.makes) for node in self.passes.flat.nodes]
         arguments = [(x.dtype.str, x.shape, x.tobytes()) for x in map(np.asarray, self.fixed.values())]
         return repr(
-            [str(steps.entry.core.where), nodes, steps.size, steps.total, arguments, [identity(x) for _, x in self.sources.values()]]
+            [
+                str(steps.entry.core.where),
+                nodes,
+                [each.back for each in self.passes.passes],
+                steps.size,
+                steps.total,
+                arguments,
+                [identity(x) for _, x in self.sources.values()],
+            ]
         )
 
     def __call__(self, kept: Checkpoint | None, *, progress: bool) -> Any:
@@ -323,14 +341,14 @@ class _Run:
         values: dict[int, Any] = {**self.fixed, **(found.values if found is not None else {})}
         first, at, state = (found.index, found.at, found.state) if found is not None else (0, 0, None)
         reached = found
-        done = first * -(-steps.total // steps.size) + at // steps.size
+        done = first * -(-steps.total // steps.size) + -(-at // steps.size)
         with _bar(steps, done, show=progress) as advance:
             try:
                 for p, each in enumerate(passes.passes[first:], first):
                     if state is None:
                         new, state = steps.begin[p](values)
                         values.update(new)
-                    for start, chunk in self._chunks(at):
+                    for start, chunk in self._chunks(at, back=each.back):
                         count = min(steps.size, steps.total - start)
                         before = state
                         state, outs = steps.step[p](values, state, chunk, np.int32(start))
@@ -340,7 +358,8 @@ class _Run:
                         self.chunks += 1
                         advance()
                         if kept is not None:
-                            reached = Reached(p, start + count, {n: x for n, x in values.items() if n not in self.fixed}, state)
+                            over = steps.total - start if each.back else start + count
+                            reached = Reached(p, over, {n: x for n, x in values.items() if n not in self.fixed}, state)
                             kept.reached(reached)
                     known = Known(dict(values))
                     steps.work.finish(each, known, state)
@@ -356,17 +375,18 @@ class _Run:
             kept.remove()
         return unmixed(steps.outcome.output(flat))
 
-    def _chunks(self, first: int) -> Iterator[tuple[int, dict[int, Any]]]:
-        """The chunks from an element on, each read while the one before is worked on."""
-        starts = range(first, self.steps.total, self.steps.size)
+    def _chunks(self, done: int, *, back: bool) -> Iterator[tuple[int, dict[int, Any]]]:
+        """The chunks that are not done, each read while the one before is worked on; `back`: from the last to the first."""
+        starts = range(0, self.steps.total, self.steps.size)
+        starts = (starts[::-1] if back else starts)[-(-done // self.steps.size) :]
         if not starts:
             return
         with ThreadPoolExecutor(1) as reader:
             coming = reader.submit(self._read, starts[0])
-            for start in starts:
+            for start, following in zip(starts, [*starts[1:], None], strict=True):
                 chunk = coming.result()
-                if start != starts[-1]:
-                    coming = reader.submit(self._read, start + self.steps.size)
+                if following is not None:
+                    coming = reader.submit(self._read, following)
                 yield start, chunk
 
     def _read(self, start: int) -> dict[int, Any]:

@@ -15,10 +15,12 @@ PASSES = {
     "relu": 1, "mean": 1, "norm": 1, "Gram matrix": 1, "segment sum": 1, "variance with ddof": 2, "log-sum-exp": 2, "covariance": 2,
     "standardise": 3, "softmax": 3, "several levels": 3, "cumulative sum": 1, "scan": 1, "recurrent network": 1,
     "min and argmin": 1, "argmax by column": 1, "argmax with ties": 1, "gradient for shared weights": 1, "gradient of a variance": 3,
+    "cumulative sum from the end": 1, "cumulative max from the end": 1, "scan from the end": 1,
 }  # fmt: skip
 WHOLE = {
-    "sort", "median", "attention", "rows by rows", "differences", "roll", "normal draws", "cumulative sum from the end",
-    "scan from the end", "loop until", "QR along it", "add to the last", "outer product", "last", "backwards",
+    "sort", "median", "attention", "rows by rows", "differences", "roll", "normal draws",
+    "gradient of a cumulative sum", "gradient of a scan",
+    "loop until", "QR along it", "add to the last", "outer product", "last", "backwards",
 }  # fmt: skip
 BY_NAME = {case.name: case for case in cases.CASES}
 
@@ -125,3 +127,52 @@ def test_a_value_beside_one_with_the_axis_is_refused():
     """It is named."""
     with pytest.raises(Refused, match=r"returns a value without it that is made beside one with it \(`scan`\)"):
         planned(cases.Case("beside", beside, cases.V), 9)
+
+
+FROM_THE_END = {
+    "sum": (lambda x: jax.lax.cumsum(x, reverse=True), lambda x: np.cumsum(x[::-1])[::-1]),
+    "product": (lambda x: jax.lax.cumprod(x, reverse=True), lambda x: np.cumprod(x[::-1])[::-1]),
+    "max": (lambda x: jax.lax.cummax(x, reverse=True), lambda x: np.maximum.accumulate(x[::-1])[::-1]),
+    "min": (lambda x: jax.lax.cummin(x, reverse=True), lambda x: np.minimum.accumulate(x[::-1])[::-1]),
+    "scan": (
+        lambda x: jax.lax.scan(lambda c, a: (c * 2 + a, c - a), jnp.zeros((), x.dtype), x, reverse=True)[1],
+        lambda x: np.array([sum(2**k * b for k, b in enumerate(x[i + 1 :])) - a for i, a in enumerate(x)], x.dtype),
+    ),
+    "place": (lambda x: jnp.argmax(jax.lax.cummax(x, reverse=True)), lambda x: np.argmax(np.maximum.accumulate(x[::-1])[::-1])),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FROM_THE_END)
+@settings(max_examples=25, deadline=None)
+@given(
+    values=st.lists(st.integers(-2, 2), min_size=2, max_size=9),
+    hole=st.integers(0, 20),
+    chunk=st.integers(1, 9),
+    kind=st.sampled_from("fdi"),
+)
+def test_what_runs_from_the_end(name, values, hole, chunk, kind):
+    """Small whole numbers, so that NumPy has the same bits; with ties, and a NaN somewhere."""
+    body, expected = FROM_THE_END[name]
+    x = np.array(values, kind)
+    if kind != "i" and hole < len(x) and name != "scan":
+        x[hole] = np.nan
+    with jax.enable_x64(kind == "d"):
+        case = cases.Case(name, body, [(("n",), x.dtype)])
+        (got,) = run_chunked(planned(case, len(x)), [x], len(x), min(chunk, len(x)))
+        assert got.dtype == case.flat(x)[0].dtype
+    np.testing.assert_array_equal(got, expected(x))
+
+
+def test_one_level_may_be_read_both_ways():
+    """From the front and from the end, in a pass each; what needs neither comes with the first."""
+    passes = planned(cases.Case("both", lambda x: (jnp.cumsum(x), jax.lax.cumsum(x, reverse=True), x.sum(), x * 2), cases.V), 9)
+    assert [(each.back, each.emits) for each in passes.passes] == [(False, (0, 3)), (True, (1,))]
+    agree(cases.Case("both", lambda x: (jnp.cumsum(x), jax.lax.cumsum(x / x.sum(), reverse=True), x.max()), cases.V), 9, 4)
+
+
+def test_both_ways_at_once_are_refused():
+    """A value cannot wait for what is before it and for what is behind it."""
+    with pytest.raises(
+        Refused, match=r"test_chunked.py:\d+ .* needs at once what comes from its front and what comes from its end \(`cumsum`\)"
+    ):
+        planned(cases.Case("both", lambda x: jax.lax.cumsum(jnp.cumsum(x), reverse=True), cases.V), 9)

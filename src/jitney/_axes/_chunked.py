@@ -78,7 +78,7 @@ class Chunked:
         for node in work.nodes:
             values = known.read(node.reads, made)
             if self._has_state(node):
-                out, after = self._carry(walk, node, values, next(states))
+                out, after = self._carry(walk, node, values, next(states), back=work.back)
                 new.append(after)
             else:
                 out = RULES[node.op.name].pad(walk, node.op, values) if mentions(node.op) else walk.bind(node.op, values)
@@ -124,7 +124,7 @@ class Chunked:
             return [lax.full(aval.shape, 0, aval.dtype), lax.full(aval.shape, worst, dtype)]
         return [lax.full(aval.shape, _IDENTITY[MONOIDS[op.name]](aval.dtype), aval.dtype)]
 
-    def _carry(self, walk: Walk, node: Node, values: list[Any], state: list[Any]) -> tuple[list[Any], list[Any]]:
+    def _carry(self, walk: Walk, node: Node, values: list[Any], state: list[Any], *, back: bool) -> tuple[list[Any], list[Any]]:
         """The results for one chunk (None where they are known only later), and the next state."""
         op = node.op
         rule = RULES[op.name]
@@ -136,21 +136,24 @@ class Chunked:
             return [None], rule.pad(walk, op, [state[0], *values[1:]])
         part = rule.pad(walk, op, values)[0]
         if op.name in PLACES:
-            return [None], _further(op, values[0], part, state, walk.start[self.passes.symbol])
+            return [None], _further(op, values[0], part, state, walk.start[self.passes.symbol], back=back)
         if op.name in CUMULATIVE:
             whole = _COMBINE[CUMULATIVE[op.name]](part, jnp.broadcast_to(state[0], part.shape))
-            return [whole], [lax.slice_in_dim(whole, part.shape[op.params["axis"]] - 1, None, axis=op.params["axis"])]
+            axis = op.params["axis"]
+            end = 0 if op.params["reverse"] else part.shape[axis] - 1
+            return [whole], [lax.slice_in_dim(whole, end, end + 1, axis=axis)]
         return [None], [_COMBINE[MONOIDS[op.name]](state[0], part)]
 
 
-def _further(op: Op, x: Any, part: Any, state: list[Any], start: Any) -> list[Any]:
+def _further(op: Op, x: Any, part: Any, state: list[Any], start: Any, *, back: bool) -> list[Any]:
     """Where the extreme element is of all chunks until now, and that element: the first of equal ones, and the first NaN before all."""
     (axis,) = op.params["axes"]
     index, best = state
     found = jnp.squeeze(jnp.take_along_axis(x, jnp.expand_dims(part, axis), axis), axis)
-    better = lax.gt(found, best) if op.name == "argmax" else lax.lt(found, best)
+    above, below = (lax.ge, lax.le) if back else (lax.gt, lax.lt)  # of equal ones the chunk further in front has the first
+    better = above(found, best) if op.name == "argmax" else below(found, best)
     if jnp.issubdtype(found.dtype, jnp.inexact):
-        better |= jnp.isnan(found) & ~jnp.isnan(best)
+        better |= jnp.isnan(found) & (back | ~jnp.isnan(best))
     return [lax.select(better, part + lax.convert_element_type(start, part.dtype), index), lax.select(better, found, best)]
 
 
@@ -179,13 +182,20 @@ def run_chunked(passes: Passes, arrays: Sequence[Any], size: int, chunk: int) ->
             cut = {n: lax.dynamic_slice_in_dim(x, at, chunk, passes.axis(n)) for n, x in streamed.items()}
             return work.step(each, here, cut, state, at, chunk, chunk)
 
-        state, outs = lax.scan(step, work.start(each, known), jnp.arange(full, dtype=np.int32))
+        def remainder(state: State, each: Pass = each, here: Known = here) -> tuple[State, list[Any]]:
+            at = full * chunk
+            cut = {n: lax.slice_in_dim(x, at, size, axis=passes.axis(n)) for n, x in streamed.items()}
+            return work.step(each, here, cut, state, np.int32(at), rest, rest)
+
+        state, tail = work.start(each, known), list[Any]()
+        if rest and each.back:
+            state, tail = remainder(state)
+        state, outs = lax.scan(step, state, jnp.arange(full, dtype=np.int32), reverse=each.back)
+        if rest and not each.back:
+            state, tail = remainder(state)
         axes = [passes.axis_of_result(i) for i in each.emits]
         joined = [_joined(x, axis) for axis, x in zip(axes, outs, strict=True)]
         if rest:
-            at = full * chunk
-            cut = {n: lax.slice_in_dim(x, at, size, axis=passes.axis(n)) for n, x in streamed.items()}
-            state, tail = work.step(each, known, cut, state, np.int32(at), rest, rest)
             joined = [lax.concatenate([a, b], axis) for axis, a, b in zip(axes, joined, tail, strict=True)]
         work.finish(each, known, state)
         emitted.update(zip(each.emits, joined, strict=True))

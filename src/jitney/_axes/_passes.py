@@ -4,6 +4,8 @@ in how many passes over the data.
 A value that has the axis is streamed: it exists for one chunk at a time. A reduction turns it into one that is accumulated over the
 chunks and is known when the pass is over. The level of a value is the number of passes that have to be over before it can be made, so the
 level of a reduction is one more than that of what it reduces. What is streamed is made again in each pass that needs it.
+
+What goes on from chunk to chunk goes one way, from the front or from the end. A level whose values need both makes two passes.
 """
 
 from __future__ import annotations
@@ -110,11 +112,13 @@ class Pass:
         before: What is computed once, when the pass before is over.
         nodes: What is made for each chunk, in order; among them those with a state that is carried from chunk to chunk.
         emits: The positions of the results that come out chunk by chunk.
+        back: Whether the chunks come from the last to the first.
     """
 
     before: tuple[Node, ...]
     nodes: tuple[Node, ...]
     emits: tuple[int, ...]
+    back: bool = False
 
 
 @dataclass(frozen=True)
@@ -149,11 +153,13 @@ def plan_passes(jaxpr: Any, symbol: str, ranges: Ranges) -> Passes:
     wanted = _wanted(flat)
     level: dict[int, int] = dict.fromkeys(flat.takes, 0)
     streamed = {n for n in flat.takes if ragged(flat.dims[n])}
+    back: dict[int, bool] = {}
     for n in flat.takes:
         _check_dims(None, flat.dims[n], symbol)
     for node in flat.nodes:
         if not wanted.isdisjoint(node.makes):
             _place(node, flat, symbol, level, streamed)
+            _direct(node, streamed, back)
     last = max((level[n] for node in flat.nodes for n in node.makes if n in level and is_accumulated(node, n, streamed)), default=0)
     outs = [(i, n) for i, n in enumerate(flat.gives) if isinstance(n, int) and n in streamed]
     for _, n in outs:
@@ -161,7 +167,9 @@ def plan_passes(jaxpr: Any, symbol: str, ranges: Ranges) -> Passes:
             place, name = next((node.op.place, node.op.name) for node in flat.nodes if n in node.makes)
             raise Refused(place, f"returns a value without it that is made beside one with it (`{name}`)")
     count = max([last, *(level[n] + 1 for _, n in outs)], default=0)
-    passes = tuple(_pass(p, flat, level, streamed, [(i, n) for i, n in outs if level[n] == p], wanted) for p in range(count))
+    passes = tuple(
+        each for p in range(count) for each in _passes(p, flat, level, streamed, [(i, n) for i, n in outs if level[n] == p], wanted, back)
+    )
     after = tuple(node for node in _fixed(flat, streamed, wanted) if max(level[n] for n in node.makes) == count)
     return Passes(flat, symbol, passes, after, frozenset(streamed))
 
@@ -219,6 +227,26 @@ def _place(node: Node, flat: Flat, symbol: str, level: dict[int, int], streamed:
             streamed.add(n)
 
 
+def _direct(node: Node, streamed: set[int], back: dict[int, bool]) -> None:
+    """Note of the values that a node makes whether the chunks must come from the end for them; of most of them either way is right."""
+    ways = {back[ref] for ref in node.reads if isinstance(ref, int) and ref in streamed and ref in back}
+    ways |= _way(node)
+    if len(ways) > 1:
+        raise Refused(node.op.place, f"needs at once what comes from its front and what comes from its end (`{node.op.name}`)")
+    for way in ways:
+        back.update(dict.fromkeys(node.makes, way))
+
+
+def _way(node: Node) -> set[bool]:
+    """Whether an operation goes from the end, if it goes one way along the axis."""
+    op = node.op
+    if op.name in CUMULATIVE and is_ragged(op.ins[0][op.params["axis"]]):
+        return {op.params["reverse"]}
+    if op.name == "scan" and is_ragged(op.params["length"]) and carried(op, list(node.reads)):
+        return {op.params["reverse"]}
+    return set()
+
+
 def _begins_with(node: Node) -> list[Any]:
     """The values that what is accumulated starts from."""
     if node.op.name == "scan":
@@ -245,9 +273,8 @@ def _can_be_cut(op: Op, uses: Sequence[Use]) -> bool:
     if op.name in SCATTERS:
         return not ragged(op.ins[0])
     if op.name in CUMULATIVE:
-        return not op.params["reverse"]
-    over = op.name == "scan" and is_ragged(op.params["length"]) and not op.params["reverse"]
-    return over and len(uses) == 1  # none inside its body
+        return True
+    return op.name == "scan" and is_ragged(op.params["length"]) and len(uses) == 1  # none inside its body
 
 
 def _fixed(flat: Flat, streamed: set[int], wanted: set[int]) -> list[Node]:
@@ -261,17 +288,30 @@ def _fixed(flat: Flat, streamed: set[int], wanted: set[int]) -> list[Node]:
     ]
 
 
-def _pass(p: int, flat: Flat, level: Mapping[int, int], streamed: set[int], outs: Sequence[tuple[int, int]], wanted: set[int]) -> Pass:
+def _passes(
+    p: int,
+    flat: Flat,
+    level: Mapping[int, int],
+    streamed: set[int],
+    outs: Sequence[tuple[int, int]],
+    wanted: set[int],
+    back: Mapping[int, bool],
+) -> Iterator[Pass]:
+    """The pass of a level, or two if some of its values need the chunks from the front and some from the end."""
     before = tuple(node for node in _fixed(flat, streamed, wanted) if max(level[n] for n in node.makes) == p)
-    needed = {n for _, n in outs}
-    nodes: list[Node] = []
-    for node in reversed(flat.nodes):
-        due = any(n in wanted and level[n] == p + 1 and is_accumulated(node, n, streamed) for n in node.makes)
-        made = any(n in needed for n in node.makes)
-        if due or made:
-            nodes.append(node)
-            needed.update(ref for ref in node.reads if isinstance(ref, int) and ref in streamed)
-    return Pass(before, tuple(reversed(nodes)), tuple(i for i, _ in outs))
+    due = [
+        n for node in flat.nodes for n in node.makes if n in wanted and level[n] == p + 1 and is_accumulated(node, n, streamed)
+    ]  # fmt: skip
+    ways = sorted({back[n] for n in (*due, *(n for _, n in outs)) if n in back}) or [False]
+    for way in ways:
+        mine = {n for n in (*due, *(n for _, n in outs)) if back.get(n, ways[0]) == way}
+        needed = set(mine)
+        nodes: list[Node] = []
+        for node in reversed(flat.nodes):
+            if not needed.isdisjoint(node.makes):
+                nodes.append(node)
+                needed.update(ref for ref in node.reads if isinstance(ref, int) and ref in streamed)
+        yield Pass(before if way == ways[0] else (), tuple(reversed(nodes)), tuple(i for i, n in outs if n in mine), way)
 
 
 def carried(op: Op, values: list[Any]) -> list[Any]:

@@ -49,7 +49,9 @@ class Cut:
         """For a line of the plan."""
         if self.passes is None:
             return "not cut: all of it fits"
-        return f"{len(self.passes.passes)} over the data, {self.width} of {self.axis} at a time"
+        back = sum(each.back for each in self.passes.passes)
+        ways = f", {back} of them from its end" if back else ""
+        return f"{len(self.passes.passes)} over the data{ways}, {self.width} of {self.axis} at a time"
 
 
 @dataclass(frozen=True)
