@@ -225,18 +225,25 @@ def test_a_killed_process_goes_on_to_the_same_bits(tmp_path):
     assert int(chunks) < 100
 
 
-@pytest.mark.parametrize("other", ["chunk", "length", "argument", "function", "data"])
+@pytest.mark.parametrize("other", ["chunk", "length", "argument", "function", "exponent", "constant", "data"])
 def test_a_checkpoint_of_another_run_is_refused(tmp_path, other):
     """The file stays as it was."""
 
-    @optimize
-    def scaled(x: Float[Array, "n"], by: Float[Array, ""]) -> Float[Array, ""]:
-        return jnp.sum(x * by)
+    def made(power, constant):
+        """Functions of one line and with the same operations."""
+
+        @optimize
+        def scaled(x: Float[Array, "n"], by: Float[Array, ""]) -> Float[Array, ""]:
+            return jnp.sum(x**power * by * constant)
+
+        return scaled
 
     @optimize
     def shifted(x: Float[Array, "n"], by: Float[Array, ""]) -> Float[Array, ""]:
         return jnp.sum(x - by)
 
+    scaled = made(2, np.ones(1, F))
+    functions = {"function": shifted, "exponent": made(3, np.ones(1, F)), "constant": made(2, np.full(1, 2, F))}
     path, x = tmp_path / "run", rows(100)
     file = saved(x, tmp_path)
     broken_data = [np.load(file, mmap_mode="r"), Fails(rows(8), 0)]
@@ -251,9 +258,7 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path, other):
         "argument": {"x": data, "by": F(3)},
     }.get(other, {"x": data, "by": F(2)})
     with pytest.raises(JitneyError, match="is of another run"):
-        stream(
-            shifted if other == "function" else scaled, given, chunk={"n": 9 if other == "chunk" else 8}, checkpoint=path, progress=False
-        )
+        stream(functions.get(other, scaled), given, chunk={"n": 9 if other == "chunk" else 8}, checkpoint=path, progress=False)
     assert path.read_bytes() == before
 
 
@@ -361,7 +366,7 @@ def ordered(x: Float[Array, "n"]) -> Float[Array, "n"]:
         (lambda x, folder: archive(x, folder, np.savez), "holds no array 'x'; it holds other, y"),
         (lambda x, folder: folder / "x.csv", "of no kind that is read here"),
     ],
-    ids=str,
+    ids=["iterator", "empty", "dtype", "shape", "npz", "csv"],
 )
 def test_data_that_cannot_be_read_are_refused(made, message, tmp_path):
     """With a sentence that names the argument."""

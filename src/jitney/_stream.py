@@ -6,6 +6,7 @@ stays on the device. While one chunk is worked on, the next is read.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -284,6 +285,19 @@ def widest(entry: Entry, stage: Chunk, budget: int) -> tuple[Steps, Fit]:
     return made[found.width], found
 
 
+def _described(op: Any) -> str:
+    """An operation with its parameters, without the addresses of functions that JAX prints among them."""
+    return re.sub(r"0x[0-9a-f]+", "", str(op.eqn))
+
+
+def _identified(ref: Any) -> Any:
+    """A value by its number, or a constant by what it is."""
+    if is_a(ref, int):
+        return ref
+    constant: Any = np.asarray(ref.value)
+    return constant.dtype.str, constant.shape, constant.tobytes()
+
+
 def _new(known: Known, values: Mapping[int, Any]) -> dict[int, Any]:
     return {n: x for n, x in known.values.items() if n not in values}
 
@@ -314,7 +328,7 @@ class _Run:
     def key(self) -> str:
         """What a checkpoint must be of, to be gone on from."""
         steps = self.steps
-        nodes = [(node.op.name, node.reads, node.makes) for node in self.passes.flat.nodes]
+        nodes = [(_described(node.op), [_identified(ref) for ref in node.reads], node.makes) for node in self.passes.flat.nodes]
         arguments = [(x.dtype.str, x.shape, x.tobytes()) for x in map(np.asarray, self.fixed.values())]
         return repr(
             [
