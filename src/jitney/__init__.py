@@ -13,6 +13,7 @@ from ._errors import JitneyError as JitneyError
 from ._errors import JitneyWarning as JitneyWarning
 from ._errors import NonFiniteError as NonFiniteError
 from ._errors import OptionError as OptionError
+from ._errors import StateError as StateError
 from ._errors import StaticError as StaticError
 from ._errors import TraceError as TraceError
 from ._events import Stats as Stats
@@ -21,6 +22,10 @@ from ._facts import axes as axes
 from ._optimize import optimize as optimize
 from ._program import Program as Program
 from ._report import Report as Report
+from ._shared import shared as shared
+from ._state import DerivedField as DerivedField
+from ._state import State as State
+from ._state import derived as derived
 from ._strategy import Strategy as Strategy
 from ._strategy import Way as Way
 from ._strategy import strategy as strategy

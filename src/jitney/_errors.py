@@ -35,6 +35,10 @@ class DerivativeError(JitneyError, TypeError):
     """A derivative is asked for with respect to something, or of something, that has none."""
 
 
+class StateError(JitneyError, ValueError):
+    """A derived field of a state cannot be computed, or a vector does not fit a state."""
+
+
 class StaticError(JitneyError, TypeError):
     """A static value cannot be keyed."""
 

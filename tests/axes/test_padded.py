@@ -62,6 +62,12 @@ def test_what_cannot_be_proven_is_refused(case):
     assert refused.value.what
 
 
+def test_what_traces_at_no_size_is_no_refusal():
+    """A boolean mask fails under plain `jax.jit` too, and that error is the one to read."""
+    with pytest.raises(jax.errors.NonConcreteBooleanIndexError):
+        program(cases.NEVER)
+
+
 @pytest.mark.parametrize("kind", [np.inf, -np.inf, -np.nan, 1e30])
 @pytest.mark.parametrize("case", [*cases.REDUCED, *cases.ORDERED], ids=lambda case: case.name)
 def test_what_stands_behind_is_never_looked_at(case, kind):

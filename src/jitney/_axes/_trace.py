@@ -51,6 +51,7 @@ def trace(fn: Callable[..., Any], avals: Callable[[Mapping[str, Any]], Sequence[
 
     Raises:
         Refused: The function needs to know a size, or does different things for different ones.
+        Exception: What the function raises at any size, known or not.
     """
     sizes = symbolic_sizes(ranges)
     jaxpr: Any = None

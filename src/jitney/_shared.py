@@ -1,0 +1,47 @@
+"""Declare an intermediate computation once, for all functions that use it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
+
+from ._optimize import Names, optimize
+
+if TYPE_CHECKING:
+    from ._program import Program
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@overload
+def shared(fn: Callable[P, R], /) -> Program[P, R]: ...
+@overload
+def shared(*, static: Names | None = None, remat: bool | str = False, check: bool = True) -> Callable[[Callable[P, R]], Program[P, R]]: ...
+@overload
+def shared(fn: Callable[P, R], /, *, static: Names | None = None, remat: bool | str = False, check: bool = True) -> Program[P, R]: ...
+def shared(fn: Any = None, /, *, static: Names | None = None, remat: bool | str = False, check: bool = True) -> Any:
+    """An intermediate computation that several functions use: traced once, differentiated once, and chained.
+
+    Inside other programs a call of it is a call to one sub-program. For each set of shapes its body is traced once, whichever functions
+    use it; its derivative is traced once, and chained with what each function does with the result. Calls with the same arguments in one
+    compiled program are merged by XLA, which may compute again what is cheaper to compute than to keep. Called on its own, it is a program
+    as `@optimize` makes them.
+
+    Args:
+        fn: A function or method.
+        static: As for `optimize`.
+        remat: As for `optimize`.
+        check: As for `optimize`.
+
+    Returns:
+        A `Program`. Options of `optimize` that belong to the outermost program (`donate`, `pad`, `chunk`, ...) are not taken.
+
+    Raises:
+        OptionError: An option is malformed, or contradicts the signature.
+    """
+    if fn is None:
+        return functools.partial(shared, static=static, remat=remat, check=check)
+    decorate: Any = optimize
+    return decorate(fn, static=static, remat=remat, check=check)

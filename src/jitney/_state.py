@@ -1,0 +1,218 @@
+"""Named quantities that are one vector where mathematics wants one: `State`, whose fields are core, and `derived` from these.
+
+It stands beside the decorators and uses none of them: a state is an Equinox module like any other.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar, overload
+
+import equinox as eqx
+import jax
+import numpy as np
+from jax.extend import core
+
+from ._annotations import fields_of
+from ._errors import StateError, sentence
+from ._trees import Tracer, is_a, keystr, tree_flatten, type_of
+from ._vector import core_leaves, joined, like, made
+
+_core: Any = core
+S = TypeVar("S")
+R = TypeVar("R")
+
+
+class DerivedField(Generic[R]):
+    """A field that is computed when it is asked for; see `derived`."""
+
+    def __init__(self, rule: Callable[[Any], R]):
+        self.rule = rule
+        self.__doc__ = rule.__doc__
+        self.__isabstractmethod__ = getattr(rule, "__isabstractmethod__", False)
+        self.name = rule.__name__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    @overload
+    def __get__(self, state: None, owner: type) -> DerivedField[R]: ...
+    @overload
+    def __get__(self, state: object, owner: type | None = None) -> R: ...
+    def __get__(self, state: Any, owner: type | None = None) -> Any:
+        if state is None:
+            return self
+        with _reading(state, self.name) as reading:
+            return _computed(self, state, reading)
+
+
+def derived(rule: Callable[[Any], R]) -> DerivedField[R]:
+    """A field of a `State` that follows from others: computed when it is read, never stored, passed, or differentiated as an argument.
+
+    A rule reads core fields and other derived ones. It is computed once for each state and trace, however often it is read.
+
+    Raises:
+        StateError: When it is read and a field that it needs is missing, or it needs itself.
+    """
+    return DerivedField(rule)
+
+
+@dataclass
+class _Reading:
+    """The derived fields that are being computed, and what was found for states that cannot keep it themselves."""
+
+    fields: list[tuple[Any, str]] = field(default_factory=list[tuple[Any, str]])
+    found: dict[tuple[int, str], Any] = field(default_factory=dict[tuple[int, str], Any])
+
+
+_READING: ContextVar[_Reading | None] = ContextVar("reading", default=None)
+_KEPT = "_jitney_derived"
+
+
+@contextmanager
+def _reading(state: Any, name: str) -> Generator[_Reading]:
+    found = _READING.get()
+    token = None
+    if found is None:
+        token = _READING.set(found := _Reading())
+    if any(other is state and said == name for other, said in found.fields):
+        chain = [said for other, said in found.fields if other is state]
+        raise StateError(
+            sentence(_where(state, name), f"it is derived from itself: {' -> '.join([*chain[chain.index(name) :], name])}.",
+                     "A derived field follows from core fields in the end.", "make one of them a core field.")
+        )  # fmt: skip
+    found.fields.append((state, name))
+    try:
+        yield found
+    finally:
+        found.fields.pop()
+        if token is not None:
+            _READING.reset(token)
+
+
+def _computed(of: DerivedField[Any], state: Any, reading: _Reading) -> Any:
+    """The value of a derived field, from where it is kept if it was computed in this trace.
+
+    The state keeps it if it dies with the trace: it holds tracers itself, or the value holds none. A state of concrete arrays that a
+    traced function closes over lives longer than the trace, so its values are kept for the outermost read alone.
+    """
+    trace = _core.get_opaque_trace_state()
+    kept: dict[str, tuple[Any, Any]] = state.__dict__.setdefault(_KEPT, {})
+    made_in, value = kept.get(of.name, (of, None))
+    if made_in is None or made_in == trace:
+        return value
+    key = (id(state), of.name)
+    if key not in reading.found:
+        value = of.rule(state)
+        if not _has_tracers(value):
+            kept[of.name] = (None, value)
+        elif _has_tracers(state):
+            kept[of.name] = (trace, value)
+        else:
+            reading.found[key] = value
+        return value
+    return reading.found[key]
+
+
+def _has_tracers(tree: Any) -> bool:
+    return any(is_a(leaf, Tracer) for leaf in tree_flatten(tree)[0])
+
+
+class _Of:
+    """`State.of(vector)` and `state.of(vector)`."""
+
+    def __get__(self, state: S | None, owner: type[S]) -> Callable[..., S]:
+        if state is not None:
+            return functools.partial(like, state)
+        return functools.partial(made, owner)
+
+
+class State(eqx.Module):
+    """An Equinox module of named quantities that is also one vector.
+
+    Its annotated fields are core: floating-point arrays of one dtype, or modules and containers of them. Fields under `@derived` follow
+    from them and are no part of the vector, nor of what `jit`, `grad` and `vmap` see.
+
+        class Economy(jitney.State):
+            log_capital: Float[Array, "sector"]
+            labour: Float[Array, ""]
+
+            @jitney.derived
+            def capital(self): return jnp.exp(self.log_capital)
+
+        economy.array                  # [sector + 1]
+        economy.of(vector)             # the same fields, from a vector; shapes as here
+        Economy.of(vector)             # shapes from the annotations: one unknown size follows from the length
+        print(economy)                 # every quantity by name
+    """
+
+    of = _Of()
+
+    @property
+    def array(self) -> Any:
+        """The core fields as one vector, in the order in which they are declared. Missing ones (None) take no place.
+
+        Raises:
+            StateError: They are not floating-point arrays of one dtype.
+        """
+        return joined([leaf for _, leaf in core_leaves(self)])
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The name of each element of `array`: `labour`, `log_capital[2]`."""
+        found: list[str] = []
+        for path, leaf in core_leaves(self):
+            name = keystr(path).removeprefix(".")
+            found += [f"{name}[{','.join(map(str, at))}]" if at else name for at in np.ndindex(*leaf.shape)]
+        return tuple(found)
+
+    def __getattribute__(self, name: str) -> Any:
+        value = object.__getattribute__(self, name)
+        if value is None:
+            _check_there(self, name)
+        return value
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != _KEPT}
+
+    def __str__(self) -> str:
+        if not all(is_a(leaf, (jax.Array, np.ndarray, np.generic, float)) and not is_a(leaf, Tracer) for leaf in tree_flatten(self)[0]):
+            return repr(self)
+        rows = [(name, _text(object.__getattribute__(self, name))) for name in fields_of(type(self))]
+        for name in _derived_names(type(self)):
+            try:
+                rows.append((name, f"{_text(getattr(self, name))}  (derived)"))
+            except StateError as error:
+                rows.append((name, str(error).splitlines()[0]))
+        width = max((len(name) for name, _ in rows), default=0)
+        lines = [f"{name:{width}}  {text}".replace("\n", "\n" + " " * (width + 2)) for name, text in rows]
+        return "\n".join([type(self).__name__, *lines])
+
+
+def _check_there(state: State, name: str) -> None:
+    reading = _READING.get()
+    if reading is not None and name in fields_of(type(state)):
+        raise StateError(
+            sentence(_where(state, reading.fields[-1][1]), f"it needs {name!r}, which is missing.",
+                     "A derived field can be read when every field that its rule reads is there.", f"give {name!r} a value.")
+        )  # fmt: skip
+
+
+def _where(state: Any, name: str) -> str:
+    return f"{type_of(state).__name__}.{name}"
+
+
+def _derived_names(cls: type) -> list[str]:
+    names = dict.fromkeys(name for base in reversed(cls.__mro__) for name in vars(base))
+    return [name for name in names if is_a(getattr(cls, name, None), DerivedField)]
+
+
+def _text(value: Any) -> str:
+    leaves = tree_flatten(value)[0]
+    if len(leaves) == 1 and leaves[0] is value and hasattr(value, "shape"):
+        return np.array2string(np.asarray(value), precision=6, threshold=20)
+    return "missing" if value is None else str(value)

@@ -1,0 +1,184 @@
+"""Fields of a module as one vector, with one split each way, and shapes from annotations where there is no instance."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ._annotations import ArrayHint, ScalarHint, fields_of
+from ._errors import StateError, sentence
+from ._sizes import Unknown, evaluate
+from ._trees import is_a, issubdtype, keystr, tree_flatten, tree_flatten_with_path, tree_unflatten, type_of
+
+_jax: Any = jax
+_jnp: Any = jnp
+Shape = tuple[int, ...]
+
+
+def core_leaves(state: Any) -> list[tuple[Any, Any]]:
+    """Path and array of each leaf.
+
+    Raises:
+        StateError: They are not floating-point arrays of one dtype.
+    """
+    cls = type_of(state).__name__
+    leaves = tree_flatten_with_path(state)[0]
+    default = next((leaf.dtype for _, leaf in leaves if hasattr(leaf, "dtype")), None) or _jnp.result_type(float)
+    leaves = [(path, np.asarray(leaf, default) if is_a(leaf, float) else leaf) for path, leaf in leaves]
+    for path, leaf in leaves:
+        if not hasattr(leaf, "dtype") or not issubdtype(leaf.dtype, np.inexact):
+            what = f"{leaf.dtype}{list(leaf.shape)}" if hasattr(leaf, "dtype") else repr(leaf)
+            raise StateError(
+                sentence(f"{cls}{keystr(path)}", f"it is {what}.", "The core fields of a state are floating-point arrays.",
+                         "make it an array of floats, or mark the field with eqx.field(static=True).")
+            )  # fmt: skip
+    dtypes = {str(leaf.dtype): keystr(path) for path, leaf in leaves}
+    if len(dtypes) > 1:
+        listed = ", ".join(f"{dtype} ({path.removeprefix('.')})" for dtype, path in dtypes.items())
+        raise StateError(
+            sentence(cls, f"its fields have several dtypes: {listed}.", "One vector has one dtype.", "convert the fields to one dtype.")
+        )
+    return leaves
+
+
+def _runs(shapes: Sequence[Shape]) -> list[tuple[int, int]]:
+    """Start and stop of each piece of the vector: numbers that stand next to each other are one piece."""
+    found: list[tuple[int, int]] = []
+    for i, shape in enumerate(shapes):
+        if not shape and found and found[-1][1] == i and not shapes[found[-1][0]]:
+            found[-1] = (found[-1][0], i + 1)
+        else:
+            found.append((i, i + 1))
+    return found
+
+
+def joined(leaves: Sequence[Any]) -> Any:
+    """Arrays as one vector; NumPy's stay NumPy's."""
+    xp: Any = np if all(is_a(leaf, np.ndarray | np.generic) for leaf in leaves) else _jnp
+    dtype = leaves[0].dtype if leaves else _jnp.result_type(float)
+    leaves = [leaf for leaf in leaves if leaf.size]
+    pieces: list[Any] = []
+    for start, stop in _runs([leaf.shape for leaf in leaves]):
+        one = leaves[start] if stop == start + 1 else None
+        pieces.append(xp.stack(leaves[start:stop]) if one is None else one if one.ndim == 1 else xp.reshape(one, (-1,)))
+    if not pieces:
+        return np.zeros(0, dtype)
+    return pieces[0] if len(pieces) == 1 else xp.concatenate(pieces)
+
+
+def _split(vector: Any, shapes: Sequence[Shape]) -> list[Any]:
+    full = [shape for shape in shapes if math.prod(shape)]  # XLA dies on a piece without elements after others: jax 0.10.2, CPU
+    xp: Any = np if is_a(vector, np.ndarray) else _jnp
+    if len(full) < len(shapes):
+        parts = iter(_split(vector, full))
+        return [next(parts) if math.prod(shape) else xp.zeros(shape, vector.dtype) for shape in shapes]
+    runs = _runs(shapes)
+    lengths = [sum(math.prod(shape) for shape in shapes[start:stop]) for start, stop in runs]
+    if is_a(vector, np.ndarray):
+        pieces: Any = np.split(vector, np.cumsum(lengths)[:-1]) if runs else []
+    else:
+        pieces = _jax.lax.split(vector, lengths) if len(runs) > 1 else [vector][: len(runs)]
+    found: list[Any] = []
+    for (start, stop), piece in zip(runs, pieces, strict=True):
+        if stop > start + 1:
+            found += [piece[i, ...] for i in range(len(piece))] if is_a(piece, np.ndarray) else _jnp.unstack(piece)
+        else:
+            found.append(piece if shapes[start] == piece.shape else piece.reshape(shapes[start]))
+    return found
+
+
+def like(state: Any, vector: Any) -> Any:
+    """A state with the shapes of another one, from a vector."""
+    shapes = [leaf.shape for _, leaf in core_leaves(state)]
+    parts = _split(_vector(type_of(state), vector, sum(map(math.prod, shapes))), shapes)
+    return tree_unflatten(tree_flatten(state)[1], parts)
+
+
+def made(cls: Any, vector: Any, *, sizes: Mapping[str, int] | None = None) -> Any:
+    """A state from a vector and the annotations of its class."""
+    hints = fields_of(cls)
+    dims = {name: _dims(cls, name, hint) for name, hint in hints.items() if name not in _static_names(cls)}
+    known = dict(sizes or {})
+    unknown = sorted({name for hint in dims.values() for name in (*hint.names, *hint.mentions)} - set(known))
+    if len(unknown) == 1:
+        known[unknown[0]] = _solved(cls, dims, known, unknown[0], vector)
+    elif unknown:
+        raise StateError(
+            sentence(f"{cls.__name__}.of()", f"the sizes of {', '.join(map(repr, unknown))} are not known.",
+                     "One unknown size follows from the length of the vector.", f"pass sizes={{{unknown[0]!r}: ...}}, or use an instance.")
+        )  # fmt: skip
+    shapes = [_shape(cls, hint, known) for hint in dims.values()]
+    parts = _split(_vector(cls, vector, sum(map(math.prod, shapes))), shapes)
+    return cls(**dict(zip(dims, parts, strict=True)))
+
+
+def _vector(cls: Any, vector: Any, length: int) -> Any:
+    found = vector if hasattr(vector, "dtype") else np.asarray(vector, _jnp.result_type(float))
+    if found.shape != (length,):
+        raise StateError(
+            sentence(f"{cls.__name__}.of()", f"the vector has shape {tuple(found.shape)}, and the fields take {length} elements.",
+                     "A state is made of one vector that fits.", f"pass a vector of length {length}.")
+        )  # fmt: skip
+    return found
+
+
+def _static_names(cls: Any) -> set[str]:
+    static = {each.name for each in dataclasses.fields(cls) if each.metadata.get("static", False)}
+    without = [each.name for each in dataclasses.fields(cls) if each.name in static and not _has_default(each)]
+    if without:
+        raise _needs_instance(cls, without[0], "is static and has no default")
+    return static
+
+
+def _has_default(each: Any) -> bool:
+    return each.default is not dataclasses.MISSING or each.default_factory is not dataclasses.MISSING
+
+
+def _dims(cls: Any, name: str, hint: Any) -> ArrayHint:
+    if is_a(hint, ScalarHint):
+        return ArrayHint((), None, "float")
+    if not is_a(hint, ArrayHint) or hint.rank is None:
+        raise _needs_instance(cls, name, f"is annotated {hint.text}, which does not give a shape")
+    return hint
+
+
+def _needs_instance(cls: Any, name: str, what: str) -> StateError:
+    return StateError(
+        sentence(f"{cls.__name__}.of()", f"{name!r} {what}.", "Without an instance the fields come from their annotations.",
+                 "take the shapes from an instance: state.of(vector).")
+    )  # fmt: skip
+
+
+def _shape(cls: Any, hint: ArrayHint, sizes: Mapping[str, int]) -> Shape:
+    found: list[int] = []
+    for dim in hint.dims:
+        size: Any = dim.size if dim.kind == "fixed" else evaluate(dim.expr or dim.name or "?", sizes, {})
+        if is_a(size, Unknown) or not is_a(size, int):
+            raise _needs_instance(cls, dim.text, f"in {hint.text} has no size")
+        found.append(size)
+    return tuple(found)
+
+
+def _solved(cls: Any, dims: Mapping[str, ArrayHint], known: Mapping[str, int], name: str, vector: Any) -> int:
+    """The size that makes the fields as long as the vector: lengths grow with sizes, so by bisection."""
+    wanted = math.prod(getattr(vector, "shape", np.shape(vector)))
+
+    def length(size: int) -> int:
+        return sum(math.prod(_shape(cls, hint, {**known, name: size})) for hint in dims.values())
+
+    low, high = 0, wanted + 1
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (middle + 1, high) if length(middle) < wanted else (low, middle)
+    if length(low) != wanted:
+        raise StateError(
+            sentence(f"{cls.__name__}.of()", f"no size of {name!r} makes the fields {wanted} elements long.",
+                     "A state is made of one vector that fits.", f"pass a vector that fits, such as one of {length(low)} elements.")
+        )  # fmt: skip
+    return low

@@ -1,0 +1,256 @@
+"""`State` and `derived`: named quantities that are one vector."""
+
+import copy
+import pickle
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jaxtyping import Array, Float
+
+import jitney
+from jitney import State, StateError, derived, optimize
+
+COUNT = []
+
+
+class Economy(State):
+    log_capital: Float[Array, "sector"]
+    labour: Float[Array, ""]
+    price: Float[Array, ""]
+    share: Float[Array, "2 sector"]
+
+    @derived
+    def capital(self) -> Float[Array, "sector"]:
+        """Capital stock."""
+        COUNT.append("capital")
+        return jnp.exp(self.log_capital)
+
+    @derived
+    def output(self) -> Float[Array, "sector"]:
+        return self.capital**0.3 * self.labour**0.7 + 0 * jnp.sum(self.capital)
+
+
+@pytest.fixture
+def economy():
+    COUNT.clear()
+    return Economy.of(jnp.arange(1.0, 12.0))
+
+
+def test_a_vector_and_back(economy):
+    """In the order of declaration; shapes come from the annotations and the length."""
+    np.testing.assert_array_equal(economy.log_capital, [1, 2, 3])
+    np.testing.assert_array_equal(economy.labour, 4)
+    np.testing.assert_array_equal(economy.share, [[6, 7, 8], [9, 10, 11]])
+    np.testing.assert_array_equal(economy.array, np.arange(1.0, 12.0))
+    np.testing.assert_array_equal(economy.of(economy.array * 2).price, 10)
+    assert economy.names[:4] == ("log_capital[0]", "log_capital[1]", "log_capital[2]", "labour")
+    assert economy.names[-1] == "share[1,2]"
+
+
+def test_one_split_each_way():
+    """Whatever the number of fields: one split, and one unstack for numbers that stand together."""
+    names = [f"x{i}" for i in range(50)]
+    cls = type("Many", (State,), {"__annotations__": {**dict.fromkeys(names, Float[Array, ""]), "v": Float[Array, "3"]}})
+    apart = jax.make_jaxpr(lambda vector: jax.tree.leaves(cls.of(vector)))(jnp.ones(53))
+    together = jax.make_jaxpr(lambda state: state.array)(cls.of(jnp.ones(53)))
+    assert len(apart.eqns) <= 2 + 50 * (jax.__version__ == "0.10.0")
+    assert len(together.eqns) <= 2 + 50 * (jax.__version__ == "0.10.0")
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.lists(st.integers(0, 3), max_size=2), max_size=5), st.booleans())
+def test_any_shapes_come_back(shapes, traced):
+    """NumPy stays NumPy; empty fields and fields of rank 0 to 2."""
+    fields = {f"f{i}": np.asarray(np.random.default_rng(i).normal(size=shape).astype(np.float32)) for i, shape in enumerate(shapes)}
+    cls = type("Some", (State,), {"__annotations__": dict.fromkeys(fields, Float[Array, "..."])})
+    state = cls(**fields)
+    flat = [value.ravel() for value in fields.values()]
+    np.testing.assert_array_equal(state.array, np.concatenate(flat) if flat else [])
+    back = (jax.jit(lambda s: s.of(s.array)) if traced else lambda s: s.of(s.array))(state)
+    for name, value in fields.items():
+        np.testing.assert_array_equal(getattr(back, name), value)
+        assert traced or isinstance(getattr(back, name), np.ndarray)
+
+
+def test_derived_fields_are_computed_when_read(economy):
+    """Once for each state, however often they are read; what is made from another vector has its own."""
+    assert COUNT == []
+    np.testing.assert_allclose(economy.output, np.exp([1, 2, 3]) ** 0.3 * 4**0.7, rtol=1e-6)
+    assert economy.output is economy.output
+    assert economy.capital is economy.capital
+    assert COUNT == ["capital"]
+    np.testing.assert_allclose(economy.of(economy.array + 1).capital, np.exp([2, 3, 4]), rtol=1e-6)
+    assert COUNT == ["capital"] * 2
+    assert Economy.capital.__doc__ == "Capital stock."
+
+
+def test_derived_fields_pass_no_transform(economy):
+    """They are no leaves; in a jitted, differentiated or mapped function they follow from the arguments again."""
+    economy.output  # noqa: B018  # must not come along
+    assert len(jax.tree.leaves(economy)) == 4
+    grad = jax.jit(jax.grad(lambda e: jnp.sum(e.capital)))(economy)
+    np.testing.assert_allclose(grad.log_capital, economy.capital, rtol=1e-6)
+    moved = eqx.tree_at(lambda e: e.log_capital, economy, economy.log_capital + 1)
+    np.testing.assert_allclose(moved.capital, np.exp([2, 3, 4]), rtol=1e-6)
+    batch = jax.vmap(Economy.of)(jnp.stack([economy.array, economy.array + 1]))
+    np.testing.assert_allclose(jax.vmap(lambda e: e.capital)(batch), np.exp([[1, 2, 3], [2, 3, 4]]), rtol=1e-6)
+    f = optimize(lambda e: e.output)
+    np.testing.assert_allclose(f(economy), economy.output, rtol=1e-6)
+    np.testing.assert_allclose(f(moved), moved.output, rtol=1e-6)
+    assert f.stats.traces == 1
+
+
+def test_nothing_leaks_from_a_trace(economy):
+    """A state of concrete arrays that a traced function closes over, there and inside a loop, gives arrays afterwards."""
+    fresh = economy.of(economy.array)
+
+    def body(carry, _):
+        return carry + jnp.sum(fresh.output), fresh.capital * carry
+
+    with jax.check_tracer_leaks():
+        total = jax.jit(lambda x: jax.lax.scan(body, x, None, length=3)[0] + jnp.sum(fresh.output))(0.0)
+    np.testing.assert_allclose(total, 4 * jnp.sum(economy.output), rtol=1e-6)
+    assert isinstance(fresh.capital, jax.Array)
+    assert not isinstance(fresh.capital, jax.core.Tracer)
+    inner = jax.jit(lambda e: jax.lax.scan(lambda c, _: (c + jnp.sum(e.capital), None), 0.0, None, length=2)[0] + jnp.sum(e.capital))
+    np.testing.assert_allclose(inner(fresh), 3 * jnp.sum(economy.capital), rtol=1e-6)
+
+
+def test_chains_are_traced_once(economy):
+    """A derived field that is used twice by each of the next would be 2^20 evaluations."""
+    fields = {"x0": derived(lambda self: self.labour * 1.0)}
+    for i in range(20):
+        fields[f"x{i + 1}"] = derived(lambda self, i=i: getattr(self, f"x{i}") + getattr(self, f"x{i}"))
+    cls = type("Chain", (State,), {"__annotations__": {"labour": Float[Array, ""]}, **fields})
+    state = cls(labour=jnp.asarray(1.0))
+    assert float(jax.jit(lambda s: s.x20)(state)) == 2**20
+    assert float(jax.jit(lambda y: state.x20 * y)(1.0)) == 2**20
+
+
+def test_copies_and_pickles_carry_core_fields(economy):
+    """And compute the rest again."""
+    economy.output  # noqa: B018
+    for other in (copy.deepcopy(economy), copy.copy(economy), pickle.loads(pickle.dumps(economy))):
+        assert set(vars(other)) <= {"log_capital", "labour", "price", "share"}
+        np.testing.assert_allclose(other.output, economy.output)
+
+
+class Partial(State):
+    known: Float[Array, ""]
+    open: Float[Array, ""] | None = None
+    other: jax.Array | None = None
+
+    @derived
+    def both(self):
+        return self.known + self.open
+
+    @derived
+    def above(self):
+        return self.both * 2
+
+
+def test_missing_inputs_are_an_error():
+    """Named with the derived field that needs them; reading the missing field itself is None."""
+    state = Partial(jnp.asarray(1.0))
+    assert state.open is None
+    with pytest.raises(StateError, match=r"Partial.both: it needs 'open', which is missing\.\n(.|\n)*Fix: give 'open' a value"):
+        state.above  # noqa: B018
+    np.testing.assert_array_equal(state.array, [1])
+    assert Partial(jnp.asarray(1.0), jnp.asarray(2.0)).above == 6
+
+
+def test_a_circle_is_an_error():
+    """With the way round."""
+    fields = {"a": derived(lambda self: self.b), "b": derived(lambda self: self.a)}
+    cls = type("Circle", (State,), fields)
+    with pytest.raises(StateError, match="derived from itself: a -> b -> a"):
+        cls().a  # noqa: B018
+
+
+def test_it_prints_by_name(economy):
+    """Core fields, derived ones, and what is missing."""
+    text = str(economy)
+    assert text.splitlines()[0] == "Economy"
+    assert "labour       4." in text
+    assert "(derived)" in text
+    assert "Partial.both: it needs 'open'" in str(Partial(jnp.asarray(1.0)))
+    assert "ShapeDtypeStruct" in str(jax.eval_shape(lambda: economy))
+    seen = []
+    jax.jit(lambda e: seen.append(str(e)))(economy)
+    assert "f32[3]" in seen[0]
+
+
+class Nested(State):
+    inner: Economy
+    name: str = eqx.field(static=True)
+
+
+def test_states_nest(economy):
+    """An inner state is part of the vector; without an instance its shapes are not known."""
+    state = Nested(economy, "n")
+    np.testing.assert_array_equal(state.array, economy.array)
+    assert state.names[3] == "inner.labour"
+    assert state.of(state.array * 2).name == "n"
+    with pytest.raises(StateError, match=r"Nested.of\(\): 'name' is static and has no default"):
+        Nested.of(state.array)
+
+
+class TwoAxes(State):
+    a: Float[Array, "n"]
+    b: Float[Array, "n+1 m"]
+
+
+WRONG = {
+    "length": (lambda e: e.of(jnp.ones(3)), "the vector has shape (3,), and the fields take 11 elements"),
+    "rank": (lambda e: e.of(jnp.ones((11, 1))), "the vector has shape (11, 1)"),
+    "no size": (lambda e: Economy.of(jnp.ones(4)), "no size of 'sector' makes the fields 4 elements long"),
+    "two sizes": (lambda e: TwoAxes.of(jnp.ones(4)), "the sizes of 'm', 'n' are not known"),
+    "integers": (lambda e: Partial(jnp.asarray(1)).array, "it is int32[]"),
+    "text": (lambda e: Partial("x").array, "it is 'x'"),
+    "dtypes": (lambda e: Partial(jnp.ones(2), jnp.ones((), jnp.bfloat16)).array, "several dtypes: float32 (known), bfloat16 (open)"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_does_not_fit_is_refused(case, economy):
+    """With what it is, and what to do."""
+    make, message = WRONG[case]
+    with pytest.raises(StateError) as error:
+        make(economy)
+    assert message in str(error.value)
+    assert "\nFix: " in str(error.value)
+
+
+def test_sizes_may_be_given():
+    """By name, where the length does not tell them; expressions follow."""
+    state = TwoAxes.of(np.arange(8.0), sizes={"n": 2})
+    assert state.b.shape == (3, 2)
+    assert TwoAxes.of(np.arange(8.0), sizes={"m": 2}).a.shape == (2,)
+
+
+def test_annotated_float_takes_a_number():
+    """In the dtype of the others."""
+    cls = type("Rate", (State,), {"__annotations__": {"rate": float, "x": Float[Array, "n"]}})
+    state = cls(rate=0.5, x=jnp.ones(2))
+    assert state.array.dtype == jnp.float32
+    np.testing.assert_array_equal(state.array, [0.5, 1, 1])
+    assert cls.of(state.array).rate.shape == ()
+
+
+def test_states_are_arguments_of_programs(economy):
+    """Contracts check their fields; derivatives of states are states."""
+
+    @jitney.lazy_derivatives(wrt="e")
+    def welfare(e: Economy) -> Float[Array, ""]:
+        return jnp.sum(jnp.log(e.output))
+
+    grad = welfare.grad(economy)
+    assert isinstance(grad, Economy)
+    np.testing.assert_allclose(grad.labour, 3 * 0.7 / 4, rtol=1e-6)
+    with pytest.raises(jitney.ContractError, match="axis 'sector' has two sizes"):
+        welfare(eqx.tree_at(lambda e: e.share, economy, jnp.ones((2, 4))))
