@@ -1,0 +1,18 @@
+"""Dynamic macroeconomic models: steady states, linear solutions and perfect-foresight paths, from equations on named vectors."""
+
+from examples.equilibrium._fail import BlanchardKahn as BlanchardKahn
+from examples.equilibrium._fail import ModelError as ModelError
+from examples.equilibrium._fail import NoPath as NoPath
+from examples.equilibrium._fail import NoSteadyState as NoSteadyState
+from examples.equilibrium._linear import Linear as Linear
+from examples.equilibrium._linear import impulse_response as impulse_response
+from examples.equilibrium._linear import linearise as linearise
+from examples.equilibrium._linear import verdict as verdict
+from examples.equilibrium._model import Model as Model
+from examples.equilibrium._path import Path as Path
+from examples.equilibrium._path import perfect_foresight as perfect_foresight
+from examples.equilibrium._steady import Steady as Steady
+from examples.equilibrium._steady import at as at
+from examples.equilibrium._steady import steady_state as steady_state
+from examples.equilibrium._variables import Point as Point
+from examples.equilibrium._variables import derived as derived

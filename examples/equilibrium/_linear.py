@@ -1,0 +1,147 @@
+"""Linearisation: the stable solution of A E[s_t+1] = B s_t by the generalised Schur form (Klein 2000), and what follows from it.
+
+The Jacobian blocks come with the steady state, so there is nothing to compile here. QZ runs on the host, on states and controls alone: shocks are
+independent AR(1) processes, so the response to each is one linear solve once the response to states is known.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from examples.equilibrium._fail import BlanchardKahn, message
+from examples.equilibrium._steady import Steady
+
+UNIT = 1.0 + 1e-6  # a unit root counts as stable
+Verdict = Literal["determinate", "indeterminate", "no stable solution"]
+
+
+@dataclass(frozen=True, eq=False)
+class Linear:
+    """The verdict of Blanchard and Kahn, and if it is "determinate" the policy, in deviations from the steady state.
+
+    u_t = G_x x_t + G_z z_t, x_t+1 = H_x x_t + H_z z_t, z_t+1 = rho z_t + e_t+1.
+
+    Args:
+        steady: Where.
+        verdict: How many stable solutions there are: one, many, or none.
+        eigenvalues: Of the pencil, by size; `inf` for equations without dynamics.
+        message: The verdict in words.
+    """
+
+    steady: Steady
+    verdict: Verdict
+    eigenvalues: np.ndarray
+    message: str
+    G_x: np.ndarray
+    G_z: np.ndarray
+    H_x: np.ndarray
+    H_z: np.ndarray
+
+    def __getitem__(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+        """The rows of a variable, for a state those of its next value: its response to states and to shocks."""
+        u, x, _ = self.steady.model.layouts
+        rows = dict(zip((*u.names, *x.names), zip((*self.G_x, *self.H_x), (*self.G_z, *self.H_z), strict=True), strict=True))
+        return rows[name]
+
+
+def linearise(steady: Steady) -> Linear:
+    """Solve the model linearised at a steady state.
+
+    Raises:
+        BlanchardKahn: There is no stable solution, or more than one. `verdict` gives the same without raising.
+    """
+    found = verdict(steady)
+    if found.verdict != "determinate":
+        raise BlanchardKahn(found.message)
+    return found
+
+
+def verdict(steady: Steady) -> Linear:
+    """What kind of solution the model linearised at a steady state has; the matrices are empty unless there is exactly one."""
+    from scipy.linalg import ordqz  # a third of a second, which a steady state alone need not wait for
+
+    blocks, nx = steady.blocks, steady.x.size
+    A = np.hstack([blocks["x_next"], blocks["u_next"]])
+    B = -np.hstack([blocks["x"], blocks["u"]])
+    S, T, alpha, beta, _, Z = ordqz(B, A, sort=lambda alpha, beta: np.abs(alpha) < UNIT * np.abs(beta), output="real")
+    size = np.abs(A).max() + np.abs(B).max()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        eigenvalues = np.where(np.abs(beta) > 1e-13 * size, np.abs(alpha) / np.abs(beta), np.inf)
+    singular = np.any((np.abs(alpha) < 1e-13 * size) & (np.abs(beta) < 1e-13 * size))
+    stable = int(np.sum(np.abs(alpha) < UNIT * np.abs(beta)))
+    Z11, Z21 = Z[:nx, :nx], Z[nx:, :nx]
+    spanned = stable != nx or nx == 0 or np.linalg.cond(Z11) < 1e12
+    kind: Verdict = "determinate" if stable == nx else "indeterminate" if stable > nx else "no stable solution"
+    kind = kind if spanned and not singular else "no stable solution" if spanned else "indeterminate" if singular else "no stable solution"
+    empty = np.zeros((0, 0))
+    found = Linear(
+        steady, kind, np.sort(eigenvalues), _words(steady, kind, stable, np.sort(eigenvalues), bool(singular), spanned), *[empty] * 4
+    )
+    if kind != "determinate":
+        return found
+    G_x = np.linalg.solve(Z11.T, Z21.T).T
+    H_x = np.linalg.solve(Z11.T, (Z11 @ np.linalg.solve(T[:nx, :nx], S[:nx, :nx])).T).T
+    return replace(found, G_x=G_x, H_x=H_x, **_shocks(steady, G_x))
+
+
+def _shocks(steady: Steady, G_x: np.ndarray) -> dict[str, np.ndarray]:
+    """The response to each shock: (F_u + rho F_u') G_z + (F_x' + F_u' G_x) H_z = -(F_z + rho F_z'), a column at a time."""
+    blocks, rho, nu = steady.blocks, steady.rho, steady.u.size
+    matrices = np.stack([np.hstack([blocks["u"] + r * blocks["u_next"], blocks["x_next"] + blocks["u_next"] @ G_x]) for r in rho])
+    sides = -(blocks["z"] + rho * blocks["z_next"]).T[:, :, None]
+    solved = np.linalg.solve(matrices, sides)[:, :, 0].T
+    return {"G_z": solved[:nu], "H_z": solved[nu:]}
+
+
+def _words(steady: Steady, kind: str, stable: int, eigenvalues: np.ndarray, singular: bool, spanned: bool) -> str:
+    where, states = f"{steady.model.name}, linearised", steady.x.size
+    finite = eigenvalues[np.isfinite(eigenvalues)]
+    listed = ", ".join(f"{value:.6g}" for value in finite) + (
+        f", and {eigenvalues.size - finite.size} infinite" if finite.size < eigenvalues.size else ""
+    )
+    count = f"{stable} stable eigenvalues for {states} states; their sizes are {listed}"
+    if kind == "determinate":
+        return f"{where}: determinate, {count}."
+    if singular:
+        return message(where, f"the equations are not independent: {count}.", "Each variable needs an equation of its own.",
+                       "look for an equation that is written twice, or a variable that is in none.")  # fmt: skip
+    if not spanned:
+        return message(where, f"no stable solution: {count}, which do not span the states.", "The stable paths must pass through any states.",
+                       "look for a state that drives nothing, or one that should be a control.")  # fmt: skip
+    rule = "There is one stable solution when as many eigenvalues are stable (size up to 1) as there are states (Blanchard and Kahn 1980)."
+    fix = (
+        "a policy that reacts more strongly, or a control that should be a state."
+        if kind == "indeterminate"
+        else "a state that should be a control, or parameters at which fewer roots explode."
+    )
+    return message(where, f"{kind}: {count}.", rule, f"look for {fix}")
+
+
+def impulse_response(linear: Linear, shock: str, size: float = 1.0, periods: int = 40) -> dict[str, np.ndarray]:
+    """Deviations from the steady state after one shock.
+
+    Args:
+        linear: The solution.
+        shock: The shock's name, `a` or `z[3]`.
+        size: Its size in the first period; responses are proportional to it.
+        periods: Dates.
+
+    Returns:
+        By name, `periods` numbers for each variable: controls and shocks from the first date on, and states as they are at each date.
+    """
+    model = linear.steady.model
+    z0 = np.zeros(model.layouts[2].size)
+    z0[model.layouts[2].index(f"{model.name}, shocks", shock)] = size
+    u, x, z = simulate(linear, np.zeros_like(linear.steady.x), z0, periods)
+    columns = (*u.T, *x.T, *z.T)
+    return dict(zip((name for layout in model.layouts for name in layout.names), columns, strict=True))
+
+
+def simulate(linear: Linear, x0: np.ndarray, z0: np.ndarray, periods: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Deviations of controls, states and shocks at `periods` dates without further shocks."""
+    z = z0 * linear.steady.rho ** np.arange(periods)[:, None]
+    x = np.empty((periods, x0.size))
+    for t in range(periods):
+        x[t] = x0 if t == 0 else linear.H_x @ x[t - 1] + linear.H_z @ z[t - 1]
+    return x @ linear.G_x.T + z @ linear.G_z.T, x, z
