@@ -1,13 +1,12 @@
 """A model: groups of variables, a point that derives quantities from them, equations, and how shocks persist.
 
-The equations become one function of flat vectors, `residual`, and its value and Jacobian blocks become one function more, `local`. Every
-program of a model evaluates `local`, so the equations are traced once and differentiated once in a process.
+The equations are traced once in a process, and become one function of flat vectors that every program of the model evaluates (`_local.py`).
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -17,24 +16,11 @@ from jaxtyping import Array, Float
 
 import jitney
 from examples.equilibrium._fail import ModelError, message
+from examples.equilibrium._local import Local, graph_of
 from examples.equilibrium._variables import Layout, Point, joined, members
 
 Vector = Float[Array, "size"]
-NAMES = ("tau", "u", "x", "z", "u_next", "x_next", "z_next")
-
-
-class Place(NamedTuple):
-    """Where equations are evaluated: parameters, and the variables of today and of tomorrow."""
-
-    theta: Float[Array, "p"]
-    free: Float[Array, "p slots"]
-    tau: Float[Array, "slots"]
-    u: Float[Array, "u"]
-    x: Float[Array, "x"]
-    z: Float[Array, "z"]
-    u_next: Float[Array, "u"]
-    x_next: Float[Array, "x"]
-    z_next: Float[Array, "z"]
+NAMES = ("theta", "u", "x", "z", "u_next", "x_next", "z_next")
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,21 +85,52 @@ class Model:
         return self.layouts[0].vector(self.controls), self.layouts[1].vector(self.states)
 
     @cached_property
-    def equation_names(self) -> tuple[str, ...]:
-        """A name for each residual."""
-        with jax.enable_x64(True):
-            shapes = jax.eval_shape(self._residuals, *self._example)
-        return Layout.of(shapes).names
+    def sizes(self) -> dict[str, int]:
+        """Elements of each group that equations read, in order."""
+        groups = (self.parameters, *self.layouts, *self.layouts)
+        return {name: layout.size for name, layout in zip(NAMES, groups, strict=True)}
 
     @cached_property
-    def _example(self) -> Place:
-        numbers = jax.ShapeDtypeStruct
-        p, (u, x, z) = self.parameters.size, (layout.size for layout in self.layouts)
-        shapes = ((p,), (p, self.slots), (self.slots,), (u,), (x,), (z,), (u,), (x,), (z,))
-        return Place(*(numbers(shape, np.float64) for shape in shapes))
+    def _traced(self) -> tuple[Any, Layout]:
+        """The equations as a jaxpr, and the layout of their residuals. This is where a model's equations are traced."""
+        places = [jax.ShapeDtypeStruct((size,), np.float64) for size in self.sizes.values()]
+        with jax.enable_x64(True):
+            traced, shape = jax.make_jaxpr(self._residuals, return_shape=True)(*places)
+        residuals = Layout.of(shape)
+        unknowns = self.sizes["u"] + self.sizes["x"]
+        if residuals.size != unknowns:
+            raise ModelError(
+                message(
+                    self.name,
+                    f"there are {residuals.size} equations, and {unknowns} controls and states.",
+                    "Each control and each state needs one equation; those of shocks are the model's own.",
+                    "add or drop equations.",
+                )
+            )
+        return traced, residuals
 
-    def _residuals(self, theta, free, tau, u, x, z, u_next, x_next, z_next) -> Any:  # noqa: ANN001
-        params = self.parameters.traced(theta + free @ tau)
+    @cached_property
+    def equation_names(self) -> tuple[str, ...]:
+        """A name for each residual."""
+        return self._traced[1].names
+
+    @cached_property
+    def graph(self) -> Any:
+        """Equations and derivatives as a graph of numbers, if they are one; see `_graph`."""
+        return graph_of(self._traced[0], list(self.sizes.values()))
+
+    @cached_property
+    def local(self) -> Local:
+        """Residuals and all derivatives; what of them a program does not use is not in it."""
+        return Local(self, NAMES)
+
+    @cached_property
+    def moving(self) -> Local:
+        """Residuals and derivatives by what moves along a path."""
+        return Local(self, ("u", "x", "u_next", "x_next"))
+
+    def _residuals(self, theta: Any, u: Any, x: Any, z: Any, u_next: Any, x_next: Any, z_next: Any) -> Any:
+        params = self.parameters.traced(theta)
         controls, states, shocks = (layout.traced for layout in self.layouts)
         now = self.point(params, controls(u), states(x), shocks(z))
         ahead = self.point(params, controls(u_next), states(x_next), shocks(z_next))
@@ -121,14 +138,11 @@ class Model:
 
     @cached_property
     def residual(self) -> Any:
-        """All equations as one function of vectors, with its derivatives; see `jitney.lazy_derivatives`."""
-        once = jax.jit(lambda *place: joined(jax.tree.leaves(self._residuals(*place))))
+        """All equations as one function of vectors, with its derivatives, which are dense; see `jitney.lazy_derivatives`."""
 
-        @jitney.lazy_derivatives(wrt=NAMES, mode="forward")
+        @jitney.lazy_derivatives(wrt=NAMES[1:], mode="forward")
         def residual(
             theta: Float[Array, "p"],
-            free: Float[Array, "p slots"],
-            tau: Float[Array, "slots"],
             u: Float[Array, "u"],
             x: Float[Array, "x"],
             z: Float[Array, "z"],
@@ -136,11 +150,6 @@ class Model:
             x_next: Float[Array, "x"],
             z_next: Float[Array, "z"],
         ) -> Float[Array, "equation"]:
-            return once(theta, free, tau, u, x, z, u_next, x_next, z_next)
+            return joined(jax.tree.leaves(self._residuals(theta, u, x, z, u_next, x_next, z_next)))
 
         return residual
-
-    @cached_property
-    def local(self) -> Callable[..., tuple[Vector, dict[str, Array]]]:
-        """Residuals and all Jacobian blocks by name, at one `Place`."""
-        return jax.jit(lambda *place: self.residual.value_and_jacobian(*place))

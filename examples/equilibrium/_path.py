@@ -18,6 +18,7 @@ from jaxtyping import Array, Float
 import jitney
 from examples.equilibrium._fail import ModelError, NoPath, message
 from examples.equilibrium._linear import Linear, simulate
+from examples.equilibrium._local import Local
 from examples.equilibrium._model import Model
 from examples.equilibrium._newton import CONVERGED, newton
 from examples.equilibrium._steady import Steady
@@ -37,17 +38,19 @@ def search(
 ) -> tuple[Any, ...]:
     """The path near a guess; traced. `end` is u*, x*, G_x, G_z: at the last date u = u* + G_x (x - x*) + G_z z."""
     u_star, x_star, G_x, G_z = end
-    free, tau = jnp.zeros((theta.size, model.slots)), jnp.zeros(model.slots)
-    local = jax.vmap(model.local, (None, None, None, 0, 0, 0, 0, 0, 0))
+    local, periods = model.moving, u.shape[0]
+    params = jnp.broadcast_to(theta[:, None], (theta.size, periods))
 
     def evaluate(point: Any) -> Any:
         u, x_next = point
         x = jnp.concatenate([x0[None], x_next[:-1]])
         u_last = u_star + G_x @ (x_next[-1] - x_star) + G_z @ z[-1]
-        return local(theta, free, tau, u, x, z[:-1], jnp.concatenate([u[1:], u_last[None]]), x_next, z[1:])
+        now, ahead = (u, x, z[:-1]), (jnp.concatenate([u[1:], u_last[None]]), x_next, z[1:])
+        entries = local.entries(jnp.concatenate([params, *(part.T for part in (*now, *ahead))]))
+        return entries[: local.rows].T, entries.T
 
-    def direction(residual: Any, blocks: Any) -> Any:
-        return eliminate(residual, blocks, G_x)
+    def direction(residual: Any, entries: Any) -> Any:
+        return eliminate(local, residual, entries, G_x)
 
     ended = newton(evaluate, direction, lambda residual, _: residual, (u, x), TOLERANCE)
     last = jnp.where(ended.status == CONVERGED, 1.0, 0.0)
@@ -56,23 +59,25 @@ def search(
     return jnp.concatenate([u, u_last[None]]), jnp.concatenate([x0[None], x]), ended.kept, ended.turns, ended.status
 
 
-def eliminate(residual: Float[Array, "periods n"], blocks: dict[str, Any], G_last: Float[Array, "u x"]) -> tuple[Any, Any]:
+def eliminate(local: Local, residual: Any, entries: Float[Array, "periods entries"], G_last: Float[Array, "u x"]) -> tuple[Any, Any]:
     """Solve the linearised stacked system for the steps of u_0.. and x_1.. ."""
     nu, nx = G_last.shape
+    read = local.columns("u_next")
+    where = np.concatenate([local.read(("u", "x_next", "x")), local.index["u_next"][:, read]], 1)
 
     def backward(carry: Any, period: Any) -> Any:
         G, g = carry
-        F, F_u, F_x, F_u_next, F_x_next = period
-        matrix = jnp.concatenate([F_u, F_x_next + F_u_next @ G], 1)
-        solved = -jnp.linalg.solve(matrix, jnp.concatenate([F_x, (F + F_u_next @ g)[:, None]], 1))
+        F, entries = period
+        F_u, F_x_next, F_x, F_u_next = jnp.split(entries[where], (nu, nu + nx, nu + 2 * nx), axis=1)
+        matrix = jnp.concatenate([F_u, F_x_next + F_u_next @ G[read]], 1)
+        solved = -jnp.linalg.solve(matrix, jnp.concatenate([F_x, (F + F_u_next @ g[read])[:, None]], 1))
         return (solved[:nu, :nx], solved[:nu, nx]), solved
 
     def forward(dx: Any, solved: Any) -> Any:
         moved = solved[:, :nx] @ dx + solved[:, nx]
         return moved[nu:], moved
 
-    periods = (residual, *(blocks[name] for name in ("u", "x", "u_next", "x_next")))
-    _, solved = lax.scan(backward, (G_last, jnp.zeros(nu)), periods, reverse=True)
+    _, solved = lax.scan(backward, (G_last, jnp.zeros(nu)), (residual, entries), reverse=True)
     _, moved = lax.scan(forward, jnp.zeros(nx), solved)
     return moved[:, :nu], moved[:, nu:]
 

@@ -2,7 +2,7 @@
 
 The unknowns are controls, states and `tau`, one number for each parameter that may be freed: theta + free @ tau. Each `tau` has an equation of its own,
 tau = 0 where nothing is freed and (variable = target) where something is. Which is which is data, so a calibrated steady state and
-one at given parameters are the same program. It returns the Jacobian blocks it ended with, which are all that linearisation needs.
+one at given parameters are the same program. It returns the derivatives it ended with, which are all that linearisation needs.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,6 @@ from examples.equilibrium._model import Model
 from examples.equilibrium._newton import CONVERGED, STUCK, newton
 
 TOLERANCE = 1e-12
-Blocks = dict[str, Float[Array, "equation _"]]
 
 
 class Calibration(NamedTuple):
@@ -40,8 +39,7 @@ class Found(NamedTuple):
     u: Float[Array, "u"]
     x: Float[Array, "x"]
     rho: Float[Array, "z"]
-    residual: Float[Array, "equation"]
-    blocks: Blocks
+    entries: Float[Array, "entries"]
     turns: Float[Array, ""]
     status: Float[Array, ""]
 
@@ -122,28 +120,29 @@ def calibration(model: Model, targets: Mapping[str, tuple[str, float]]) -> Calib
 
 def search(model: Model, theta: Any, targets: Calibration, u0: Any, x0: Any) -> Found:
     """The steady state near a guess; traced."""
-    u_layout, x_layout, z_layout = model.layouts
-    nu, z, slots = u_layout.size, jnp.zeros(z_layout.size), model.slots
+    local, slots, sizes = model.local, model.slots, model.sizes
+    rows, nu, nx, z = local.rows, sizes["u"], sizes["x"], jnp.zeros(sizes["z"])
+    cuts = np.cumsum([sizes["theta"], nu, nx, nu])
+    where = local.read(("theta", "u", "x", "u_next", "x_next"))
 
     def evaluate(point: Any) -> Any:
         tau, v = point[:slots], point[slots:]
-        u, x = v[:nu], v[nu:]
-        residual, blocks = model.local(theta, targets.free, tau, u, x, z, u, x, z)
+        inputs = jnp.concatenate([theta + targets.free @ tau, v, z, v, z])
+        entries = local.entries(inputs[:, None])[:, 0]
         own = targets.active * (targets.pick @ v - targets.value) + (1.0 - targets.active) * tau
-        return jnp.concatenate([residual, own]), blocks
+        return jnp.concatenate([entries[:rows], own]), entries
 
-    def direction(residual: Any, blocks: Blocks) -> Any:
-        top = jnp.concatenate([blocks["tau"], blocks["u"] + blocks["u_next"], blocks["x"] + blocks["x_next"]], 1)
+    def direction(residual: Any, entries: Any) -> Any:
+        by_theta, u, x, u_next, x_next = jnp.split(entries[where], cuts, axis=1)
+        top = jnp.concatenate([by_theta @ targets.free, u + u_next, x + x_next], 1)
         own = jnp.concatenate([jnp.diag(1.0 - targets.active), targets.active[:, None] * targets.pick], 1)
         return -jnp.linalg.solve(jnp.concatenate([top, own]), residual)
 
     start = jnp.concatenate([jnp.zeros(slots), u0, x0])
-    end = newton(evaluate, direction, lambda residual, blocks: (residual, blocks), start, TOLERANCE)
-    residual, blocks = end.kept
+    end = newton(evaluate, direction, lambda residual, entries: entries, start, TOLERANCE)
     calibrated = theta + targets.free @ end.point[:slots]
     u, x = end.point[slots : slots + nu], end.point[slots + nu :]
-    rho = model.rho(calibrated)
-    return Found(calibrated, u, x, rho, residual[: residual.size - slots], blocks, end.turns, end.status)
+    return Found(calibrated, u, x, model.rho(calibrated), end.kept, end.turns, end.status)
 
 
 @lru_cache(maxsize=64)
@@ -174,18 +173,19 @@ def steady_state(model: Model, params: Any, targets: Mapping[str, tuple[str, flo
         found = jax.device_get(program(model)(model.theta(params), calibration(model, targets or {}), u0, x0))
     if found.status != CONVERGED:
         raise NoSteadyState(_why(model, found))
-    return Steady(model, found.theta, found.u, found.x, found.rho, found.blocks, int(found.turns))
+    return Steady(model, found.theta, found.u, found.x, found.rho, model.local.blocks(found.entries), int(found.turns))
 
 
 def _why(model: Model, found: Found) -> str:
-    sizes = np.abs(found.residual)
+    residual = found.entries[: model.local.rows]
+    sizes = np.abs(residual)
     worst = int(np.argmax(np.where(np.isfinite(sizes), sizes, np.inf)))
-    started = bool(np.all(np.isfinite(found.residual))) and found.turns > 1
+    started = bool(np.all(np.isfinite(residual))) and found.turns > 1
     ended = "the step no longer reduces the residuals, or the Jacobian is singular" if found.status == STUCK else "the limit was reached"
     return message(
         f"{model.name}, steady state",
         f"no convergence in {int(found.turns)} evaluations: {ended}. "
-        f"The largest residual is {found.residual[worst]:.3g}, of equation {model.equation_names[worst]!r}.",
+        f"The largest residual is {residual[worst]:.3g}, of equation {model.equation_names[worst]!r}.",
         "Newton's method needs a guess at which all equations are finite, and as many independent equations as unknowns.",
         "begin nearer, with `guess=` a steady state at other parameters, or better numbers in the model's groups."
         if started
@@ -198,7 +198,6 @@ def at(model: Model, params: Any, controls: Any, states: Any) -> Steady:
     u_layout, x_layout, z_layout = model.layouts
     theta, u, x, z = model.theta(params), u_layout.vector(controls), x_layout.vector(states), np.zeros(z_layout.size)
     with jax.enable_x64(True):
-        place = (theta, np.zeros((theta.size, model.slots)), np.zeros(model.slots), u, x, z, u, x, z)
-        blocks = jax.device_get(model.residual.jacobian(*place))
+        blocks = jax.device_get(model.residual.jacobian(theta, u, x, z, u, x, z))
     rho = z_layout.vector(model.persistence(model.parameters.group(theta)))
     return Steady(model, theta, u, x, rho, blocks, 0)
