@@ -16,3 +16,5 @@ from examples.equilibrium._steady import at as at
 from examples.equilibrium._steady import steady_state as steady_state
 from examples.equilibrium._variables import Point as Point
 from examples.equilibrium._variables import derived as derived
+from examples.equilibrium._sweep import Sweep as Sweep
+from examples.equilibrium._sweep import sweep as sweep

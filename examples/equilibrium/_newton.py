@@ -47,6 +47,7 @@ def newton(
         tolerance: The search ends before a step below this, relative to one more than the size of each unknown.
         limit: Evaluations.
     """
+    evaluate = jax.jit(evaluate)  # traced once, though its shapes are asked for before
     shapes = jax.eval_shape(evaluate, start)
     kept = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(keep, *shapes))
     zero = jnp.zeros((), jnp.float64)

@@ -144,7 +144,7 @@ def perfect_foresight(
             message(f"{model.name}, path", 'terminal="stable" without a linear solution.', "The path ends on the linear policy.",
                     "pass linear=linearise(steady).")
         )  # fmt: skip
-    x0, z0 = (_vector(layout, given, rest) for layout, given, rest in zip(model.layouts[1:], (x0, z0), (steady.x, 0.0), strict=True))
+    x0, z0 = (vector(layout, given, rest) for layout, given, rest in zip(model.layouts[1:], (x0, z0), (steady.x, 0.0), strict=True))
     if linear is None:
         u, x = np.tile(steady.u, (dates, 1)), np.tile(steady.x, (dates, 1))
     else:
@@ -162,7 +162,8 @@ def perfect_foresight(
     return Path(model, u, x, z, int(turns))
 
 
-def _vector(layout: Layout, given: Any, rest: Any) -> np.ndarray:
+def vector(layout: Layout, given: Any, rest: Any) -> np.ndarray:
+    """A group or a vector as a vector; `rest` where nothing is given."""
     if given is None:
         return np.broadcast_to(np.asarray(rest, np.float64), (layout.size,)).copy()
     if isinstance(given, np.ndarray) and given.shape == (layout.size,):

@@ -47,7 +47,7 @@ def schedule(nodes: list[tuple[Any, ...]], outputs: list[int]) -> list[tuple[Any
 
 
 def _kind(node: tuple[Any, ...]) -> Any:
-    return ("sum", len(node[2])) if node[0] == "sum" else node[0]
+    return ("sum", next((n for n in (2, 4) if n >= len(node[2])), len(node[2]))) if node[0] == "sum" else node[0]
 
 
 class Rolled:
@@ -82,7 +82,7 @@ class Rolled:
 
     def _sum(self, group: list[int], terms: int, periods: int) -> Values:
         """Linear combinations of as many terms each."""
-        table = [self.nodes[i][2] for i in group]
+        table = [self.nodes[i][2] + ((self.nodes[i][2][0][0], 0.0),) * (terms - len(self.nodes[i][2])) for i in group]
         factors = np.array([[factor for _, factor in row] for row in table])
         constants = np.array([self.nodes[i][1] for i in group])
         if terms > 4:

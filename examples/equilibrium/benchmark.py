@@ -1,0 +1,162 @@
+"""Seconds of a whole workflow, a fresh process for each: `python -m examples.equilibrium.benchmark`.
+
+The 14-sector economy: a steady state that is calibrated, its linear solution, steady state and linear solution at new parameters, and a path of
+41 dates twice. "Before" is `before.py`: plain `jax.jit` and `jax.jacfwd`, one function and argument at a time. Cold is with an empty persistent cache,
+warm with the cache that the cold run filled. Results must agree to 1e-8 before anything is printed. Programs are all that XLA is asked
+for in the process, traces those of the model's programs. The processes have one thread for BLAS.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any
+
+FORMS, WAYS = ("vector", "scalar"), ("jitney", "before")
+AGREE = 1e-8
+ALPHA, DATES = 0.35, 41
+
+
+def main() -> None:
+    """Run each form each way, cold and warm, and print a table."""
+    parser = argparse.ArgumentParser(prog="python -m examples.equilibrium.benchmark", description=__doc__.splitlines()[0])
+    parser.add_argument("--forms", nargs="+", choices=FORMS, default=list(FORMS))
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
+    parser.add_argument("--repeat", type=int, default=3, help="warm runs, of which the fastest counts (default: %(default)s)")
+    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    if chosen.one:
+        print(json.dumps(workflow(*chosen.one)))
+        return
+    rows = [(form, way, *timed(form, way, chosen.repeat)) for form in chosen.forms for way in chosen.ways]
+    compare([row[-1] for row in rows])
+    show(rows)
+
+
+def timed(form: str, way: str, repeat: int) -> tuple[float, float, dict[str, Any]]:
+    """Seconds of a cold and of a warm process, and what the warm one printed."""
+    with tempfile.TemporaryDirectory() as folder:
+        own = {"JITNEY_CACHE_DIR": folder} if way == "jitney" else {"JAX_COMPILATION_CACHE_DIR": folder, "JITNEY_CACHE": "off"}
+        keep = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1"}
+        env = {**os.environ, "OPENBLAS_NUM_THREADS": "1", **own, **(keep if way == "before" else {})}
+        seconds: list[float] = []
+        for _ in range(1 + repeat):
+            began = time.perf_counter()
+            command = [sys.executable, "-m", "examples.equilibrium.benchmark", "--one", form, way]
+            run = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
+            seconds.append(time.perf_counter() - began)
+            if run.returncode:
+                sys.exit(f"{form}, {way}: exit code {run.returncode}\n{run.stderr}")
+        return seconds[0], min(seconds[1:]), json.loads(run.stdout.splitlines()[-1])
+
+
+def compare(found: list[dict[str, Any]]) -> None:
+    """End the benchmark unless all ways gave the same numbers."""
+    import numpy as np
+
+    for name in ("beta", "capital", "consumption"):
+        numbers = np.array([each[name] for each in found])
+        apart = float(np.max(np.ptp(numbers, axis=0) / np.abs(numbers).max()))
+        if apart > AGREE:
+            sys.exit(f"{name} of two ways differs by {apart:.1e}, more than {AGREE:g}; only equal results are worth timing.")
+
+
+def show(rows: list[tuple[Any, ...]]) -> None:
+    """Print the table."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for name in ("form", "way", "cold, s", "warm, s", "of it imports", "programs", "traces", "path, ms"):
+        table.add_column(name, justify="left" if name in ("form", "way") else "right")
+    for form, way, cold, warm, found in rows:
+        counts = (str(found["programs"]), str(found["traces"]))
+        table.add_row(form, way, f"{cold:.2f}", f"{warm:.2f}", f"{found['imports']:.2f}", *counts, f"{found['path'] * 1e3:.1f}")
+    Console().print(table)
+
+
+def workflow(form: str, way: str) -> dict[str, Any]:
+    """All of it in this process."""
+    began = time.perf_counter()
+    import jax
+    import numpy as np
+
+    from examples.equilibrium.models import scalars, sectors
+
+    imports, asked = time.perf_counter() - began, []
+    jax.monitoring.register_event_duration_secs_listener(lambda event, _, **__: asked.append(event) if "backend_compile" in event else None)
+    model = (sectors if form == "vector" else scalars).model()
+    run = _with_jitney if way == "jitney" else _before
+    beta, path, seconds, own = run(model, "logK[0]" if form == "vector" else "logK_0")
+    capital, consumption = path[1][:, model.layouts[1].names.index("logK[0]" if form == "vector" else "logK_0")], path[0][:, 0]
+    sizes = {"programs": len(asked), "traces": own, "imports": imports, "path": seconds}
+    return {"beta": [float(beta)], "capital": np.exp(capital).tolist(), "consumption": consumption.tolist(), **sizes}
+
+
+def _changed(model: Any) -> Any:
+    import equinox as eqx
+
+    params = model.params
+    return params | {"alpha": ALPHA} if isinstance(params, dict) else eqx.tree_at(lambda p: p.alpha, params, ALPHA)
+
+
+def _with_jitney(model: Any, first: str) -> tuple[Any, ...]:
+    import numpy as np
+
+    from examples.equilibrium import linearise, perfect_foresight, steady_state
+    from examples.equilibrium._path import program as path_program
+    from examples.equilibrium._steady import program as steady_program
+
+    calibrated = steady_state(model, model.params, {"beta": (first, float(np.log(1.5)))})
+    linearise(calibrated)
+    steady = steady_state(model, _changed(model))
+    linear = linearise(steady)
+    start, z0 = steady.x + np.log(0.9), np.full(model.sizes["z"], 0.02)
+    perfect_foresight(steady, start, z0, DATES, "stable", linear)
+    began = time.perf_counter()
+    path = perfect_foresight(steady, start, z0, DATES, "stable", linear)
+    seconds = time.perf_counter() - began
+    beta = calibrated.theta[model.parameters.index("", "beta")]
+    return beta, (path.u, path.x), seconds, sum(made(model).stats.traces for made in (steady_program, path_program))
+
+
+def _before(model: Any, first: str) -> tuple[Any, ...]:
+    import jax
+    import numpy as np
+
+    from examples.equilibrium import Steady, linearise
+    from examples.equilibrium._linear import simulate
+    from examples.equilibrium.before import Before
+
+    ours, known = Before(model), (*model.layouts[0].names, *model.layouts[1].names)
+    free, pick = np.zeros(model.sizes["theta"]), np.zeros(len(known))
+    place, none = model.parameters.index("", "beta"), np.zeros(len(known))
+    free[place], pick[known.index(first)] = 1.0, 1.0
+    rho = np.full(model.sizes["z"], 0.9)
+
+    def solved(theta: Any, u: Any, x: Any) -> Any:
+        return linearise(Steady(model, theta, u, x, rho, ours.blocks(theta, u, x), 0))
+
+    with jax.enable_x64(True):
+        calibrated = ours.steady(model.theta(model.params), free, pick, float(np.log(1.5)))
+        solved(*calibrated)
+        theta, u, x = ours.steady(model.theta(_changed(model)), free, none, 0.0)
+        linear = solved(theta, u, x)
+        for _ in range(2):
+            began = time.perf_counter()
+            du, dx, z = simulate(linear, np.full(x.size, np.log(0.9)), np.full(rho.size, 0.02), DATES)
+            guess = (u + du[:-1], x + dx[1:])
+            path_u, path_x = ours.path(theta, x + np.log(0.9), z, *guess, linear.G_x, (u, x), linear.G_z)
+            seconds = time.perf_counter() - began
+    last = u + linear.G_x @ (path_x[-1] - x) + linear.G_z @ z[-1]
+    jitted = (ours.value, ours.values, *ours.by.values(), *ours.each_by.values())
+    path = (np.vstack([path_u, last]), np.vstack([x + np.log(0.9), path_x]))
+    return calibrated[0][place], path, seconds, sum(each._cache_size() for each in jitted)
+
+
+if __name__ == "__main__":
+    main()
