@@ -13,28 +13,27 @@ from jax import lax
 from jaxtyping import Array, Float
 
 ROUNDING = 1e-7  # a step below this that does not help any more is rounding, not failure
-CONVERGED, STUCK, LIMIT = 0.0, 1.0, 2.0
+CONVERGED, STUCK, GOING = 0.0, 1.0, 2.0  # how a search ended; one that was going on reached its limit
 
 
 class Search(NamedTuple):
     """Where the search stands."""
 
-    point: Any
-    step: Any
-    kept: Any
+    point: Float[Array, "..."]
+    step: Float[Array, "..."]
+    kept: Float[Array, "..."]
     scale: Float[Array, ""]
     norm: Float[Array, ""]
     turns: Float[Array, ""]
     ended: Float[Array, ""]
-    status: Float[Array, ""]
 
 
 def newton(
     evaluate: Callable[[Any], tuple[Float[Array, "..."], Any]],
     direction: Callable[[Float[Array, "..."], Any], Any],
-    keep: Callable[[Float[Array, "..."], Any], Any],
-    start: Any,
+    start: Float[Array, "..."],
     tolerance: float,
+    keep: Callable[[Float[Array, "..."], Any], Any],
     limit: int = 200,
 ) -> Search:
     """Search a zero of the residuals.
@@ -42,36 +41,30 @@ def newton(
     Args:
         evaluate: From a point to residuals and what `direction` needs.
         direction: From these to the step.
-        keep: From these to what is wanted at the end.
-        start: The first point, a pytree of arrays.
+        start: The first point.
         tolerance: The search ends before a step below this, relative to one more than the size of each unknown.
+        keep: From residuals and what `direction` needs to what is wanted at the end.
         limit: Evaluations.
     """
     evaluate = jax.jit(evaluate)  # traced once, though its shapes are asked for before
-    shapes = jax.eval_shape(evaluate, start)
-    kept = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(keep, *shapes))
-    zero = jnp.zeros((), jnp.float64)
-    first = Search(start, jax.tree.map(jnp.zeros_like, start), kept, zero + 1, zero + jnp.inf, zero, zero, zero + LIMIT)
+    kept = jax.eval_shape(lambda point: keep(*evaluate(point)), start)
+    one = jnp.ones((), jnp.float64)
+    first = Search(start, jnp.zeros_like(start), jnp.zeros(kept.shape, kept.dtype), one, jnp.inf * one, 0.0 * one, GOING * one)
 
     def turn(search: Search) -> Search:
-        trial = jax.tree.map(lambda point, step: point + search.scale * step, search.point, search.step)
+        trial = search.point + search.scale * search.step
         residual, extra = evaluate(trial)
         norm = jnp.sqrt(jnp.sum(residual * residual))
         better = norm <= (1.0 - 1e-4 * search.scale) * search.norm
-        new = (trial, direction(residual, extra), keep(residual, extra))
-        point, step, kept = jax.tree.map(lambda a, b: lax.select(lax.broadcast(better, a.shape), a, b), new, search[:3])
-        length = largest(step, point)
-        scale = jnp.where(better, 1.0, 0.5 * search.scale)
-        converged = jnp.where(better, length <= tolerance, length <= ROUNDING)
-        stuck = (scale < 1e-9) | ~jnp.isfinite(length) | ~jnp.isfinite(jnp.where(better, norm, search.norm))
-        status = jnp.where(converged, CONVERGED, jnp.where(stuck, STUCK, LIMIT))
-        norm = jnp.where(better, norm, search.norm)
-        return Search(point, step, kept, scale, norm, search.turns + 1, jnp.where(converged | stuck, 1.0, 0.0), status)
+        step = lax.select(lax.broadcast(better, trial.shape), direction(residual, extra), search.step)
+        point = lax.select(lax.broadcast(better, trial.shape), trial, search.point)
+        kept = lax.select(lax.broadcast(better, search.kept.shape), keep(residual, extra), search.kept)
+        length = jnp.max(jnp.abs(step) / (1.0 + jnp.abs(point)))
+        scale, norm = lax.select(better, one, 0.5 * search.scale), lax.select(better, norm, search.norm)
+        # a step that is not finite, a line search that has got nowhere, or a start that is not finite
+        stuck = ~((scale > 1e-9) & (length < jnp.inf) & (norm < jnp.inf))
+        converged = length <= lax.select(better, tolerance * one, ROUNDING * one)
+        ended = lax.select(converged, CONVERGED * one, lax.select(stuck, STUCK * one, GOING * one))
+        return Search(point, step, kept, scale, norm, search.turns + 1.0, ended)
 
-    return lax.while_loop(lambda search: (search.ended == 0.0) & (search.turns < limit), turn, first)
-
-
-def largest(step: Any, point: Any) -> Float[Array, ""]:
-    """The longest step of an unknown, relative to one more than its size."""
-    ratios = [jnp.max(jnp.abs(a) / (1.0 + jnp.abs(b)), initial=0.0) for a, b in zip(*map(jax.tree.leaves, (step, point)), strict=True)]
-    return jnp.max(jnp.stack(ratios))
+    return lax.while_loop(lambda search: (search.ended == GOING) & (search.turns < limit), turn, first)

@@ -33,53 +33,53 @@ def search(
     end: tuple[Any, Any, Any, Any],
     x0: Float[Array, "x"],
     z: Float[Array, "dates z"],
-    u: Float[Array, "periods u"],
-    x: Float[Array, "periods x"],
-) -> tuple[Any, ...]:
-    """The path near a guess; traced. `end` is u*, x*, G_x, G_z: at the last date u = u* + G_x (x - x*) + G_z z."""
+    guess: Float[Array, "periods v"],
+) -> tuple[Any, Any, Any, Any]:
+    """The path near a guess; traced.
+
+    The unknowns of a period are its controls and the states of the next one. `end` is u*, x*, G_x, G_z: at the last date
+    u = u* + G_x (x - x*) + G_z z.
+    """
     u_star, x_star, G_x, G_z = end
-    local, periods = model.moving, u.shape[0]
+    local, periods, nu = model.moving, guess.shape[0], u_star.size
     params = jnp.broadcast_to(theta[:, None], (theta.size, periods))
 
     def evaluate(point: Any) -> Any:
-        u, x_next = point
-        x = jnp.concatenate([x0[None], x_next[:-1]])
-        u_last = u_star + G_x @ (x_next[-1] - x_star) + G_z @ z[-1]
-        now, ahead = (u, x, z[:-1]), (jnp.concatenate([u[1:], u_last[None]]), x_next, z[1:])
-        entries = local.entries(jnp.concatenate([params, *(part.T for part in (*now, *ahead))]))
-        return entries[: local.rows].T, entries.T
+        u_last = u_star + G_x @ (point[-1, nu:] - x_star) + G_z @ z[-1]
+        x = jnp.concatenate([x0[None], point[:-1, nu:]])
+        u_next = jnp.concatenate([point[1:, :nu], u_last[None]])
+        by_date = jnp.concatenate([point[:, :nu], x, z[:-1], u_next, point[:, nu:], z[1:]], 1)
+        entries = local.entries(jnp.concatenate([params, by_date.T])).T
+        return entries[:, : local.rows], entries
 
     def direction(residual: Any, entries: Any) -> Any:
-        return eliminate(local, residual, entries, G_x)
+        return eliminate(local, entries, G_x)
 
-    ended = newton(evaluate, direction, lambda residual, _: residual, (u, x), TOLERANCE)
-    last = jnp.where(ended.status == CONVERGED, 1.0, 0.0)
-    u, x = jax.tree.map(lambda point, step: point + last * step, ended.point, ended.step)
-    u_last = u_star + G_x @ (x[-1] - x_star) + G_z @ z[-1]
-    return jnp.concatenate([u, u_last[None]]), jnp.concatenate([x0[None], x]), ended.kept, ended.turns, ended.status
+    ended = newton(evaluate, direction, guess, TOLERANCE, keep=lambda residual, _: residual)
+    return ended.point + jnp.where(ended.ended == CONVERGED, 1.0, 0.0) * ended.step, ended.kept, ended.turns, ended.ended
 
 
-def eliminate(local: Local, residual: Any, entries: Float[Array, "periods entries"], G_last: Float[Array, "u x"]) -> tuple[Any, Any]:
+def eliminate(local: Local, entries: Float[Array, "periods entries"], G_last: Float[Array, "u x"]) -> Float[Array, "periods v"]:
     """Solve the linearised stacked system for the steps of u_0.. and x_1.. ."""
     nu, nx = G_last.shape
     read = local.columns("u_next")
-    where = np.concatenate([local.read(("u", "x_next", "x")), local.index["u_next"][:, read]], 1)
+    where = np.concatenate([local.read(("u", "x_next", "x")), np.arange(local.rows)[:, None], local.index["u_next"][:, read]], 1)
 
-    def backward(carry: Any, period: Any) -> Any:
-        G, g = carry
-        F, entries = period
-        F_u, F_x_next, F_x, F_u_next = jnp.split(entries[where], (nu, nu + nx, nu + 2 * nx), axis=1)
-        matrix = jnp.concatenate([F_u, F_x_next + F_u_next @ G[read]], 1)
-        solved = -jnp.linalg.solve(matrix, jnp.concatenate([F_x, (F + F_u_next @ g[read])[:, None]], 1))
-        return (solved[:nu, :nx], solved[:nu, nx]), solved
+    cuts = (nu, nu + nx, nu + 2 * nx, nu + 2 * nx + 1)
+
+    def backward(G: Any, entries: Any) -> Any:
+        F_u, F_x_next, F_x, F, F_u_next = jnp.split(entries[where], cuts, axis=1)
+        ahead = F_u_next @ G[read]  # by x_next, and what does not depend on it
+        matrix = jnp.concatenate([F_u, F_x_next + ahead[:, :nx]], 1)
+        solved = -jnp.linalg.solve(matrix, jnp.concatenate([F_x, F + ahead[:, nx:]], 1))
+        return solved[:nu], solved
 
     def forward(dx: Any, solved: Any) -> Any:
         moved = solved[:, :nx] @ dx + solved[:, nx]
         return moved[nu:], moved
 
-    _, solved = lax.scan(backward, (G_last, jnp.zeros(nu)), (residual, entries), reverse=True)
-    _, moved = lax.scan(forward, jnp.zeros(nx), solved)
-    return moved[:, :nu], moved[:, nu:]
+    _, solved = lax.scan(backward, jnp.concatenate([G_last, jnp.zeros((nu, 1))], 1), entries, reverse=True)
+    return lax.scan(forward, jnp.zeros(nx), solved)[1]
 
 
 @lru_cache(maxsize=64)
@@ -92,10 +92,9 @@ def program(model: Model) -> Any:
         end: Any,
         x0: Float[Array, "x"],
         z: Float[Array, "dates z"],
-        u: Float[Array, "periods u"],
-        x: Float[Array, "periods x"],
+        guess: Float[Array, "periods v"],
     ) -> Any:
-        return search(model, theta, end, x0, z, u, x)
+        return search(model, theta, end, x0, z, guess)
 
     return path
 
@@ -155,11 +154,13 @@ def perfect_foresight(
     if terminal == "stable" and linear is not None:
         G_x, G_z = linear.G_x, linear.G_z
     with jax.enable_x64(True):
-        found = jax.device_get(program(model)(steady.theta, (steady.u, steady.x, G_x, G_z), x0, z, u[:-1], x[1:]))
-    u, x, residual, turns, status = found
+        found = program(model)(steady.theta, (steady.u, steady.x, G_x, G_z), x0, z, np.hstack([u[:-1], x[1:]]))
+        moved, residual, turns, status = jax.device_get(found)
     if status != CONVERGED:
         raise NoPath(_why(model, residual, int(turns)))
-    return Path(model, u, x, z, int(turns))
+    u, x = moved[:, : steady.u.size], np.vstack([x0, moved[:, steady.u.size :]])
+    u_last = steady.u + G_x @ (x[-1] - steady.x) + G_z @ z[-1]
+    return Path(model, np.vstack([u, u_last]), x, z, int(turns))
 
 
 def vector(layout: Layout, given: Any, rest: Any) -> np.ndarray:

@@ -32,7 +32,9 @@ class Rolled:
         nodes, outputs = short(nodes, outputs)
         order = schedule(nodes, outputs)
         free = [i for kind, group in order if kind in ("in", "const") for i in group]
-        steps = [(kind, group[at : at + WIDTH]) for kind, group in order if kind not in ("in", "const") for at in range(0, len(group), WIDTH)]
+        steps = [
+            (kind, group[at : at + WIDTH]) for kind, group in order if kind not in ("in", "const") for at in range(0, len(group), WIDTH)
+        ]
         place = {i: row for row, i in enumerate(free)}
         for step, (_, group) in enumerate(steps):
             place.update((i, len(free) + step * WIDTH + lane) for lane, i in enumerate(group))

@@ -139,10 +139,10 @@ def search(model: Model, theta: Any, targets: Calibration, u0: Any, x0: Any) -> 
         return -jnp.linalg.solve(jnp.concatenate([top, own]), residual)
 
     start = jnp.concatenate([jnp.zeros(slots), u0, x0])
-    end = newton(evaluate, direction, lambda residual, entries: entries, start, TOLERANCE)
+    end = newton(evaluate, direction, start, TOLERANCE, keep=lambda _, entries: entries)
     calibrated = theta + targets.free @ end.point[:slots]
     u, x = end.point[slots : slots + nu], end.point[slots + nu :]
-    return Found(calibrated, u, x, model.rho(calibrated), end.kept, end.turns, end.status)
+    return Found(calibrated, u, x, model.rho(calibrated), end.kept, end.turns, end.ended)
 
 
 @lru_cache(maxsize=64)

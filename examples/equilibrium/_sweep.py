@@ -56,11 +56,13 @@ def program(model: Model) -> Any:
     ) -> Any:
         steady = _steady.search(model, theta, targets, u0, x0)
         z = z0 * steady.rho ** dates[:, None]
-        periods, u, x = dates.size - 1, steady.u, steady.x
+        u, x = steady.u, steady.x
         end = (u, x, jnp.zeros((u.size, x.size)), jnp.zeros((u.size, z0.size)))
-        guess = (jnp.broadcast_to(u, (periods, u.size)), jnp.broadcast_to(x, (periods, x.size)))
-        path = _path.search(model, steady.theta, end, x + off, z, *guess)
-        return steady, path[0], path[1], (steady.status == CONVERGED) & (path[-1] == CONVERGED)
+        guess = jnp.broadcast_to(jnp.concatenate([u, x]), (dates.size - 1, u.size + x.size))
+        moved, _, _, status = _path.search(model, steady.theta, end, x + off, z, guess)
+        path_u = jnp.concatenate([moved[:, : u.size], u[None]])
+        path_x = jnp.concatenate([(x + off)[None], moved[:, u.size :]])
+        return steady, path_u, path_x, (steady.status == CONVERGED) & (status == CONVERGED)
 
     return draws
 
@@ -90,5 +92,8 @@ def _drawn(layout: Layout, params: Any) -> np.ndarray:
     """Parameters as rows of a matrix."""
     leaves = [np.asarray(leaf, np.float64) for leaf in layout.treedef.flatten_up_to(params)]
     draws = max(leaf.shape[0] for leaf, shape in zip(leaves, layout.shapes, strict=True) if leaf.ndim > len(shape))
-    rows = [np.broadcast_to(leaf, (draws, *shape)) if leaf.ndim <= len(shape) else leaf for leaf, shape in zip(leaves, layout.shapes, strict=True)]
+    rows = [
+        np.broadcast_to(leaf, (draws, *shape)) if leaf.ndim <= len(shape) else leaf
+        for leaf, shape in zip(leaves, layout.shapes, strict=True)
+    ]
     return np.concatenate([row.reshape(draws, -1) for row in rows], 1)
