@@ -167,6 +167,7 @@ MOVES: dict[str, Callable[..., Any]] = {  # operations that put numbers elsewher
     "rev": lambda p, x: np.flip(x, p["dimensions"]),
     "copy": lambda p, x: x,
     "copy_p": lambda p, x: x,
+    "stack": lambda p, *xs: np.stack(xs, p["axis"]),
     "concatenate": lambda p, *xs: np.concatenate(xs, p["dimension"]),
     "slice": lambda p, x: x[tuple(map(slice, p["start_indices"], p["limit_indices"], p["strides"] or (None,) * x.ndim))],
     "split": lambda p, x: np.split(x, np.cumsum(p["sizes"])[:-1], p["axis"]),

@@ -58,13 +58,14 @@ def newton(
         better = norm <= (1.0 - 1e-4 * search.scale) * search.norm
         step = lax.select(lax.broadcast(better, trial.shape), direction(residual, extra), search.step)
         point = lax.select(lax.broadcast(better, trial.shape), trial, search.point)
-        kept = lax.select(lax.broadcast(better, search.kept.shape), keep(residual, extra), search.kept)
+        first = better | (search.turns == 0.0)  # what the start gives is kept for the message even where it is not finite
+        kept = lax.select(lax.broadcast(first, search.kept.shape), keep(residual, extra), search.kept)
         length = jnp.max(jnp.abs(step) / (1.0 + jnp.abs(point)))
         scale, norm = lax.select(better, one, 0.5 * search.scale), lax.select(better, norm, search.norm)
         # a step that is not finite, a line search that has got nowhere, or a start that is not finite
         stuck = ~((scale > 1e-9) & (length < jnp.inf) & (norm < jnp.inf))
         converged = length <= lax.select(better, tolerance * one, ROUNDING * one)
-        ended = lax.select(converged, CONVERGED * one, lax.select(stuck, STUCK * one, GOING * one))
+        ended = lax.select(stuck, STUCK * one, lax.select(converged, CONVERGED * one, GOING * one))
         return Search(point, step, kept, scale, norm, search.turns + 1.0, ended)
 
     return lax.while_loop(lambda search: (search.ended == GOING) & (search.turns < limit), turn, first)
