@@ -14,7 +14,7 @@ from examples.equilibrium._path import perfect_foresight as perfect_foresight
 from examples.equilibrium._steady import Steady as Steady
 from examples.equilibrium._steady import at as at
 from examples.equilibrium._steady import steady_state as steady_state
-from examples.equilibrium._variables import Point as Point
-from examples.equilibrium._variables import derived as derived
 from examples.equilibrium._sweep import Sweep as Sweep
 from examples.equilibrium._sweep import sweep as sweep
+from examples.equilibrium._variables import Point as Point
+from examples.equilibrium._variables import derived as derived

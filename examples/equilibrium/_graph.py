@@ -1,8 +1,9 @@
 """Equations as a graph of numbers, taken from their jaxpr, and its derivatives, which are exactly those that are not zero.
 
-A vector of sectors becomes one node a sector, so it does not matter whether equations were written on vectors or on scalars. There are few kinds of
-nodes: linear combinations, which take in sums, differences and products with constants; products; and functions of one number, and powers.
-Nodes with the same kind and arguments are one node. What does not fit (control flow, matrix products, integers) is refused with `NotScalar`.
+A vector of sectors becomes one node a sector, so it does not matter whether equations were written on vectors or on scalars. There are
+few kinds of nodes: linear combinations, which take in sums, differences and products with constants; products; and functions of one
+number, and powers. Nodes with the same kind and arguments are one node. What does not fit (control flow, matrix products, integers) is
+refused with `NotScalar`.
 """
 
 import math

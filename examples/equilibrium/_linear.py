@@ -1,7 +1,7 @@
 """Linearisation: the stable solution of A E[s_t+1] = B s_t by the generalised Schur form (Klein 2000), and what follows from it.
 
-The Jacobian blocks come with the steady state, so there is nothing to compile here. QZ runs on the host, on states and controls alone: shocks are
-independent AR(1) processes, so the response to each is one linear solve once the response to states is known.
+The Jacobian blocks come with the steady state, so there is nothing to compile here. QZ runs on the host, on states and controls alone:
+shocks are independent AR(1) processes, so the response to each is one linear solve once the response to states is known.
 """
 
 from dataclasses import dataclass, replace
@@ -107,7 +107,8 @@ def _words(steady: Steady, kind: str, stable: int, eigenvalues: np.ndarray, sing
         return message(where, f"the equations are not independent: {count}.", "Each variable needs an equation of its own.",
                        "look for an equation that is written twice, or a variable that is in none.")  # fmt: skip
     if not spanned:
-        return message(where, f"no stable solution: {count}, which do not span the states.", "The stable paths must pass through any states.",
+        return message(where, f"no stable solution: {count}, which do not span the states.",
+                       "The stable paths must pass through any states.",
                        "look for a state that drives nothing, or one that should be a control.")  # fmt: skip
     rule = "There is one stable solution when as many eigenvalues are stable (size up to 1) as there are states (Blanchard and Kahn 1980)."
     fix = (

@@ -1,8 +1,8 @@
 """Residuals and Jacobian of a model as one vector of entries: what every program of the model evaluates.
 
-The entries are the residuals and all derivatives that are not known to be zero; `index` says where in the vector each element of a Jacobian block
-stands. Equations that are made of operations on numbers become a rolled graph. Others go through `jitney`'s dense `value_and_jacobian`, and their
-entries are all elements of all blocks.
+The entries are the residuals and all derivatives that are not known to be zero; `index` says where in the vector each element of a
+Jacobian block stands. Equations that are made of operations on numbers become a rolled graph. Others go through `jitney`'s dense
+`value_and_jacobian`, and their entries are all elements of all blocks.
 """
 
 from typing import Any
@@ -80,9 +80,8 @@ class Local:
 
 def graph_of(traced: Any, sizes: list[int]) -> tuple[Graph, list[int], list[Partials]] | None:
     """The equations and their derivatives as a graph, or nothing if they do not fit into one."""
-    graph, inputs = Graph(), []
-    for size in sizes:
-        inputs.append(np.array([graph.node("in", len(graph.nodes)) for _ in range(size)], int))
+    graph = Graph()
+    inputs = [np.array([graph.node("in", len(graph.nodes)) for _ in range(size)], int) for size in sizes]
     try:
         found = read(graph, traced.jaxpr, traced.consts, inputs)
     except NotScalar:

@@ -1,10 +1,11 @@
 """A model: groups of variables, a point that derives quantities from them, equations, and how shocks persist.
 
-The equations are traced once in a process, and become one function of flat vectors that every program of the model evaluates (`_local.py`).
+The equations are traced once in a process, and become one function of flat vectors that every program of the model evaluates
+(`_local.py`).
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -28,8 +29,8 @@ class Model:
     """Equations of a dynamic economy.
 
     Args:
-        equations: From parameters, the point of today and that of tomorrow to residuals: a dict by name, or another pytree. An expectation of
-            tomorrow is the equation at the point of tomorrow. `ahead` of a state is chosen today.
+        equations: From parameters, the point of today and that of tomorrow to residuals: a dict by name, or another pytree. An
+            expectation of tomorrow is the equation at the point of tomorrow. `ahead` of a state is chosen today.
         point: The subclass of `Point` that derives quantities.
         controls: An example of the controls: its numbers are where the search for a steady state begins.
         states: The same for predetermined variables.
@@ -37,6 +38,7 @@ class Model:
         persistence: From parameters to a group like `shocks`, with the coefficient of each.
         params: An example of the parameters, an Equinox module.
         slots: How many parameters a calibration may free at most.
+        rolled: Whether to look for structure in the equations; without it, and where there is none, Jacobians are dense.
         name: What messages call it.
     """
 
@@ -48,7 +50,8 @@ class Model:
     params: Any
     point: type[Point] = Point
     slots: int = 1
-    name: str = field(default="model")
+    rolled: bool = True
+    name: str = "model"
 
     def __post_init__(self):
         names = [name for group in (self.controls, self.states, self.shocks) for name in members(group)]
@@ -117,7 +120,7 @@ class Model:
     @cached_property
     def graph(self) -> Any:
         """Equations and derivatives as a graph of numbers, if they are one; see `_graph`."""
-        return graph_of(self._traced[0], list(self.sizes.values()))
+        return graph_of(self._traced[0], list(self.sizes.values())) if self.rolled else None
 
     @cached_property
     def local(self) -> Local:

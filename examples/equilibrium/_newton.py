@@ -1,7 +1,8 @@
 """Newton's method with a line search that backtracks, as one `lax.while_loop` with one call of the equations.
 
-A turn of the loop tries a point, and then either moves there and computes the next step, or halves the step. One loop instead of two: the
-equations, which are the largest part of a program, stand in it once, and mapped problems do not wait for each other's line searches.
+A turn of the loop tries a point, and then either moves there and computes the next step, or halves the step. One loop instead of two:
+the equations, which are the largest part of a program, stand in it once, and mapped problems do not wait for each other's line
+searches.
 """
 
 from collections.abc import Callable

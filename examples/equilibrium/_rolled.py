@@ -1,9 +1,9 @@
 """A graph of numbers as a short program: a loop over instructions, each of which computes many nodes of one kind.
 
-Fourteen blocks of scalar formulas are fourteen times the same formula, whatever their names. A list scheduler takes, again and again, nodes of the kind of
-which most are ready, up to `WIDTH` at once, and writes them as one row of a table: kind, arguments, factors. The program is one `lax.scan` over
-that table, with one branch a kind. What is traced, lowered, compiled and loaded no longer grows with the model: only the table does, and it
-is data. Values have a trailing axis of periods, so a path evaluates all its periods at once.
+Fourteen blocks of scalar formulas are fourteen times the same formula, whatever their names. A list scheduler takes, again and again,
+nodes of the kind of which most are ready, up to `WIDTH` at once, and writes them as one row of a table: kind, arguments, factors. The
+program is one `lax.scan` over that table, with one branch a kind. What is traced, lowered, compiled and loaded no longer grows with the
+model: only the table does, and it is data. Values have a trailing axis of periods, so a path evaluates all its periods at once.
 """
 
 from collections.abc import Callable

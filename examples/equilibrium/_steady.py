@@ -1,8 +1,9 @@
 """Steady states, with calibration: a target for a variable frees a parameter.
 
-The unknowns are controls, states and `tau`, one number for each parameter that may be freed: theta + free @ tau. Each `tau` has an equation of its own,
-tau = 0 where nothing is freed and (variable = target) where something is. Which is which is data, so a calibrated steady state and
-one at given parameters are the same program. It returns the derivatives it ended with, which are all that linearisation needs.
+The unknowns are controls, states and `tau`, one number for each parameter that may be freed: theta + free @ tau. Each `tau` has an
+equation of its own, tau = 0 where nothing is freed and (variable = target) where something is. Which is which is data, so a calibrated
+steady state and one at given parameters are the same program. It returns the derivatives it ended with, which are all that
+linearisation needs.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """Groups of named variables as flat vectors, and the point of time at which equations read them.
 
-A group is a pytree of arrays: a small Equinox module whose fields are variables, or a dict of them. Programs work on one vector a group, so a group
-is taken apart with one split and put together with one concatenation, however many variables it has.
+A group is a pytree of arrays: a small Equinox module whose fields are variables, or a dict of them. Programs work on one vector a
+group, so a group is taken apart with one split and put together with one concatenation, however many variables it has.
 """
 
 import math

@@ -1,12 +1,14 @@
 """Seconds of a whole workflow, a fresh process for each: `python -m examples.equilibrium.benchmark`.
 
-The 14-sector economy: a steady state that is calibrated, its linear solution, steady state and linear solution at new parameters, and a path of
-41 dates twice. "Before" is `before.py`: plain `jax.jit` and `jax.jacfwd`, one function and argument at a time. Cold is with an empty persistent cache,
-warm with the cache that the cold run filled. Results must agree to 1e-8 before anything is printed. Programs are all that XLA is asked
-for in the process, traces those of the model's programs. The processes have one thread for BLAS.
+The 14-sector economy: a steady state that is calibrated, its linear solution, steady state and linear solution at new parameters, and a
+path of 41 dates twice. "Dense" is the same with `f.value_and_jacobian` of jitney in place of the rolled graph. "Before" is `before.py`:
+plain `jax.jit` and `jax.jacfwd`, one function and argument at a time. Cold is with an empty persistent cache, warm with the cache that
+the cold run filled. Results must agree to 1e-8 before anything is printed. Programs are all that XLA is asked for in the process,
+traces those of the model's programs. The processes have one thread for BLAS.
 """
 
 import argparse
+import dataclasses
 import json
 import os
 import subprocess
@@ -15,7 +17,7 @@ import tempfile
 import time
 from typing import Any
 
-FORMS, WAYS = ("vector", "scalar"), ("jitney", "before")
+FORMS, WAYS = ("vector", "scalar"), ("jitney", "dense", "before")
 AGREE = 1e-8
 ALPHA, DATES = 0.35, 41
 
@@ -26,7 +28,7 @@ def main() -> None:
     parser.add_argument("--forms", nargs="+", choices=FORMS, default=list(FORMS))
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
     parser.add_argument("--repeat", type=int, default=3, help="warm runs, of which the fastest counts (default: %(default)s)")
-    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.one:
         print(json.dumps(workflow(*chosen.one)))
@@ -39,13 +41,13 @@ def main() -> None:
 def timed(form: str, way: str, repeat: int) -> tuple[float, float, dict[str, Any]]:
     """Seconds of a cold and of a warm process, and what the warm one printed."""
     with tempfile.TemporaryDirectory() as folder:
-        own = {"JITNEY_CACHE_DIR": folder} if way == "jitney" else {"JAX_COMPILATION_CACHE_DIR": folder, "JITNEY_CACHE": "off"}
+        own = {"JITNEY_CACHE_DIR": folder} if way != "before" else {"JAX_COMPILATION_CACHE_DIR": folder, "JITNEY_CACHE": "off"}
         keep = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1"}
         env = {**os.environ, "OPENBLAS_NUM_THREADS": "1", **own, **(keep if way == "before" else {})}
         seconds: list[float] = []
         for _ in range(1 + repeat):
             began = time.perf_counter()
-            command = [sys.executable, "-m", "examples.equilibrium.benchmark", "--one", form, way]
+            command = [sys.executable, "-m", "examples.equilibrium.benchmark", "--one", form, way, str(time.time())]
             run = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
             seconds.append(time.perf_counter() - began)
             if run.returncode:
@@ -71,7 +73,7 @@ def show(rows: list[tuple[Any, ...]]) -> None:
     from rich.table import Table
 
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for name in ("form", "way", "cold, s", "warm, s", "of it imports", "programs", "traces", "path, ms"):
+    for name in ("form", "way", "cold, s", "warm, s", "of it to import", "programs", "traces", "path, ms"):
         table.add_column(name, justify="left" if name in ("form", "way") else "right")
     for form, way, cold, warm, found in rows:
         counts = (str(found["programs"]), str(found["traces"]))
@@ -79,18 +81,18 @@ def show(rows: list[tuple[Any, ...]]) -> None:
     Console().print(table)
 
 
-def workflow(form: str, way: str) -> dict[str, Any]:
-    """All of it in this process."""
-    began = time.perf_counter()
+def workflow(form: str, way: str, began: str) -> dict[str, Any]:
+    """All of it in this process, which was started at a time."""
     import jax
     import numpy as np
 
     from examples.equilibrium.models import scalars, sectors
 
-    imports, asked = time.perf_counter() - began, []
+    imports, asked = time.time() - float(began), []
     jax.monitoring.register_event_duration_secs_listener(lambda event, _, **__: asked.append(event) if "backend_compile" in event else None)
     model = (sectors if form == "vector" else scalars).model()
-    run = _with_jitney if way == "jitney" else _before
+    model = dataclasses.replace(model, rolled=way != "dense")
+    run = _before if way == "before" else _with_jitney
     beta, path, seconds, own = run(model, "logK[0]" if form == "vector" else "logK_0")
     capital, consumption = path[1][:, model.layouts[1].names.index("logK[0]" if form == "vector" else "logK_0")], path[0][:, 0]
     sizes = {"programs": len(asked), "traces": own, "imports": imports, "path": seconds}
@@ -153,9 +155,8 @@ def _before(model: Any, first: str) -> tuple[Any, ...]:
             path_u, path_x = ours.path(theta, x + np.log(0.9), z, *guess, linear.G_x, (u, x), linear.G_z)
             seconds = time.perf_counter() - began
     last = u + linear.G_x @ (path_x[-1] - x) + linear.G_z @ z[-1]
-    jitted = (ours.value, ours.values, *ours.by.values(), *ours.each_by.values())
     path = (np.vstack([path_u, last]), np.vstack([x + np.log(0.9), path_x]))
-    return calibrated[0][place], path, seconds, sum(each._cache_size() for each in jitted)
+    return calibrated[0][place], path, seconds, ours.traces
 
 
 if __name__ == "__main__":

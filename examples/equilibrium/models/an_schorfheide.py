@@ -19,7 +19,7 @@ class Params(eqx.Module):
     rhor: Number = 0.43724069
     rhogg: Number = 0.65953619
     rhozz: Number = 0.60440589
-    rA: Number = 0.51634896
+    rA: Number = 0.51634896  # noqa: N815
 
 
 class Controls(eqx.Module):

@@ -1,4 +1,4 @@
-"""The economy of `sectors.py` as tools of the field generate it: a block of scalar formulas for each sector, and a name for every number."""
+"""The economy of `sectors.py` as tools of the field generate it: a block of scalar formulas a sector, and a name for every number."""
 
 from typing import Any
 

@@ -1,7 +1,8 @@
 """Fourteen sectors that accumulate capital under adjustment costs and share one consumption good, written on sector vectors.
 
-The planner maximises sum_t beta^t c^(1 - gamma) / (1 - gamma) subject to c + sum_i (I_i + phi / 2 (I_i / K_i - delta)^2 K_i) = sum_i y_i,
-K_i' = (1 - delta) K_i + I_i, y_i = Zbar_i exp(z_i) K_i^alpha. Tobin's q is the shadow price of installed capital over that of consumption.
+The planner maximises sum_t beta^t c^(1 - gamma) / (1 - gamma) subject to c + sum_i (I_i + phi / 2 (I_i / K_i - delta)^2 K_i) = sum_i
+y_i, K_i' = (1 - delta) K_i + I_i, y_i = Zbar_i exp(z_i) K_i^alpha. Tobin's q is the shadow price of installed capital over that of
+consumption.
 """
 
 import equinox as eqx
@@ -43,7 +44,7 @@ class Controls(eqx.Module):
 class States(eqx.Module):
     """The logarithm of capital."""
 
-    logK: Sector
+    logK: Sector  # noqa: N815
 
 
 class Shocks(eqx.Module):

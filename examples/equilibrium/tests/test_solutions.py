@@ -14,6 +14,8 @@ from examples.equilibrium import (
     ModelError,
     NoPath,
     NoSteadyState,
+    _path,
+    _steady,
     impulse_response,
     linearise,
     perfect_foresight,
@@ -21,7 +23,6 @@ from examples.equilibrium import (
     sweep,
     verdict,
 )
-from examples.equilibrium import _path, _steady
 from examples.equilibrium.models import brock_mirman, gali, scalars, sectors
 
 SECTORS, SCALARS = sectors.model(), scalars.model()
