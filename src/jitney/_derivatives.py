@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, get_args, overload
 from ._core import REGISTRY
 from ._errors import OptionError, Where, sentence
 from ._report import Report
-from ._stages.derive import COTANGENT, TANGENT, Derived, Mode, What, unknown_name
+from ._sparsity import Mode
+from ._stages.derive import COTANGENT, TANGENT, Derived, What, unknown_name
 from ._trees import is_a, type_of
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class Defaults:
     skip: tuple[str, ...] = ()
     single: bool = False
     mode: Mode = "auto"
+    sparse: bool = False
 
 
 class Derivative:
@@ -114,7 +116,17 @@ class Derivative:
         made = program._made.get(key)
         if made is None:
             core, defaults = program._core, program._defaults
-            derived = Derived(program._fn, self.what, names, defaults.skip, single, defaults.mode, core.options.remat)
+            derived = Derived(
+                program._fn,
+                self.what,
+                names,
+                defaults.skip,
+                single,
+                defaults.mode,
+                defaults.sparse,
+                core.options.memory,
+                core.options.remat,
+            )
             options = replace(core.options, donate=(), remat=None)
             made = program._made[key] = type(program)(REGISTRY.core(derived, options, core.namespace), derived)
         return made.bound_to(program._args, program._kwargs) if program._args or program._kwargs else made
@@ -162,10 +174,14 @@ def check_names(where: Where | str, names: tuple[str, ...], core: Any) -> None:
 @overload
 def lazy_derivatives(fn: Callable[P, R], /) -> Program[P, R]: ...
 @overload
-def lazy_derivatives(*, wrt: Wrt = None, skip: Wrt = None, mode: Mode = "auto") -> Callable[[Callable[P, R]], Program[P, R]]: ...
+def lazy_derivatives(
+    *, wrt: Wrt = None, skip: Wrt = None, mode: Mode = "auto", sparse: bool = False
+) -> Callable[[Callable[P, R]], Program[P, R]]: ...
 @overload
-def lazy_derivatives(fn: Callable[P, R], /, *, wrt: Wrt = None, skip: Wrt = None, mode: Mode = "auto") -> Program[P, R]: ...
-def lazy_derivatives(fn: Any = None, /, *, wrt: Wrt = None, skip: Wrt = None, mode: Mode = "auto") -> Any:
+def lazy_derivatives(
+    fn: Callable[P, R], /, *, wrt: Wrt = None, skip: Wrt = None, mode: Mode = "auto", sparse: bool = False
+) -> Program[P, R]: ...
+def lazy_derivatives(fn: Any = None, /, *, wrt: Wrt = None, skip: Wrt = None, mode: Mode = "auto", sparse: bool = False) -> Any:
     """Give a function its derivatives, each traced and compiled when it is first called, and say once with respect to what.
 
     Args:
@@ -173,7 +189,9 @@ def lazy_derivatives(fn: Any = None, /, *, wrt: Wrt = None, skip: Wrt = None, mo
         wrt: The arguments that vary: one name, for the derivative itself, or several, for dicts by name. Without it, all that hold
             floating-point arrays.
         skip: Arguments that are left out of "all".
-        mode: How Jacobians are made: `"forward"`, `"reverse"`, or `"auto"`, by their sizes.
+        mode: How Jacobians are made: `"forward"` or `"reverse"`, one pass for each element of the arguments or of the results;
+            `"coloured"`, fewer passes by their structure; or `"auto"`, whichever their sizes and structure say is cheapest.
+        sparse: Whether Jacobians and Hessians are `jax.experimental.sparse.BCOO` arrays instead of dense ones.
 
     Returns:
         A `Program` with `grad`, `value_and_grad`, `jacobian`, `value_and_jacobian`, `hessian`, `jvp`, `vjp`, `hvp` and `linearize`.
@@ -193,7 +211,7 @@ def lazy_derivatives(fn: Any = None, /, *, wrt: Wrt = None, skip: Wrt = None, mo
                 where, "`wrt` and `skip` are both given.", "`wrt` names all that varies; `skip` is for where it does not.", "keep one."
             )
         )
-    defaults = Defaults(names, left_out, single, mode)
+    defaults = Defaults(names, left_out, single, mode, sparse)
     return _decorated(fn, defaults) if fn is not None else functools.partial(_decorated, defaults=defaults)
 
 

@@ -14,4 +14,5 @@ from ._passes import plan_passes as plan_passes
 from ._refusal import Refused as Refused
 from ._rule import Use as Use
 from ._trace import Traced as Traced
+from ._trace import at_any_size as at_any_size
 from ._trace import trace as trace

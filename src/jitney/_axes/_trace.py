@@ -6,6 +6,7 @@ import sysconfig
 import traceback
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,22 @@ def trace(fn: Callable[..., Any], avals: Callable[[Mapping[str, Any]], Sequence[
         Refused: The function needs to know a size, or does different things for different ones.
         Exception: What the function raises at any size, known or not.
     """
+    token = _AT_ANY_SIZE.set(True)
+    try:
+        return _traced(fn, avals, ranges)
+    finally:
+        _AT_ANY_SIZE.reset(token)
+
+
+def at_any_size() -> bool:
+    """Whether what is traced now must do the same at every size, so that nothing may be chosen by a size."""
+    return _AT_ANY_SIZE.get()
+
+
+_AT_ANY_SIZE: ContextVar[bool] = ContextVar("at_any_size", default=False)
+
+
+def _traced(fn: Callable[..., Any], avals: Callable[[Mapping[str, Any]], Sequence[Any]], ranges: Mapping[str, tuple[int, int]]) -> Traced:
     sizes = symbolic_sizes(ranges)
     jaxpr: Any = None
     failed: Exception | None = None

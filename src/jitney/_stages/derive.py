@@ -6,7 +6,6 @@ options of the first one around it. So what is padded, cut into chunks or mapped
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -19,22 +18,23 @@ import equinox as eqx
 import jax
 
 from .._annotations import AnyHint
+from .._axes import at_any_size
 from .._binding import signature_of, where_of
 from .._contract import Contract, Parameter, contract_of
 from .._errors import DerivativeError, Where, sentence
-from .._jaxprs import opened, programs
 from .._linearized import Linear, fitting
-from .._trees import issubdtype, keystr, tree_flatten, tree_flatten_with_path
+from .._memory import free_bytes
+from .._options import AUTO
+from .._sparsity import REVERSE, WAYS, Mode, Way, elements, jacobian, possible
+from .._trees import issubdtype, keystr, tree_flatten, tree_flatten_with_path, tree_unflatten
 
 _jax: Any = jax
 _eqx: Any = eqx
 What = Literal[
     "grad", "value_and_grad", "jacobian", "value_and_jacobian", "hessian", "jvp", "vjp", "hvp", "linearize",
 ]  # fmt: skip
-Mode = Literal["auto", "forward", "reverse"]
 SCALAR = ("grad", "value_and_grad", "hessian", "hvp")
 TANGENT, COTANGENT = "tangent_of_", "cotangent"
-_REVERSE = 2  # about how many forward passes a backward pass costs
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,8 @@ class Derived:
         skip: Those that None leaves out.
         single: Whether the result is that of one argument, instead of a dict by name.
         mode: Of a Jacobian.
+        sparse: Whether Jacobians and Hessians are BCOO arrays.
+        memory: Bytes that a Jacobian may take, or "auto": as many directions at a time as fit.
         remat: A policy of `jax.checkpoint_policies` for the function.
     """
 
@@ -79,6 +81,8 @@ class Derived:
     skip: tuple[str, ...] = ()
     single: bool = False
     mode: Mode = "auto"
+    sparse: bool = False
+    memory: int | str | None = None
     remat: str | None = None
 
     def __post_init__(self) -> None:
@@ -90,7 +94,7 @@ class Derived:
         object.__setattr__(self, "__signature__", self._with_directions(signature_of(self.fn)))
 
     def __reduce__(self) -> Any:
-        return Derived, (self.fn, self.what, self.wrt, self.skip, self.single, self.mode, self.remat)
+        return Derived, (self.fn, self.what, self.wrt, self.skip, self.single, self.mode, self.sparse, self.memory, self.remat)
 
     @property
     def where(self) -> Where:
@@ -164,25 +168,50 @@ class _Derivation:
         return self._value_and_jacobian()[1]
 
     def _value_and_jacobian(self) -> Any:
-        transform = _jax.jacfwd if self._mode() == "forward" else _jax.jacrev
-
-        def twice(at: Any) -> Any:
-            out = self._differentiable(at)
-            return out, out
-
-        jacobian, value = transform(twice, has_aux=True)(self.at)
-        return value, self._by_name(self._transposed(value, jacobian))
+        value, found = self._jacobian_of(self._differentiable, self.derived.mode)
+        return value, self._by_name(found)
 
     def _hessian(self) -> Any:
-        self._decided("forward over reverse", "one scalar: its gradient has as many elements as the arguments")
-        rows = _jax.jacfwd(_jax.grad(self._scalar))(self.at)
-        return self._by_name({name: self._by_name(self._transposed(self.at[name], rows[name])) for name in self.names})
+        _, found = self._jacobian_of(_jax.grad(self._scalar), "auto" if self.derived.mode == "reverse" else self.derived.mode, ("forward",))
+        return self._by_name({a: self._by_name({b: found[b][a] for b in self.names}) for a in self.names})
 
-    def _transposed(self, shape: Any, jacobian: Any) -> dict[str, Any]:
-        """From the result's structure, with the arguments' at each of its leaves, to a dict by argument of the result's structure."""
-        treedef: Any = tree_flatten(shape)[1]
-        parts = treedef.flatten_up_to(jacobian)
-        return {name: treedef.unflatten([part[name] for part in parts]) for name in self.names}
+    def _jacobian_of(self, fn: Any, mode: Mode, ways: tuple[Way, ...] = WAYS) -> tuple[Any, dict[str, Any]]:
+        """The value of a function of the arguments, and its Jacobian: by argument, in the structure of the value."""
+        over = "" if ways == WAYS else " over reverse"
+        if at_any_size():
+            return self._jacobian_at_any_size(fn, mode if mode in ("forward", "reverse") else self._way_at_any_size(fn, ways))
+        leaves, treedef = tree_flatten(self.at)
+        form: Any = None
+
+        def flat(arrays: Any) -> Any:
+            nonlocal form
+            out, form = tree_flatten(fn(tree_unflatten(treedef, arrays)))
+            return out
+
+        memory = self.derived.memory
+        budget = free_bytes() if memory == AUTO else int(memory) if memory is not None else None
+        made = jacobian(flat, leaves, mode, ways, as_sparse=self.derived.sparse, budget=budget)
+        self._decided(made.mode + over, made.why)
+        rows = [tree_unflatten(treedef, blocks) for blocks in made.blocks]
+        return tree_unflatten(form, made.value), {name: tree_unflatten(form, [row[name] for row in rows]) for name in self.names}
+
+    def _way_at_any_size(self, fn: Any, ways: tuple[Way, ...]) -> Way:
+        traced, shape = _jax.make_jaxpr(fn, return_shape=True)(self.at)
+        ways, _ = possible(traced, ways)
+        return ways[0] if len(ways) == 1 else "forward" if elements(self.at) <= REVERSE * elements(shape) else "reverse"
+
+    def _jacobian_at_any_size(self, fn: Any, way: Way) -> tuple[Any, dict[str, Any]]:
+        """Dense, since structure is read at one size; by the same passes at every one."""
+        transform = _jax.jacfwd if way == "forward" else _jax.jacrev
+
+        def twice(at: Any) -> Any:
+            out = fn(at)
+            return out, out
+
+        found, value = transform(twice, has_aux=True)(self.at)
+        treedef: Any = tree_flatten(value)[1]
+        parts = treedef.flatten_up_to(found)
+        return value, {name: treedef.unflatten([part[name] for part in parts]) for name in self.names}
 
     def _jvp(self) -> Any:
         self._decided("forward", "one direction: one forward pass")
@@ -278,21 +307,6 @@ class _Derivation:
                 )  # fmt: skip
         return value
 
-    def _mode(self) -> str:
-        mode = self.derived.mode
-        if mode != "auto":
-            self._decided(mode, f"mode={mode!r}")
-            return mode
-        program, shape = _jax.make_jaxpr(self._differentiable, return_shape=True)(self.at)
-        taken, made = _size(self.at), _size(shape)
-        costs = f"{taken} forward passes or {made} backward ones, of about {_REVERSE} each"
-        if _has_no_forward(program):
-            found, costs = "reverse", f"a `jax.custom_vjp` inside has no other; {costs}"
-        else:
-            found = "forward" if taken <= _REVERSE * made else "reverse"
-        self._decided(found, costs)
-        return found
-
     def _decided(self, mode: str, why: str) -> None:
         found = _DECISIONS.get()
         if found is not None:
@@ -317,17 +331,6 @@ def unknown_name(where: Where | str, name: str, names: list[str]) -> DerivativeE
 
 def _is_array(leaf: Any) -> bool:
     return hasattr(leaf, "shape") and hasattr(leaf, "dtype")
-
-
-def _size(tree: Any) -> int:
-    return sum(math.prod(leaf.shape) for leaf in _jax.tree.leaves(tree))
-
-
-def _has_no_forward(jaxpr: Any) -> bool:
-    """Whether a function of which only the backward pass is known occurs in a program."""
-    return any(
-        eqn.primitive.name.startswith("custom_vjp") or any(map(_has_no_forward, programs(eqn.params))) for eqn in opened(jaxpr)[0].eqns
-    )
 
 
 def _path(path: tuple[Any, ...]) -> str:

@@ -1,0 +1,153 @@
+"""How a Jacobian is made: forward, in reverse, or by coloured directions, whichever its sizes and its structure say is cheapest."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import jax
+from jax.extend import core
+
+from .._jaxprs import opened, programs
+from .._memory import Misfit, compiled_bytes, fit, text
+from ._colouring import REVERSE, WAYS, Scheme, Way, scheme_of
+from ._compressed import compressed, dense
+from ._linearized import Leaves, Linearized
+from ._pattern import Pattern
+
+_jax: Any = jax
+_core: Any = core
+Mode = Literal["auto", "forward", "reverse", "coloured"]
+
+_FEW = 8  # as many dense passes cost less than looking for structure
+_WORTH = 0.5  # a scheme is taken if it costs at most this part of the dense passes
+
+
+@dataclass(frozen=True)
+class Made:
+    """A Jacobian, and how it was made.
+
+    Args:
+        value: The results of the function.
+        blocks: For each result a block for each argument.
+        mode: How.
+        why: Why, and what the others cost.
+    """
+
+    value: Leaves
+    blocks: list[list[Any]]
+    mode: str
+    why: str
+
+
+def jacobian(
+    fn: Callable[[Leaves], Leaves], at: Leaves, mode: Mode, ways: tuple[Way, ...] = WAYS, *, as_sparse: bool, budget: int | None = None
+) -> Made:
+    """The Jacobian of a function of lists of arrays. The function is traced once.
+
+    Args:
+        fn: From a list of arrays to a list of arrays.
+        at: The place.
+        mode: "auto" or which one.
+        ways: The passes that may be used.
+        as_sparse: Whether blocks are BCOO arrays.
+        budget: Bytes that temporaries and arguments may take: as many directions at a time as fit, or one by one.
+    """
+    traced, shapes = _jax.make_jaxpr(fn, return_shape=True)(list(at))
+    taken, made = elements(at), elements(shapes)
+    costs = f"{taken} forward passes or {made} backward ones, of about {REVERSE} each"
+    asked: tuple[Way, ...] = tuple(way for way in WAYS if way == mode)
+    if asked:
+        ways, costs = asked, f"mode={mode!r}; {costs}"
+    else:
+        ways, note = possible(traced, ways)
+        costs = f"{note}; {costs}" if note else costs
+    passes = {way: taken if way == "forward" else REVERSE * made for way in WAYS if way in ways}
+    best = min(passes, key=lambda way: passes[way])
+    look = mode == "coloured" or as_sparse or (mode == "auto" and passes[best] > _FEW)
+    forward = best == "forward" or (look and "forward" in ways)
+    linearized = Linearized.of(_run(traced), at, forward=forward)
+    pattern = linearized.pattern() if look else None
+    scheme, directions = None, taken if best == "forward" else made
+    mode_found, why = best, costs
+    if pattern is not None:
+        part = f"{pattern.count} of {taken * made} elements are not zero"
+        scheme = scheme_of(pattern, ways, _WORTH * passes[best] if mode == "auto" and not as_sparse else math.inf)
+        if scheme is None:
+            why = f"{costs}; {part}, which colouring does not make cheaper"
+        else:
+            mode_found, directions = "coloured", scheme.count
+            why = f"{scheme.text}: {part}{_shape(pattern, scheme)}; without that {costs}"
+
+    def blocks(linearized: Linearized, batch: int | None) -> tuple[Leaves, list[list[Any]]]:
+        if pattern is None or scheme is None:
+            return dense(linearized, best, as_sparse=as_sparse, batch=batch)
+        return compressed(linearized, pattern, scheme, as_sparse=as_sparse, batch=batch)
+
+    batch = None
+    if budget is not None and directions > 1:
+        batch, note = _fitting(traced, at, blocks, directions, budget, forward=forward)
+        why = f"{why}; {note}"
+    return Made(*blocks(linearized, batch), mode_found, why)
+
+
+def _run(traced: Any) -> Callable[[Leaves], Leaves]:
+    run = _core.jaxpr_as_fun(traced)
+    return lambda arrays: run(*arrays)
+
+
+def _fitting(traced: Any, at: Leaves, blocks: Any, directions: int, budget: int, *, forward: bool) -> tuple[int | None, str]:
+    """How many directions at a time fit into memory, as the compiler counts it; None for all."""
+    program, constants = opened(traced)
+
+    def measure(batch: int) -> int:
+        def made(constants: Leaves, at: Leaves) -> Any:
+            run = _run(_core.ClosedJaxpr(program, list(constants)))
+            return blocks(Linearized.of(run, at, forward=forward), batch if batch < directions else None)[1]
+
+        return compiled_bytes(made, [[jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves] for leaves in (constants, at)])
+
+    whole = measure(directions)
+    if whole <= budget:
+        return None, f"all directions at once take {text(whole)} of {text(budget)}"
+    try:
+        found = fit(measure, directions - 1, budget)
+    except Misfit as misfit:
+        return 1, f"one direction at a time, which takes {text(misfit.least)} of {text(budget)}"
+    return found.width, f"chunked: {found.width} of {directions} directions at a time, {found}"
+
+
+def possible(traced: Any, ways: tuple[Way, ...]) -> tuple[tuple[Way, ...], str]:
+    """The passes that a program has, of those that may be used, and why others drop out."""
+    if _contains(traced, lambda name: name.startswith("custom_vjp")):
+        return ("reverse",), "a `jax.custom_vjp` inside has a backward pass alone"
+    if "reverse" in ways and _contains(traced, lambda name: name == "while"):
+        return ("forward",), "a `while` loop inside has a forward pass alone"
+    return ways, ""
+
+
+def _shape(pattern: Pattern, scheme: Scheme) -> str:
+    if scheme.count <= 1 and not len(scheme.apart):
+        return " (diagonal)" if pattern.size == pattern.columns and (pattern.rows == pattern.indices).all() else ""
+    if len(scheme.apart):
+        return f" (and {len(scheme.apart)} long {'rows' if scheme.by == 'forward' else 'columns'} of their own)"
+    width = int(abs(pattern.rows - pattern.indices).max(initial=0))
+    return f" (a band of {2 * width + 1})" if pattern.size == pattern.columns and 2 * width + 1 < pattern.columns // 2 else ""
+
+
+def elements(tree: Any) -> int:
+    """How many elements the arrays of a tree have."""
+    return sum(math.prod(leaf.shape) for leaf in _jax.tree.leaves(tree))
+
+
+def _contains(jaxpr: Any, what: Callable[[str], bool]) -> bool:
+    """Whether an operation occurs in a program, outside of functions with derivatives of their own."""
+    return any(
+        what(eqn.primitive.name) or (eqn.primitive.name not in _OWN and any(_contains(inner, what) for inner in programs(eqn.params)))
+        for eqn in opened(jaxpr)[0].eqns
+    )
+
+
+_OWN = ("custom_jvp_call", "custom_vjp_call", "custom_linear_solve")

@@ -1,0 +1,156 @@
+"""Make a Jacobian from few directions, and put its elements where they belong."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import sparse
+
+from ._colouring import Scheme
+from ._linearized import Leaves, Linearized, Shape
+from ._numpy import np
+from ._pattern import Pattern
+
+_jnp: Any = jnp
+_lax: Any = jax.lax
+_sparse: Any = sparse
+
+
+def compressed(
+    linearized: Linearized, pattern: Pattern, scheme: Scheme, *, as_sparse: bool, batch: int | None = None
+) -> tuple[Leaves, list[list[Any]]]:
+    """The value, and the Jacobian by coloured directions: for each result a block for each argument."""
+    forward = scheme.by == "forward"
+    along, across = (linearized.at, linearized.out) if forward else (linearized.out, linearized.at)
+    first, second = (linearized.pushed, linearized.pulled) if forward else (linearized.pulled, linearized.pushed)
+    value, found = first(_by_colour(scheme, along), batch)
+    others = second(_one_by_one(scheme.apart, across), batch)[1] if len(scheme.apart) else None
+    places = _Places(pattern, scheme, linearized.outs, linearized.ins)
+
+    def block(o: int, i: int) -> Any:
+        here = places.block(o, i)
+        mine, theirs = (o, i) if forward else (i, o)
+        source = found[mine].reshape(-1)
+        if others is not None:
+            source = _jnp.concatenate([source, others[theirs].reshape(-1).astype(source.dtype)])
+        data = _taken(source, here.sources)
+        return _placed(data, here.rows, here.columns, linearized.outs[o], linearized.ins[i], as_sparse=as_sparse)
+
+    return value, [[block(o, i) for i in range(len(linearized.ins))] for o in range(len(linearized.outs))]
+
+
+@dataclass(frozen=True)
+class _Block:
+    """The elements of one block: where they are, and where they come from."""
+
+    rows: Any
+    columns: Any
+    sources: Any
+
+
+class _Places:
+    """Where each element of a Jacobian comes from: stacks of the results of coloured directions, then of those of single ones."""
+
+    def __init__(self, pattern: Pattern, scheme: Scheme, outs: Sequence[Shape], ins: Sequence[Shape]):
+        self.rows, self.columns = pattern.rows, pattern.indices
+        self.forward, self.scheme = scheme.by == "forward", scheme
+        self.row_ends, self.column_ends = (np.cumsum([0, *map(math.prod, shapes)]) for shapes in (outs, ins))
+        self.apart = np.full(pattern.size if self.forward else pattern.columns, -1)
+        self.apart[scheme.apart] = np.arange(len(scheme.apart))
+
+    def block(self, o: int, i: int) -> _Block:
+        (top, bottom), (left, right) = self.row_ends[o : o + 2], self.column_ends[i : i + 2]
+        here = (self.rows >= top) & (self.rows < bottom) & (self.columns >= left) & (self.columns < right)
+        rows, columns = self.rows[here], self.columns[here]
+        line, cross = (rows, columns) if self.forward else (columns, rows)
+        (line_start, line_end), (cross_start, cross_end) = (
+            ((top, bottom), (left, right)) if self.forward else ((left, right), (top, bottom))
+        )
+        width = line_end - line_start
+        single = self.apart[line]
+        sources = np.where(
+            single >= 0,
+            self.scheme.count * width + single * (cross_end - cross_start) + cross - cross_start,
+            self.scheme.colours[cross] * width + line - line_start,
+        )
+        return _Block(rows - top, columns - left, sources)
+
+
+def dense(linearized: Linearized, by: str, *, as_sparse: bool, batch: int | None = None) -> tuple[Leaves, list[list[Any]]]:
+    """The value, and the Jacobian by one direction for each element of the arguments or of the results."""
+    forward = by == "forward"
+    along, run = (linearized.at, linearized.pushed) if forward else (linearized.out, linearized.pulled)
+    ends = np.cumsum([0, *(math.prod(leaf.shape) for leaf in along)])
+    value, found = run(_basis(along, ends), batch, -1 if forward else 0)
+
+    def block(o: int, out: Shape, i: int, taken: Shape) -> Any:
+        a, whole = (i, found[o]) if forward else (o, found[i])
+        if len(along) > 1:
+            whole = _lax.slice_in_dim(whole, int(ends[a]), int(ends[a + 1]), axis=-1 if forward else 0)
+        whole = whole.reshape((*out, *taken))
+        return _sparse.BCOO.fromdense(whole, nse=whole.size) if as_sparse else whole
+
+    return value, [[block(o, out, i, taken) for i, taken in enumerate(linearized.ins)] for o, out in enumerate(linearized.outs)]
+
+
+def _basis(leaves: Leaves, ends: Any) -> list[Any]:
+    """A stack of directions, each of one element of all; of one array `jnp.eye`, which XLA knows."""
+    total = int(ends[-1])
+    return [
+        _jnp.eye(total, int(stop - start), -int(start), dtype=leaf.dtype).reshape((total, *leaf.shape))
+        for leaf, start, stop in zip(leaves, ends, ends[1:], strict=False)
+    ]
+
+
+def _by_colour(scheme: Scheme, leaves: Leaves) -> list[Any]:
+    """A stack of directions, each the sum of all elements of one colour."""
+    found: list[Any] = []
+    at = 0
+    for leaf in leaves:
+        size = math.prod(leaf.shape)
+        colours = scheme.colours[at : at + size].astype(np.int32)
+        hot = _jnp.arange(scheme.count, dtype=np.int32)[:, None] == colours
+        found.append(hot.astype(leaf.dtype).reshape((scheme.count, *leaf.shape)))
+        at += size
+    return found
+
+
+def _one_by_one(elements: Any, leaves: Leaves) -> list[Any]:
+    """A stack of directions, each of one element."""
+    found: list[Any] = []
+    at = 0
+    for leaf in leaves:
+        size = math.prod(leaf.shape)
+        hot = _jnp.asarray(elements, np.int32)[:, None] == _jnp.arange(at, at + size, dtype=np.int32)
+        found.append(hot.astype(leaf.dtype).reshape((len(elements), *leaf.shape)))
+        at += size
+    return found
+
+
+def _taken(source: Any, at: Any) -> Any:
+    if len(at) == source.size and np.array_equal(at, np.arange(len(at))):
+        return source
+    return source.at[at.astype(np.int32)].get(mode="promise_in_bounds")
+
+
+def _placed(data: Any, rows: Any, columns: Any, out: Shape, taken: Shape, *, as_sparse: bool) -> Any:
+    shape = (*out, *taken)
+    wide = math.prod(taken)
+    flat = rows * wide + columns
+    if as_sparse:
+        indices = np.stack(np.unravel_index(flat, shape), -1) if shape else np.zeros((len(flat), 0))
+        return _sparse.BCOO((data, _jnp.asarray(indices, np.int32)), shape=shape, indices_sorted=True, unique_indices=True)
+    total = math.prod(shape)
+    if len(flat) == total:
+        return data.reshape(shape)
+    zeros = _jnp.zeros(total, data.dtype)
+    return (
+        zeros.at[flat].set(data, unique_indices=True, indices_are_sorted=True, mode="promise_in_bounds").reshape(shape)
+        if len(flat)
+        else zeros.reshape(shape)
+    )

@@ -1,0 +1,71 @@
+"""Where gather, scatter and slices at computed positions read and write, as flat positions. The dimension numbers are XLA's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ._numpy import np
+
+Shape = tuple[int, ...]
+
+
+def gathered(shape: Shape, starts: Any, out: Shape, params: Mapping[str, Any]) -> Any:
+    """For each element of a gather's result the flat position that it reads, -1 where it is filled.
+
+    Args:
+        shape: Of the operand.
+        starts: Known start indices.
+        out: Shape of the result.
+        params: Of the primitive: `dimension_numbers`, `slice_sizes`, `mode`.
+    """
+    numbers, sizes = params["dimension_numbers"], params["slice_sizes"]
+    batch = [axis for axis in range(len(out)) if axis not in numbers.offset_dims]
+    window = [axis for axis in range(len(shape)) if axis not in (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)]
+    offsets = dict(zip(window, numbers.offset_dims, strict=True))
+    batched = dict(zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True))
+    return _positions(
+        shape, starts, out, sizes, (numbers.start_index_map, batch, offsets, batched), fills="FILL" in str(params["mode"]).upper()
+    )
+
+
+def scattered(shape: Shape, starts: Any, updates: Shape, params: Mapping[str, Any]) -> Any:
+    """For each element of a scatter's updates the flat position that it goes to, -1 where it is dropped."""
+    numbers = params["dimension_numbers"]
+    batch = [axis for axis in range(len(updates)) if axis not in numbers.update_window_dims]
+    window = [axis for axis in range(len(shape)) if axis not in (*numbers.inserted_window_dims, *numbers.operand_batching_dims)]
+    offsets = dict(zip(window, numbers.update_window_dims, strict=True))
+    batched = dict(zip(numbers.operand_batching_dims, numbers.scatter_indices_batching_dims, strict=True))
+    sizes: list[int] = [updates[offsets[axis]] if axis in offsets else 1 for axis in range(len(shape))]
+    places = (numbers.scatter_dims_to_operand_dims, batch, offsets, batched)
+    return _positions(shape, starts, updates, sizes, places, fills="CLIP" not in str(params["mode"]).upper())
+
+
+def _positions(shape: Shape, starts: Any, out: Shape, sizes: Sequence[int], places: Any, *, fills: bool) -> Any:
+    index_map, batch, offsets, batched = places
+    starts = np.asarray(starts)
+    along: list[Any] = []
+    inside: Any = True
+
+    def spread(values: Any, axes: Sequence[int]) -> Any:
+        wanted = [1] * len(out)
+        for axis, size in zip(axes, np.shape(values), strict=True):
+            wanted[axis] = size
+        return np.reshape(values, wanted)
+
+    for axis, size in enumerate(shape):
+        position: Any = 0
+        if axis in index_map:
+            start = starts[..., list(index_map).index(axis)].astype(np.int64)
+            last = size - sizes[axis]
+            inside = inside & spread((start >= 0) & (start <= last), batch)
+            position = spread(np.clip(start, 0, max(last, 0)), batch)
+        elif axis in batched:
+            position = spread(np.arange(size), [batch[batched[axis]]])
+        if axis in offsets:
+            position = position + spread(np.arange(out[offsets[axis]]), [offsets[axis]])
+        along.append(np.broadcast_to(position, out))
+    flat: Any = np.zeros(out, np.int64)
+    for position, size in zip(along, shape, strict=True):
+        flat = flat * size + position
+    return np.where(inside, flat, -1) if fills else flat

@@ -1,0 +1,84 @@
+"""Rules of what reads or writes at computed positions: exact where these are known while tracing, else any position."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ._gather import gathered, scattered
+from ._numpy import np
+from ._op import Found, Op, Shape, everything
+from ._pattern import Pattern, union
+
+
+def gather(op: Op) -> list[Found]:
+    if op.varying != [0]:
+        return everything(op)
+    pattern, shape, starts = op.pattern(0), op.shapes[0], op.values[1]
+    params = dict(op.params)
+    if starts is None:  # any position along the axes that are indexed
+        pattern, shape = _blurred(pattern, shape, op.params["dimension_numbers"].start_index_map)
+        params["slice_sizes"] = tuple(min(a, b) for a, b in zip(op.params["slice_sizes"], shape, strict=True))
+        if params["slice_sizes"] != tuple(op.params["slice_sizes"]):
+            return everything(op)
+        starts = np.zeros(op.shapes[1], int)
+    return [pattern.take(gathered(shape, starts, op.out, params))]
+
+
+def _blurred(pattern: Pattern, shape: Shape, axes: Sequence[int]) -> tuple[Pattern, Shape]:
+    """All positions along axes as one."""
+    kept = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
+    groups = np.arange(math.prod(kept)).reshape(kept)
+    return pattern.merge(np.broadcast_to(groups, shape), groups.size), kept
+
+
+def dynamic_slice(op: Op) -> list[Found]:
+    if op.varying != [0]:
+        return everything(op)
+    starts = op.values[1:]
+    pattern, shape = op.pattern(0), op.shapes[0]
+    unknown = [axis for axis, start in enumerate(starts) if start is None and op.out[axis] != shape[axis]]
+    pattern, kept = _blurred(pattern, shape, unknown)
+    at: Any = np.zeros((), np.int64)
+    for axis, (size, out) in enumerate(zip(kept, op.out, strict=True)):
+        first = 0 if starts[axis] is None else int(np.clip(int(starts[axis]), 0, size - out))
+        along = np.zeros(out, int) if axis in unknown else first + np.arange(out)
+        at = at[..., None] * size + along
+    return [pattern.take(at)]
+
+
+def dynamic_update_slice(op: Op) -> list[Found]:
+    starts = op.values[2:]
+    if any(i > 1 for i in op.varying):
+        return everything(op)
+    shape, window = op.shapes[0], op.shapes[1]
+    known = all(start is not None or a == b for start, a, b in zip(starts, shape, window, strict=True))
+    parts: list[Pattern] = []
+    target = np.full(shape, -1)
+    if known:
+        first = [0 if start is None else int(np.clip(int(start), 0, a - b)) for start, a, b in zip(starts, shape, window, strict=True)]
+        target[tuple(slice(at, at + size) for at, size in zip(first, window, strict=True))] = op.positions(1)
+    if op.patterns[0] is not None:
+        parts.append(op.pattern(0).keep(target < 0))
+    if op.patterns[1] is not None:
+        anywhere = op.pattern(1).merge(np.zeros(math.prod(window), int), 1).take(np.zeros(math.prod(shape), int)) if not known else None
+        parts.append(anywhere or op.pattern(1).take(target))
+    return [union(parts)]
+
+
+def scatter(op: Op) -> list[Found]:
+    """Updates land where known indices say; what a plain scatter overwrites is gone."""
+    if op.values[1] is None or op.patterns[1] is not None:
+        return everything(op)
+    at = scattered(op.shapes[0], op.values[1], op.shapes[2], op.params).reshape(-1)
+    size = math.prod(op.out)
+    parts: list[Pattern] = []
+    if op.patterns[0] is not None:
+        kept = np.ones(size, bool)
+        if op.name == "scatter":
+            kept[at[at >= 0]] = False
+        parts.append(op.pattern(0).keep(kept))
+    if op.patterns[2] is not None:
+        parts.append(op.pattern(2).keep(at >= 0).merge(np.maximum(at, 0), size))
+    return [union(parts)]

@@ -1,0 +1,129 @@
+"""A function at one place and its derivative there: what depends on what, and what stacks of directions give."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.extend import core
+
+from ._numpy import np
+from ._pattern import Pattern, TooDenseError
+from ._walk import dependence
+
+_jax: Any = jax
+_jnp: Any = jnp
+_core: Any = core
+Shape = tuple[int, ...]
+Leaves = Sequence[Any]
+
+
+@dataclass(frozen=True)
+class Linearized:
+    """A function of lists of arrays at one place, with its derivatives.
+
+    Args:
+        fn: From a list of arrays to a list of arrays.
+        at: The place.
+        program: The traced derivative: from place and direction to value and direction. None where there is a backward one alone.
+        out: Abstract results.
+    """
+
+    fn: Callable[[Leaves], Leaves]
+    at: Leaves
+    program: Any
+    out: Leaves
+
+    @classmethod
+    def of(cls, fn: Callable[[Leaves], Leaves], at: Leaves, *, forward: bool) -> Linearized:
+        if not forward:
+            return cls(fn, at, None, _jax.eval_shape(fn, at))
+        count = len(at)
+
+        def both(*arrays: Any) -> Any:
+            return _jax.jvp(fn, (list(arrays[:count]),), (list(arrays[count:]),))
+
+        program, (value, _) = _jax.make_jaxpr(both, return_shape=True)(*at, *at)
+        return cls(fn, at, program, value)
+
+    @property
+    def ins(self) -> list[Shape]:
+        return [tuple(leaf.shape) for leaf in self.at]
+
+    @property
+    def outs(self) -> list[Shape]:
+        return [tuple(leaf.shape) for leaf in self.out]
+
+    def pattern(self) -> Pattern | None:
+        """Which results depend on which arguments; None if almost all do."""
+        sizes = list(map(math.prod, self.ins if self.program is not None else self.outs))
+        ends = np.cumsum([0, *sizes])
+        seeds = [Pattern.identity(int(start), size, int(ends[-1])) for start, size in zip(ends, sizes, strict=False)]
+        program = self.program
+        if program is None:
+
+            def pull(at: Leaves, direction: Leaves) -> Any:
+                return _jax.vjp(self.fn, at)[1](direction)[0]
+
+            program = _jax.make_jaxpr(pull)(list(self.at), list(self.out))
+            targets = self.ins
+        else:
+            targets = self.outs
+        try:
+            found = dependence(program, [*(None for _ in self.at), *seeds])[-len(targets) :]
+        except TooDenseError:
+            return None
+        rows = np.cumsum([0, *map(math.prod, targets)])
+        pairs = [(part.rows + row, part.indices) for part, row in zip(found, rows, strict=False) if part is not None]
+        places = [np.concatenate(each) for each in zip(*pairs, strict=True)] or [np.zeros(0, np.int64)] * 2
+        whole = Pattern.of_pairs(places[0], places[1], int(rows[-1]), int(ends[-1]))
+        return whole if self.program is not None else whole.transposed
+
+    def pushed(self, seeds: Leaves, batch: int | None, axis: int = 0) -> tuple[Leaves, Leaves]:
+        """The value, and for a stack of directions of the arguments those of the results, stacked along `axis`."""
+        half = len(self.out)
+
+        def run(seed: Leaves) -> tuple[Leaves, Leaves]:
+            both = _core.jaxpr_as_fun(self.program)(*self.at, *seed)
+            return both[:half], both[half:]
+
+        if batch is None or len(seeds[0]) <= max(batch, 1):
+            return _each(run, seeds, self.out, axis, lambda: self.fn(self.at))
+        value, _ = run([_jnp.zeros_like(leaf) for leaf in self.at])
+
+        def push(seed: Leaves) -> Leaves:
+            return run(seed)[1]
+
+        return value, _in_batches(push, seeds, batch, axis)
+
+    def pulled(self, seeds: Leaves, batch: int | None, axis: int = 0) -> tuple[Leaves, Leaves]:
+        """The value, and for a stack of directions of the results those of the arguments, stacked along `axis`."""
+        value, transposed = _jax.vjp(self.fn, list(self.at))
+
+        def pull(seed: Leaves) -> Leaves:
+            return transposed(seed)[0]
+
+        if batch is None or len(seeds[0]) <= max(batch, 1):
+            return value, _each(lambda seed: ((), pull(seed)), seeds, self.at, axis, tuple)[1]
+        return value, _in_batches(pull, seeds, batch, axis)
+
+
+def _each(
+    run: Callable[[Leaves], tuple[Any, Leaves]], seeds: Leaves, like: Leaves, axis: int, value: Callable[[], Any]
+) -> tuple[Leaves, Leaves]:
+    """Value and direction of the result for each seed; of one seed without the cost of a batch."""
+    if not len(seeds[0]):
+        return value(), [_jnp.zeros((0, *leaf.shape) if axis == 0 else (*leaf.shape, 0), leaf.dtype) for leaf in like]
+    if len(seeds[0]) == 1:
+        found, along = run([seed[0] for seed in seeds])
+        return found, [_jnp.expand_dims(each, axis) for each in along]
+    return _jax.vmap(run, out_axes=(None, axis))(list(seeds))
+
+
+def _in_batches(run: Any, seeds: Leaves, batch: int, axis: int) -> Leaves:
+    found = _jax.lax.map(run, list(seeds), batch_size=batch)
+    return [_jnp.moveaxis(each, 0, axis) for each in found]

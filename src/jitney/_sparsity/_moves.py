@@ -1,0 +1,128 @@
+"""Rules of what treats elements one by one, moves them, or adds them up along axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ._numpy import np
+from ._op import Found, Op, Rule, everything
+from ._pattern import Pattern, union
+
+
+def elementwise(op: Op) -> list[Found]:
+    """Each element depends on the same element of the operands; axes of size 1 are stretched."""
+    return [union([_stretched(op, i) for i in op.varying])]
+
+
+def _stretched(op: Op, i: int) -> Pattern:
+    return op.pattern(i) if op.shapes[i] == op.out else op.pattern(i).take(np.broadcast_to(op.positions(i), op.out))
+
+
+def scaled(op: Op) -> list[Found]:
+    """Elementwise, but nothing comes through where the other factor is a known zero."""
+    (found,) = elementwise(op)
+    if len(op.varying) == 1 and found is not None:
+        other = op.values[1 - op.varying[0]]
+        if other is not None:
+            return [found.keep(np.broadcast_to(np.asarray(other) != 0, op.out))]
+    return [found]
+
+
+def selected(op: Op) -> list[Found]:
+    """Of the cases that a known choice takes, else of all."""
+    which = op.values[0]
+    if which is None:
+        return elementwise(op)
+    which = np.broadcast_to(np.asarray(which, int), op.out)
+    return [union([_stretched(op, i).keep(which == i - 1) for i in op.varying])]
+
+
+def moved(positions: Callable[[Op], Any]) -> Rule:
+    """One operand, whose elements are put elsewhere: `positions` says for each element of the result which it was, or -1."""
+    return lambda op: [op.pattern(0).take(positions(op))]
+
+
+def broadcast(op: Op) -> Any:
+    sizes = [1] * len(op.out)
+    for axis, size in zip(op.params["broadcast_dimensions"], op.shapes[0], strict=True):
+        sizes[axis] = size
+    return np.broadcast_to(op.positions(0).reshape(sizes), op.out)
+
+
+def sliced(op: Op) -> Any:
+    steps = op.params["strides"] or (1,) * len(op.out)
+    return op.positions(0)[tuple(map(slice, op.params["start_indices"], op.params["limit_indices"], steps))]
+
+
+def concatenated(op: Op) -> list[Found]:
+    return [_assembled(op, lambda parts: np.concatenate(parts, op.params["dimension"]))]
+
+
+def stack(op: Op) -> list[Found]:
+    return [_assembled(op, lambda parts: np.stack(parts, op.params["axis"]))]
+
+
+def _assembled(op: Op, join: Callable[[list[Any]], Any]) -> Pattern:
+    """Several operands put together: each in turn where it lands, the others empty."""
+    found: list[Pattern] = []
+    for i in op.varying:
+        parts = [op.positions(j) if j == i else np.full(shape, -1) for j, shape in enumerate(op.shapes)]
+        found.append(op.pattern(i).take(join(parts)))
+    return union(found)
+
+
+def split(op: Op) -> list[Found]:
+    axis = op.params["axis"]
+    parts = np.split(op.positions(0), np.cumsum(op.params["sizes"])[:-1], axis)
+    return [op.pattern(0).take(part) for part in parts]
+
+
+def unstack(op: Op) -> list[Found]:
+    axis = op.params["axis"]
+    return [op.pattern(0).take(np.take(op.positions(0), i, axis)) for i in range(len(op.outs))]
+
+
+def padded(op: Op) -> list[Found]:
+    target = np.full(op.out, -1)
+    source = op.positions(0)
+    for axis, (low, _, inner) in enumerate(op.params["padding_config"]):
+        at = low + np.arange(op.shapes[0][axis]) * (inner + 1)
+        source = np.take(source, np.flatnonzero((at >= 0) & (at < op.out[axis])), axis)
+    places: list[Any] = []
+    for axis, (low, _, inner) in enumerate(op.params["padding_config"]):
+        at = low + np.arange(op.shapes[0][axis]) * (inner + 1)
+        places.append(at[(at >= 0) & (at < op.out[axis])])
+    target[np.ix_(*places)] = source
+    parts = [op.pattern(0).take(target)] if op.patterns[0] is not None else []
+    if op.patterns[1] is not None:
+        parts.append(op.pattern(1).take(np.where(target < 0, 0, -1)))
+    return [union(parts)]
+
+
+def summed(op: Op) -> list[Found]:
+    """A sum, or another reduction, over axes."""
+    kept = [1 if axis in op.params["axes"] else size for axis, size in enumerate(op.shapes[0])]
+    into = np.broadcast_to(np.arange(math.prod(kept)).reshape(kept), op.shapes[0])
+    return [op.pattern(0).merge(into, math.prod(op.out))]
+
+
+def mixed(axes: Callable[[Op, int], Sequence[int]]) -> Rule:
+    """Results of the operand's shape, whose elements depend on all others along some axes."""
+
+    def rule(op: Op) -> list[Found]:
+        parts: list[Pattern] = []
+        for i in op.varying:
+            shape, along = op.shapes[i], axes(op, len(op.shapes[i]))
+            kept = [1 if axis in along else size for axis, size in enumerate(shape)]
+            groups = np.arange(math.prod(kept)).reshape(kept)
+            whole = op.pattern(i).merge(np.broadcast_to(groups, shape), groups.size)
+            if shape[: len(op.out)] != op.out and (len(shape) != len(op.out) or any(
+                a != b for axis, (a, b) in enumerate(zip(shape, op.out, strict=True)) if axis not in along
+            )):  # fmt: skip
+                return everything(op)
+            parts.append(whole.take(np.broadcast_to(groups, op.out)))
+        return [union(parts)]
+
+    return rule

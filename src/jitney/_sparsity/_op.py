@@ -1,0 +1,52 @@
+"""An operation as rules see it, and the rule that is always right."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ._numpy import np
+from ._pattern import Pattern, union
+
+Shape = tuple[int, ...]
+Found = Pattern | None
+
+
+@dataclass(frozen=True)
+class Op:
+    """An operation, what its operands depend on, and their values where they are known."""
+
+    name: str
+    params: Mapping[str, Any]
+    shapes: Sequence[Shape]
+    outs: Sequence[Shape]
+    patterns: Sequence[Found]
+    values: Sequence[Any]
+
+    @property
+    def out(self) -> Shape:
+        return self.outs[0]
+
+    @property
+    def varying(self) -> list[int]:
+        """The operands that depend on anything."""
+        return [i for i, pattern in enumerate(self.patterns) if pattern is not None]
+
+    def pattern(self, i: int) -> Pattern:
+        found: Any = self.patterns[i]
+        return found
+
+    def positions(self, i: int) -> Any:
+        """The flat positions of an operand, in its shape."""
+        return np.arange(math.prod(self.shapes[i])).reshape(self.shapes[i])
+
+
+Rule = Callable[[Op], Sequence[Found]]
+
+
+def everything(op: Op) -> list[Found]:
+    """Every element of every result depends on all that any operand does."""
+    whole = union([op.pattern(i).merge(np.zeros(math.prod(op.shapes[i]), int), 1) for i in op.varying])
+    return [whole.take(np.zeros(math.prod(shape), int)) for shape in op.outs]

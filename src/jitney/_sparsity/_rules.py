@@ -1,0 +1,53 @@
+"""How each operation passes on what its operands depend on.
+
+A rule is needed for linear operations alone, since what is followed is the derivative of a program: products of it with directions. An
+operation without a rule passes on all that any of its operands depends on to every element of its results, which is always right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from . import _indexing as indexing
+from . import _moves as moves
+from . import _products as products
+from ._numpy import np
+from ._op import Op, Rule
+
+
+def _last(op: Op, rank: int) -> Sequence[int]:
+    return [axis % rank for axis in (op.params["axis"],)]
+
+
+_ELEMENTWISE = (
+    "add add_any sub neg convert_element_type copy copy_p real imag conj complex reduce_precision stop_gradient "
+    "atan2 max min pow rem nextafter abs sign integer_pow"
+)
+_LINEAR_ALGEBRA = "triangular_solve cholesky lu eigh svd qr householder_product tridiagonal_solve"
+
+RULES: Mapping[str, Rule] = {
+    **dict.fromkeys(_ELEMENTWISE.split(), moves.elementwise),
+    **dict.fromkeys(("mul", "div"), moves.scaled),
+    "select_n": moves.selected,
+    "broadcast_in_dim": moves.moved(moves.broadcast),
+    "slice": moves.moved(moves.sliced),
+    "reshape": moves.moved(lambda op: op.positions(0)),
+    "squeeze": moves.moved(lambda op: op.positions(0)),
+    "expand_dims": moves.moved(lambda op: op.positions(0)),
+    "transpose": moves.moved(lambda op: op.positions(0).transpose(op.params["permutation"])),
+    "rev": moves.moved(lambda op: np.flip(op.positions(0), op.params["dimensions"])),
+    "concatenate": moves.concatenated,
+    "stack": moves.stack,
+    "split": moves.split,
+    "unstack": moves.unstack,
+    "pad": moves.padded,
+    **dict.fromkeys(("reduce_sum", "reduce_max", "reduce_min", "reduce_prod"), moves.summed),
+    **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"), moves.mixed(_last)),
+    "dot_general": products.product,
+    "conv_general_dilated": products.convolution,
+    "gather": indexing.gather,
+    "dynamic_slice": indexing.dynamic_slice,
+    "dynamic_update_slice": indexing.dynamic_update_slice,
+    **dict.fromkeys(("scatter", "scatter-add", "scatter_add"), indexing.scatter),
+    **dict.fromkeys(_LINEAR_ALGEBRA.split(), products.linear_algebra),
+}  # fmt: skip
