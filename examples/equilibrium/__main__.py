@@ -1,9 +1,12 @@
 """Solve the models, compare with published solutions, and draw both: `python -m examples.equilibrium`."""
 
 import argparse
+import os
 import sys
 import time
 from pathlib import Path
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy loads it: threads that contend for two cores slow LAPACK 40 times
 
 import equinox as eqx
 import numpy as np
