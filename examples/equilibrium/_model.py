@@ -143,7 +143,7 @@ class Model:
     def residual(self) -> Any:
         """All equations as one function of vectors, with its derivatives, which are dense; see `jitney.lazy_derivatives`."""
 
-        @jitney.lazy_derivatives(wrt=NAMES[1:], mode="forward")
+        @jitney.lazy_derivatives(wrt=NAMES[1:])
         def residual(
             theta: Float[Array, "p"],
             u: Float[Array, "u"],

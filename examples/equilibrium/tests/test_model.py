@@ -36,7 +36,7 @@ def test_entries_are_residuals_and_dense_jacobian(model):
     place = [theta, *map(spread, (u, x)), z, *map(spread, (u, x)), z / 2]
     with jax.enable_x64(True):
         equations = lambda *at: jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(model._residuals(*at))])
-        value, blocks = equations(*place), jax.jacfwd(equations, tuple(range(7)))(*place)
+        value, blocks = jax.jit(lambda *at: (equations(*at), jax.jacfwd(equations, tuple(range(7)))(*at)))(*place)
         entries = np.asarray(jax.jit(model.local.entries)(np.concatenate(place)[:, None]))[:, 0]
     assert model.graph is not None
     np.testing.assert_allclose(entries[: model.local.rows], value, rtol=1e-12, atol=1e-13)

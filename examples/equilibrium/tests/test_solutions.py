@@ -72,16 +72,15 @@ def test_scalar_and_vector_formulas_give_one_solution(solved):
     np.testing.assert_allclose(other.eigenvalues[:28], linear.eigenvalues[:28], rtol=1e-8)
 
 
-def test_new_parameters_and_targets_are_no_new_programs(solved):
+def test_new_parameters_and_targets_are_no_new_programs():
     """Two programs are traced for everything: one for steady states, one for paths of as many dates."""
-    steady, linear = solved
-    for alpha in (0.3, 0.35):
-        changed = steady_state(SECTORS, eqx.tree_at(lambda p: p.alpha, SECTORS.params, alpha), {"beta": ("logK[3]", TARGET)})
+    model = sectors.model(3)
+    for alpha, targets in ((0.3, {}), (0.35, {"beta": ("logK[2]", TARGET)}), (0.32, {"delta": ("c", 2.0)})):
+        steady = steady_state(model, eqx.tree_at(lambda p: p.alpha, model.params, alpha), targets)
         for terminal in ("steady", "stable"):
-            perfect_foresight(changed, changed.x + 0.02, None, 41, terminal, linearise(changed))
-    perfect_foresight(steady, None, {"z": 0.01} and sectors.Shocks(np.full(14, 0.01)), 41, "steady", linear)
-    assert _steady.program(SECTORS).stats.traces == 1
-    assert _path.program(SECTORS).stats.traces == 1
+            perfect_foresight(steady, steady.x + 0.02, sectors.Shocks(np.full(3, 0.01)), 41, terminal, linearise(steady))
+    assert _steady.program(model).stats.traces == 1
+    assert _path.program(model).stats.traces == 1
 
 
 def test_no_steady_state_names_the_equation():
@@ -213,9 +212,10 @@ def test_small_paths_follow_the_linear_policy(solved):
 
 def test_no_path_names_equation_and_period():
     """Capital that is all but gone, without a guess."""
-    steady = steady_state(SECTORS, SECTORS.params)
+    model = sectors.model(2)
+    steady = steady_state(model, model.params)
     with pytest.raises(NoPath, match=r"no convergence in \d+ evaluations.*of equation '.*' in period \d+"):
-        perfect_foresight(steady, np.full(14, -40.0), None, 41)
+        perfect_foresight(steady, np.full(2, -40.0), None, 12)
 
 
 def test_a_stable_end_needs_the_linear_solution(solved):
