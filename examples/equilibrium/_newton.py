@@ -13,6 +13,8 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
+from examples.equilibrium._rolled import taken
+
 ROUNDING = 1e-7  # a step below this that does not help any more is rounding, not failure
 CONVERGED, STUCK, GOING = 0.0, 1.0, 2.0  # how a search ended; one that was going on reached its limit
 
@@ -70,3 +72,10 @@ def newton(
         return Search(point, step, kept, scale, norm, search.turns + 1.0, ended)
 
     return lax.while_loop(lambda search: (search.ended == GOING) & (search.turns < limit), turn, first)
+
+
+def solve(matrix: Float[Array, "n n"], sides: Float[Array, "n k"]) -> Float[Array, "n k"]:
+    """Solve linear systems; `jnp.linalg.solve` without the means for derivatives, which are half of what it traces and compiles."""
+    lu, _, permutation = lax.linalg.lu(matrix)
+    lower = lax.linalg.triangular_solve(lu, taken(sides, permutation), left_side=True, lower=True, unit_diagonal=True)
+    return lax.linalg.triangular_solve(lu, lower, left_side=True)

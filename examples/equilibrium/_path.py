@@ -20,7 +20,8 @@ from examples.equilibrium._fail import ModelError, NoPath, message
 from examples.equilibrium._linear import Linear, simulate
 from examples.equilibrium._local import Local
 from examples.equilibrium._model import Model
-from examples.equilibrium._newton import CONVERGED, newton
+from examples.equilibrium._newton import CONVERGED, newton, solve
+from examples.equilibrium._rolled import elements
 from examples.equilibrium._steady import Steady
 from examples.equilibrium._variables import Layout
 
@@ -68,10 +69,10 @@ def eliminate(local: Local, entries: Float[Array, "periods entries"], G_last: Fl
     cuts = (nu, nu + nx, nu + 2 * nx, nu + 2 * nx + 1)
 
     def backward(G: Any, entries: Any) -> Any:
-        F_u, F_x_next, F_x, F, F_u_next = jnp.split(entries[where], cuts, axis=1)
+        F_u, F_x_next, F_x, F, F_u_next = jnp.split(elements(entries, where), cuts, axis=1)
         ahead = F_u_next @ G[read]  # by x_next, and what does not depend on it
         matrix = jnp.concatenate([F_u, F_x_next + ahead[:, :nx]], 1)
-        solved = -jnp.linalg.solve(matrix, jnp.concatenate([F_x, F + ahead[:, nx:]], 1))
+        solved = -solve(matrix, jnp.concatenate([F_x, F + ahead[:, nx:]], 1))
         return solved[:nu], solved
 
     def forward(dx: Any, solved: Any) -> Any:

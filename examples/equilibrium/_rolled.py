@@ -95,8 +95,13 @@ def _branch(kind: str) -> Callable[..., Values]:
     return total if kind == "sum" else two if kind in BINARY else one
 
 
+def elements(vector: Float[Array, "size"], where: np.ndarray) -> Float[Array, "rows columns"]:
+    """A matrix of elements of a vector."""
+    return lax.reshape(taken(lax.expand_dims(vector, (1,)), where.ravel().astype(np.int32)), where.shape)
+
+
 def taken(values: Values, rows: Any) -> Values:
-    """Rows by number."""
+    """Rows by number, which are within bounds: half the operations of `values[rows]`."""
     numbers = lax.GatherDimensionNumbers(offset_dims=(1,), collapsed_slice_dims=(0,), start_index_map=(0,))
     mode = lax.GatherScatterMode.PROMISE_IN_BOUNDS
     return lax.gather(values, lax.expand_dims(rows, (1,)), numbers, (1, values.shape[1]), mode=mode)

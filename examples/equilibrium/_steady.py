@@ -19,7 +19,8 @@ from jaxtyping import Array, Float
 import jitney
 from examples.equilibrium._fail import ModelError, NoSteadyState, message
 from examples.equilibrium._model import Model
-from examples.equilibrium._newton import CONVERGED, STUCK, newton
+from examples.equilibrium._newton import CONVERGED, STUCK, newton, solve
+from examples.equilibrium._rolled import elements
 
 TOLERANCE = 1e-12
 
@@ -134,10 +135,10 @@ def search(model: Model, theta: Any, targets: Calibration, u0: Any, x0: Any) -> 
         return jnp.concatenate([entries[:rows], own]), entries
 
     def direction(residual: Any, entries: Any) -> Any:
-        by_theta, u, x, u_next, x_next = jnp.split(entries[where], cuts, axis=1)
+        by_theta, u, x, u_next, x_next = jnp.split(elements(entries, where), cuts, axis=1)
         top = jnp.concatenate([by_theta @ targets.free, u + u_next, x + x_next], 1)
         own = jnp.concatenate([jnp.diag(1.0 - targets.active), targets.active[:, None] * targets.pick], 1)
-        return -jnp.linalg.solve(jnp.concatenate([top, own]), residual)
+        return -solve(jnp.concatenate([top, own]), residual[:, None])[:, 0]
 
     start = jnp.concatenate([jnp.zeros(slots), u0, x0])
     end = newton(evaluate, direction, start, TOLERANCE, keep=lambda _, entries: entries)
