@@ -88,6 +88,8 @@ def verdict(steady: Steady) -> Linear:
 def _shocks(steady: Steady, G_x: np.ndarray) -> dict[str, np.ndarray]:
     """The response to each shock: (F_u + rho F_u') G_z + (F_x' + F_u' G_x) H_z = -(F_z + rho F_z'), a column at a time."""
     blocks, rho, nu = steady.blocks, steady.rho, steady.u.size
+    if not rho.size:
+        return {"G_z": np.zeros((nu, 0)), "H_z": np.zeros((steady.x.size, 0))}
     matrices = np.stack([np.hstack([blocks["u"] + r * blocks["u_next"], blocks["x_next"] + blocks["u_next"] @ G_x]) for r in rho])
     sides = -(blocks["z"] + rho * blocks["z_next"]).T[:, :, None]
     solved = np.linalg.solve(matrices, sides)[:, :, 0].T

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -70,7 +69,7 @@ class Model:
     @cached_property
     def parameters(self) -> Layout:
         """The layout of the parameters."""
-        return Layout.of(eqx.filter(self.params, lambda leaf: not isinstance(leaf, str | Callable)))
+        return Layout.of(self.params)
 
     def theta(self, params: Any) -> np.ndarray:
         """Parameters as one vector; they are data, so new ones are no new program."""

@@ -83,6 +83,8 @@ class Layout:
 
 def joined(leaves: list[Any]) -> Float[Array, "size"]:
     """One vector of traced arrays."""
+    if not leaves:
+        return lax.full((0,), 0.0, np.float64)
     return lax.concatenate([lax.reshape(leaf, (math.prod(leaf.shape),)) for leaf in leaves], 0)
 
 

@@ -247,3 +247,22 @@ def test_draws_have_the_jacobians_of_their_steady_states():
         alone = steady_state(brock_mirman.MODEL, brock_mirman.Params(alpha=each))
         for name, block in alone.blocks.items():
             np.testing.assert_allclose(found.blocks[name][i], block, rtol=1e-9, atol=1e-12)
+
+
+def test_a_model_without_states_jumps():
+    """In Gali's model output, inflation and interest rate die out with the shock, on any path."""
+    steady = steady_state(gali.MODEL, gali.Params())
+    linear = linearise(steady)
+    path = perfect_foresight(steady, None, gali.Shocks(1.0), 20, "stable", linear)
+    np.testing.assert_allclose(path["pi"], linear["pi"][1] * 0.5 ** np.arange(20), rtol=1e-10)
+
+
+def test_a_model_without_shocks_goes_home():
+    """x' = 0.5 x + 1, and u is its square."""
+    model = Model(
+        lambda p, now, ahead: {"law": ahead.x - p["a"] * now.x - 1.0, "square": now.u - now.x * now.x},
+        {"u": 1.0}, {"x": 1.0}, {}, lambda p: {}, {"a": 0.5}, name="toy",
+    )  # fmt: skip
+    steady = steady_state(model, model.params)
+    path = perfect_foresight(steady, {"x": 4.0}, None, 10, "stable", linearise(steady))
+    np.testing.assert_allclose(path["u"][:-1], (2.0 + 2.0 * 0.5 ** np.arange(9)) ** 2, rtol=1e-10)  # the end is linear
