@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jaxtyping import Array, Float
 
-from jitney import AxisError, ContractError, optimize
+from jitney import AxisError, ContractError, lazy_derivatives, optimize
 from jitney._memory import Fit, Misfit, fit, text
 
 RNG = np.random.default_rng(0)
@@ -171,3 +171,47 @@ def test_a_flat_line_takes_all_that_is_asked_for():
 def test_bytes_are_read_easily(count, said):
     """In powers of 1024."""
     assert text(count) == said
+
+
+def layered(w: Float[Array, "layer k k"], x: Float[Array, "n k"]) -> Float[Array, ""]:
+    """A loop whose turns keep several intermediate values each for the backward pass."""
+
+    def layer(x, w):
+        h = x @ w
+        return x + jnp.sin(h) * jnp.exp(-(h**2)) + jnp.tanh(h) ** 2, None
+
+    return jnp.mean(jax.lax.scan(layer, x, w)[0] ** 2)
+
+
+@pytest.mark.parametrize("kind", ["grad", "value_and_grad"])
+def test_loops_are_recomputed_where_that_fits_memory(kind):
+    """As the compiler counts it, and the plan says so; the numbers are the same. `remat` said outright comes first."""
+    rng = np.random.default_rng(0)
+    w = jnp.asarray(rng.normal(size=(8, 16, 16)) / 4, jnp.float32)
+    x = jnp.asarray(rng.normal(size=(512, 16)), jnp.float32)
+    whole = jax.jit(jax.grad(layered)).lower(w, x).compile().memory_analysis().temp_size_in_bytes
+    f = lazy_derivatives(wrt="w")(optimize(layered, memory=whole // 2))
+    got, want = getattr(f, kind)(w, x), getattr(jax, kind)(layered)(w, x)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), got, want)
+    assert getattr(f, kind).program().lower(w, x).compile().memory_analysis().temp_size_in_bytes <= whole // 2
+    line = next(d["why"] for d in getattr(f, kind).plan(w, x).to_dict()["decisions"] if d["name"] == "derivative")
+    assert "remat of the bodies of loops" in line
+
+
+def test_an_axis_is_cut_where_recomputing_is_not_enough():
+    """Both, one after the other, while one size is traced after the other."""
+
+    first, second = jnp.asarray(rows(8, 64)), jnp.asarray(rows(64, 64))
+
+    def loss(w: Float[Array, "k"], x: Float[Array, "n k"]) -> Float[Array, ""]:
+        h = jnp.tanh(x * w) @ first
+        return jnp.mean(jnp.sin(h) @ second * jnp.cos(h))
+
+    w, x = jnp.ones(8), jnp.asarray(np.random.default_rng(1).normal(size=(8192, 8)), jnp.float32)
+    whole = jax.jit(jax.grad(loss)).lower(w, x).compile().memory_analysis()
+    budget = whole.argument_size_in_bytes + whole.temp_size_in_bytes // 3
+    f = lazy_derivatives(wrt="w")(optimize(loss, memory=budget))
+    np.testing.assert_allclose(f.grad(w, x), jax.grad(loss)(w, x), rtol=1e-3, atol=1e-5)
+    lines = {d["name"]: d["why"] for d in f.grad.plan(w, x).to_dict()["decisions"]}
+    assert "which recomputing loops does not bring down" in lines["derivative"]
+    assert " at a time" in lines["passes"]

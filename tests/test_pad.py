@@ -261,6 +261,8 @@ def test_axes_tells_the_facts():
     assert facts["k"].kind == "contracted"
     assert facts["n"].kind == "reduced"
     assert {use.how for use in facts["n"].uses} == {"max", "sum"}
+    assert (facts["n"].levels, facts["k"].levels) == (2, 1)
+    assert "n: reduced in 2 levels: max (test_pad.py" in str(facts)
     assert all(use.place.startswith("test_pad.py") for use in facts["n"].uses)
     assert jitney.axes(optimize(shares), sizes={"n": 9})["n"].refused is None
     with pytest.raises(ContractError, match="has a name"):

@@ -168,7 +168,7 @@ OPS = {
 }
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(sorted(OPS)), st.integers(0, 7)), min_size=1, max_size=5), st.sampled_from([6, 10]))
 def test_any_program(steps, size):
     """Random programs: coloured Jacobians are dense ones."""
@@ -204,7 +204,7 @@ def test_colourings_tell_all_elements_apart(matrix, ways):
     assert len(ways) > 1 or not len(scheme.apart)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(MATRICES)
 def test_matrices_come_back(matrix):
     """The Jacobian of a product with a known sparse matrix is the matrix."""

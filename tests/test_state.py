@@ -59,7 +59,7 @@ def test_one_split_each_way():
     apart = jax.make_jaxpr(lambda vector: jax.tree.leaves(cls.of(vector)))(jnp.ones(53))
     together = jax.make_jaxpr(lambda state: state.array)(cls.of(jnp.ones(53)))
     assert len(apart.eqns) <= 2 + 50 * (jax.__version__ == "0.10.0")
-    assert len(together.eqns) <= 2 + 50 * (jax.__version__ == "0.10.0")
+    assert len(together.eqns) <= 2 + 60 * (jax.__version__ == "0.10.0")
 
 
 @settings(max_examples=30, deadline=None)

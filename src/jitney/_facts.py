@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ._axes import Refused, Use, trace, uses_of
+from ._axes import Refused, Use, plan_passes, trace, uses_of
 from ._buckets import Bucket
 from ._errors import ContractError, sentence
 from ._named import in_names, named_axes, sizes_of
@@ -29,12 +29,15 @@ class AxisFacts:
             "reduced" or "scanned and sorted"; "unknown" if the body cannot be traced without knowing the size.
         uses: Each operation that looks along the axis, with its line.
         refused: Why the axis cannot be padded; None if it can.
+        levels: How many reductions along it wait for one another, as the sum of a softmax waits for its maximum; None if the axis
+            cannot be cut into chunks.
     """
 
     name: str
     kind: str
     uses: tuple[Use, ...] = ()
     refused: str | None = None
+    levels: int | None = None
 
     @property
     def text(self) -> str:
@@ -43,7 +46,8 @@ class AxisFacts:
         for use in self.uses:
             seen.setdefault((use.kind, use.how), []).append(use)
         parts = [f"{how} ({_listing([use.place or use.op for use in uses])})" for (_, how), uses in seen.items()]
-        listed = f"{self.kind}: {'; '.join(parts)}" if parts else self.kind
+        kind = f"{self.kind} in {self.levels} levels" if self.levels is not None and self.levels > 1 else self.kind
+        listed = f"{kind}: {'; '.join(parts)}" if parts else kind
         return f"{listed}; not padded: {self.refused}" if self.refused else listed
 
     def __str__(self) -> str:
@@ -121,4 +125,12 @@ def _facts(entry: Entry, mask: Mask, plan: Plan, name: str) -> AxisFacts:
     uses = tuple(replace(use, how=in_names(use.how, [name])) for use in uses_of(program.jaxpr, mask.ranges))
     kinds = list(dict.fromkeys(use.kind for use in uses))
     refused = next((f"{use.place} {in_names(use.refused, [name])}".strip() for use in uses if use.refused), None)
-    return AxisFacts(name, " and ".join(kinds) or "pointwise", uses, refused)
+    return AxisFacts(name, " and ".join(kinds) or "pointwise", uses, refused, _levels(program.jaxpr, mask))
+
+
+def _levels(jaxpr: Any, mask: Mask) -> int | None:
+    (symbol,) = mask.ranges
+    try:
+        return plan_passes(jaxpr, symbol, mask.ranges).levels
+    except Refused:
+        return None

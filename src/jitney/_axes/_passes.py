@@ -123,13 +123,23 @@ class Pass:
 
 @dataclass(frozen=True)
 class Passes:
-    """How a program runs chunk by chunk."""
+    """How a program runs chunk by chunk.
+
+    Args:
+        flat: The program.
+        symbol: The size of the axis.
+        passes: What each pass does.
+        after: What is computed once they are over.
+        streamed: The values that have the axis, by number.
+        levels: How many reductions along the axis wait for one another.
+    """
 
     flat: Flat
     symbol: str
     passes: tuple[Pass, ...]
     after: tuple[Node, ...]
     streamed: frozenset[int] = field(repr=False)
+    levels: int = 0
 
     def axis(self, number: int) -> int:
         """Where a streamed value has the axis."""
@@ -171,7 +181,7 @@ def plan_passes(jaxpr: Any, symbol: str, ranges: Ranges) -> Passes:
         each for p in range(count) for each in _passes(p, flat, level, streamed, [(i, n) for i, n in outs if level[n] == p], wanted, back)
     )
     after = tuple(node for node in _fixed(flat, streamed, wanted) if max(level[n] for n in node.makes) == count)
-    return Passes(flat, symbol, passes, after, frozenset(streamed))
+    return Passes(flat, symbol, passes, after, frozenset(streamed), last)
 
 
 def is_accumulated(node: Node, number: int, streamed: set[int] | frozenset[int]) -> bool:

@@ -56,7 +56,7 @@ def trace(fn: Callable[..., Any], avals: Callable[[Mapping[str, Any]], Sequence[
     """
     token = _AT_ANY_SIZE.set(True)
     try:
-        return _traced(fn, avals, ranges)
+        return _traced(lambda *arrays: fn(*arrays), avals, ranges)  # a function of its own: JAX may know `fn` from a trace at one size
     finally:
         _AT_ANY_SIZE.reset(token)
 

@@ -27,6 +27,7 @@ from .._memory import free_bytes
 from .._options import AUTO
 from .._sparsity import REVERSE, WAYS, Mode, Way, elements, jacobian, possible
 from .._trees import issubdtype, keystr, tree_flatten, tree_flatten_with_path, tree_unflatten
+from .remat import within
 
 _jax: Any = jax
 _eqx: Any = eqx
@@ -71,7 +72,7 @@ class Derived:
         single: Whether the result is that of one argument, instead of a dict by name.
         mode: Of a Jacobian.
         sparse: Whether Jacobians and Hessians are BCOO arrays.
-        memory: Bytes that a Jacobian may take, or "auto": as many directions at a time as fit.
+        memory: Bytes that it may take, or "auto": of a Jacobian as many directions at a time as fit, of a gradient what is recomputed.
         remat: A policy of `jax.checkpoint_policies` for the function.
     """
 
@@ -147,8 +148,7 @@ class _Derivation:
             here = BoundArguments(bound.signature, {**bound.arguments, **_eqx.combine(at, rest)})
             return derived.fn(*here.args, **here.kwargs)
 
-        policy = getattr(jax.checkpoint_policies, derived.remat) if derived.remat else None
-        self.primal: Callable[[Any], Any] = _jax.checkpoint(primal, policy=policy) if policy is not None else primal
+        self.primal: Callable[[Any], Any] = _recomputing(primal, derived.remat)
 
     def make(self) -> Any:
         return getattr(self, "_" + self.derived.what)()
@@ -156,11 +156,11 @@ class _Derivation:
     # The kinds.
 
     def _grad(self) -> Any:
-        self._decided("reverse", "one scalar: one backward pass")
+        self._decided("reverse", f"one scalar: one backward pass{self._kept_to_memory()}")
         return self._by_name(_jax.grad(self._scalar)(self.at))
 
     def _value_and_grad(self) -> Any:
-        self._decided("reverse", "one scalar: one backward pass")
+        self._decided("reverse", f"one scalar: one backward pass{self._kept_to_memory()}")
         value, grad = _jax.value_and_grad(self._scalar)(self.at)
         return value, self._by_name(grad)
 
@@ -188,9 +188,7 @@ class _Derivation:
             out, form = tree_flatten(fn(tree_unflatten(treedef, arrays)))
             return out
 
-        memory = self.derived.memory
-        budget = free_bytes() if memory == AUTO else int(memory) if memory is not None else None
-        made = jacobian(flat, leaves, mode, ways, as_sparse=self.derived.sparse, budget=budget)
+        made = jacobian(flat, leaves, mode, ways, as_sparse=self.derived.sparse, budget=self._budget)
         self._decided(made.mode + over, made.why)
         rows = [tree_unflatten(treedef, blocks) for blocks in made.blocks]
         return tree_unflatten(form, made.value), {name: tree_unflatten(form, [row[name] for row in rows]) for name in self.names}
@@ -240,6 +238,26 @@ class _Derivation:
         return value, Linear(program.consts, program.jaxpr, (self.where, self.names, self.derived.single, treedef, out))
 
     # What they are made of.
+
+    def _kept_to_memory(self) -> str:
+        """Recompute in the backward pass what the budget has no room to keep, unless `remat` says already what is kept."""
+        budget = self._budget
+        if budget is None or self.derived.remat is not None or at_any_size():
+            return ""
+        leaves, treedef = tree_flatten(self.at)
+
+        def value(arrays: Any) -> Any:
+            return self._scalar(tree_unflatten(treedef, arrays))
+
+        traced: Any = _jax.make_jaxpr(value)(leaves)
+        found = within(traced, leaves, budget)
+        self.primal = lambda at: found.fn(tree_flatten(at)[0])
+        return f"; {found.why}"
+
+    @property
+    def _budget(self) -> int | None:
+        memory = self.derived.memory
+        return free_bytes() if memory == AUTO else int(memory) if memory is not None else None
 
     def _names(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
         wrt = self.derived.wrt
@@ -320,6 +338,10 @@ class _Derivation:
 
     def _by_name(self, found: Mapping[str, Any]) -> Any:
         return found[self.names[0]] if self.derived.single else dict(found)
+
+
+def _recomputing(fn: Callable[[Any], Any], policy: str | None) -> Callable[[Any], Any]:
+    return fn if policy is None else _jax.checkpoint(fn, policy=getattr(jax.checkpoint_policies, policy))
 
 
 def unknown_name(where: Where | str, name: str, names: list[str]) -> DerivativeError:

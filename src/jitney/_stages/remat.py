@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, Self
 
 import jax
+from jax.extend import core
 
+from .._jaxprs import CALLS, opened, scan_parts
+from .._memory import compiled_bytes, text
 from .._stage import Fn, Request, Skip
+from .._trees import is_a
 from .._view import View
+
+_jax: Any = jax
+_core: Any = core
 
 
 @dataclass(frozen=True)
@@ -31,4 +39,93 @@ class Remat:
 
     def wrap(self, fn: Fn) -> Fn:
         policy = getattr(jax.checkpoint_policies, self.policy)
-        return jax.checkpoint(fn, policy=policy)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        return _jax.checkpoint(fn, policy=policy)
+
+
+# What `memory=` recomputes.
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A function as its backward pass will see it, and why it is that."""
+
+    fn: Callable[[Sequence[Any]], Any]
+    why: str
+
+
+def within(traced: Any, arrays: Sequence[Any], budget: int) -> Choice:
+    """A scalar function of a list of arrays, with the bodies of its loops recomputed in the backward pass if the budget asks for it.
+
+    A loop keeps what each of its turns computed, unless its body is rematerialised: then it keeps what it carries. That is where
+    recomputing brings memory down; `jax.checkpoint` around a function without loops computes everything again at once.
+
+    Args:
+        traced: The function's program.
+        arrays: Where its gradient is taken.
+        budget: Bytes that temporaries and arguments may take, as the compiler counts them.
+    """
+    program, constants = opened(traced)
+
+    def taken(run: Callable[[Any, Sequence[Any], Sequence[Any]], Any]) -> int:
+        def gradient(constants: Any, arrays: Any) -> Any:
+            def value(arrays: Any) -> Any:
+                return run(program, constants, arrays)[0]
+
+            return _jax.grad(value)(arrays)
+
+        return compiled_bytes(gradient, [[jax.ShapeDtypeStruct(x.shape, x.dtype) for x in each] for each in (constants, arrays)])
+
+    def as_it_is(arrays: Sequence[Any]) -> Any:
+        return plain(program, constants, arrays)[0]
+
+    whole = taken(plain)
+    if whole <= budget:
+        return Choice(as_it_is, f"keeps everything: {text(whole)} of {text(budget)}")
+    less = taken(recomputed)
+    if less >= whole:
+        return Choice(as_it_is, f"keeps everything: {text(whole)}, which recomputing loops does not bring down")
+    return Choice(
+        lambda arrays: recomputed(program, constants, arrays)[0],
+        f"remat of the bodies of loops: {text(less)} instead of {text(whole)}, of {text(budget)}",
+    )
+
+
+def plain(program: Any, constants: Sequence[Any], arrays: Sequence[Any]) -> Sequence[Any]:
+    """Evaluate a program."""
+    return _core.jaxpr_as_fun(_core.ClosedJaxpr(program, list(constants)))(*arrays)
+
+
+def recomputed(program: Any, constants: Sequence[Any], arrays: Sequence[Any]) -> list[Any]:
+    """Evaluate a program with `jax.checkpoint` around the body of every loop over a known length."""
+    env: dict[Any, Any] = dict(zip((*program.constvars, *program.invars), (*constants, *arrays), strict=True))
+
+    def read(atom: Any) -> Any:
+        return atom.val if is_a(atom, core.Literal) else env[atom]
+
+    for eqn in program.eqns:
+        operands = [read(atom) for atom in eqn.invars]
+        if eqn.primitive.name in ("jit", "pjit"):
+            inner, inside = opened(eqn.params[CALLS[eqn.primitive.name]])
+            out: Sequence[Any] = recomputed(inner, inside, operands)
+        elif eqn.primitive.name == "scan":
+            out = _loop(eqn, operands)
+        else:
+            with eqn.ctx.manager:
+                out = eqn.primitive.bind(*operands, **eqn.primitive.get_bind_params(eqn.params))
+            out = out if eqn.primitive.multiple_results else [out]
+        env.update(zip(eqn.outvars, out, strict=True))
+    return [read(atom) for atom in program.outvars]
+
+
+def _loop(eqn: Any, operands: list[Any]) -> list[Any]:
+    fixed, carry, rows = scan_parts(eqn, operands)
+    body, constants = opened(eqn.params["jaxpr"])
+    count = len(carry)
+
+    def turn(carry: Any, row: Any) -> Any:
+        out = recomputed(body, constants, [*fixed, *carry, *row])
+        return out[:count], out[count:]
+
+    options = {name: eqn.params[name] for name in ("length", "reverse", "unroll")}
+    last, ys = _jax.lax.scan(_jax.checkpoint(turn, prevent_cse=False), carry, rows, **options)
+    return [*last, *ys]
