@@ -337,6 +337,7 @@ REFUSED = {
     "a tangent's structure": (lambda: optimize(lambda x: x["a"]).jvp({"a": X}, tangents={"x": X}), "has another structure"),
     "a cotangent's shape": (lambda: optimize(lambda x: x * 2).vjp(X, cotangent=X[1:]), "is float32[3], for float32[4]"),
     "a mode": (lambda: lazy_derivatives(mode="backward")(vector), "mode='backward' is not a mode"),
+    "sparse": (lambda: lazy_derivatives(sparse="yes")(vector), "sparse='yes' is neither True nor False"),
     "wrt and skip": (lambda: lazy_derivatives(wrt="x", skip="z")(vector), "`wrt` and `skip` are both given"),
 }
 
