@@ -16,8 +16,6 @@ from typing import Any
 import jax.numpy as jnp
 import jax.tree_util
 import numpy as np
-from beartype.door import is_bearable
-from beartype.roar import BeartypeException
 
 from ._annotations import (
     AnyHint,
@@ -532,7 +530,10 @@ def _per_instance(problem: Problem, value: Any) -> Problem:
 
 
 def _bearable(value: Any, hint: Any) -> bool | None:
-    """What beartype says; None where it cannot say."""
+    """What beartype says; None where it cannot say. It is imported when it is first asked: that takes longer than most checks."""
+    from beartype.door import is_bearable
+    from beartype.roar import BeartypeException
+
     try:
         return is_bearable(value, hint)
     except BeartypeException:

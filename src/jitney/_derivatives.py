@@ -206,7 +206,7 @@ def lazy_derivatives(fn: Any = None, /, *, wrt: Wrt = None, skip: Wrt = None, mo
     if mode not in get_args(Mode):
         raise OptionError(sentence(where, f"mode={mode!r} is not a mode.", f"`mode` is one of {', '.join(get_args(Mode))}.", "choose one."))
     if type_of(sparse) is not bool:
-        raise OptionError(sentence(where, f"sparse={sparse!r} is neither True nor False.", "`sparse` says what Jacobians are.", "write one."))
+        raise OptionError(sentence(where, f"sparse={sparse!r} is neither True nor False.", "`sparse` asks for BCOO arrays.", "write one."))
     if names is not None and left_out:
         raise OptionError(
             sentence(

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import io
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import jax
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from ._cache import facts as cache_facts
 from ._call import static_text
@@ -24,6 +19,8 @@ from ._stages.derive import Derived, decisions
 from ._view import View, is_array
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from ._core import Core
     from ._entry import Entry
 
@@ -59,29 +56,25 @@ class Report:
         }
 
     def __rich__(self) -> Table:
-        table = Table(title=f"plan of {self.function}", title_justify="left", box=None, show_header=False, pad_edge=False)
-        table.add_column(style="bold", no_wrap=True)
-        table.add_column(overflow="fold")
+        from ._console import table
+
+        rows: list[list[tuple[str, str]]] = []
         for line in self.lines:
             style = "green" if line.taken else "dim"
-            table.add_row(Text(line.name, style=style), Text(line.why if line.taken else f"skipped: {line.why}", style=style))
-        for name, size, who in self.axes:
-            table.add_row(Text("axis", style="cyan"), Text(f"{name} = {size}, set by {who}"))
-        for text in self.arguments:
-            table.add_row("traced", Text(text))
-        for text in self.static:
-            table.add_row("static", Text(text))
-        return table
+            rows.append([(line.name, style), (line.why if line.taken else f"skipped: {line.why}", style)])
+        rows += [[("axis", "cyan"), (f"{name} = {size}, set by {who}", "")] for name, size, who in self.axes]
+        rows += [[(kind, ""), (text, "")] for kind, texts in (("traced", self.arguments), ("static", self.static)) for text in texts]
+        return table(f"plan of {self.function}", rows)
 
     def __str__(self) -> str:
-        file = io.StringIO()
-        Console(file=file, width=120, force_terminal=sys.stdout.isatty() or None).print(self)
-        return "\n".join(line.rstrip() for line in file.getvalue().splitlines())
+        from ._console import text_of
+
+        return text_of(self)
 
     def _repr_html_(self) -> str:
-        console = Console(file=io.StringIO(), record=True, width=120)
-        console.print(self)
-        return console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
+        from ._console import html_of
+
+        return html_of(self)
 
 
 def report(core: Core, entry: Entry, arrays: Sequence[Any]) -> Report:

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import io
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
-
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from ._errors import AxisError, ContractError, OptionError, sentence
 from ._memory import Fit, Misfit, compiled_bytes, fit, free_bytes, text
@@ -21,6 +15,8 @@ from ._stages.chunk import SYMBOL, in_chunks
 from ._stream import widest
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from ._derivatives import Derivative
     from ._program import Program
 
@@ -69,20 +65,17 @@ class Strategy:
         return next((way for way in self.ways if way.fits), None)
 
     def __rich__(self) -> Table:
-        title = f"{self.function}, {self.axis} = {self.size:,}, in {text(self.memory)}"
-        table = Table(title=title, title_justify="left", box=None, show_header=False, pad_edge=False)
-        table.add_column(no_wrap=True)
-        table.add_column(style="bold", no_wrap=True)
-        table.add_column(overflow="fold")
-        for way in self.ways:
-            style = "green" if way is self.chosen else "dim"
-            table.add_row(Text("->" if way is self.chosen else "", style=style), Text(way.name, style=style), Text(way.why, style=style))
-        return table
+        from ._console import table
+
+        styles = ["green" if way is self.chosen else "dim" for way in self.ways]
+        marks = ["->" if way is self.chosen else "" for way in self.ways]
+        rows = [[(mark, style), (way.name, style), (way.why, style)] for mark, style, way in zip(marks, styles, self.ways, strict=True)]
+        return table(f"{self.function}, {self.axis} = {self.size:,}, in {text(self.memory)}", rows)
 
     def __str__(self) -> str:
-        file = io.StringIO()
-        Console(file=file, width=120, force_terminal=sys.stdout.isatty() or None).print(self)
-        return "\n".join(line.rstrip() for line in file.getvalue().splitlines())
+        from ._console import text_of
+
+        return text_of(self)
 
 
 def strategy(

@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
 
 import jax
 import numpy as np
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
-from rich.text import Text
 
 from ._axes import Chunked, Known, Passes
 from ._checkpoint import Checkpoint
@@ -435,29 +433,20 @@ class _Run:
         return (*[slice(None)] * self.passes.axis_of_result(i), slice(start, start + count))
 
 
-class _Rate(ProgressColumn):
-    """Rows a second."""
-
-    def render(self, task: Task) -> Text:
-        return Text(f"{task.speed * task.fields['size']:,.0f} rows/s" if task.speed else "")
-
-
 @contextmanager
 def _bar(steps: Steps, done: int, *, show: bool) -> Generator[Callable[[], None]]:
     """A progress bar, or nothing at all; what it gives is called after each chunk."""
     if not show:
         yield lambda: None
         return
+    from ._console import bar
+
     total = len(steps.passes.passes) * -(-steps.total // steps.size)
-    with Progress(*_COLUMNS, transient=True) as bar:
-        task = bar.add_task(steps.entry.core.name, total=total, completed=done, size=steps.size)
-        yield lambda: bar.advance(task)
+    with bar(steps.entry.core.name, total, done, steps.size) as advance:
+        yield advance
 
 
 BUDGET = 256 * 2**20
 """How many bytes a step takes at most where nothing is said of memory."""
 _MAX_STEPS = 64  # lengths and chunk sizes that one function remembers
 _PAUSE = 0.1  # seconds before a reading is made again
-_COLUMNS = (
-    TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("chunks"), _Rate(), TimeRemainingColumn(),
-)  # fmt: skip
