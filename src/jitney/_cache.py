@@ -217,6 +217,16 @@ def facts() -> CacheFacts:
         return (_SWITCH.decision or _off("nothing compiled yet")).facts
 
 
+def folder(name: str) -> Path | None:
+    """A folder of jitney's own beside the compiled programs; None while they are not kept, or lie where the user put them."""
+    with _SWITCH.lock:
+        ensure()
+        decision = _SWITCH.decision
+    if decision is None or not decision.ours or decision.facts.directory is None:
+        return None
+    return decision.facts.directory.parent / name
+
+
 @contextmanager
 def disabled() -> Generator[None]:
     """Compile without reading or writing the persistent cache.

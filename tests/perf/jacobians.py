@@ -2,7 +2,8 @@
 
 Run from the project's root: `python -m tests.perf.jacobians`. The candidates are `jax.jit(jax.jacfwd(f))`, `jax.jit(jax.jacrev(f))`,
 coloured directions, and forward passes in chunks of 32. All are compared with the un-jitted `jax.jacfwd(f)` first, and a candidate
-that gives other numbers is out of the race. Times are the least of several rounds
+that gives other numbers is out of the race. `f.jacobian` is called inside `jax.jit` too, so that modes are compared and not the two
+microseconds that a jitney call takes more (`tests.perf.warm_call` has these). Times are the least of several rounds
 in turn, compiling apart.
 """
 
@@ -20,8 +21,8 @@ import numpy as np
 import jitney
 from tests.perf._problems import PROBLEMS, Problem
 
-ROUNDS = int(os.environ.get("JITNEY_BENCH_ROUNDS", "7"))
-SECONDS = 0.02  # of each round and candidate
+ROUNDS = int(os.environ.get("JITNEY_BENCH_ROUNDS", "25"))
+SECONDS = 0.008  # of each round and candidate
 CHUNK = 32
 CANDIDATES = ("forward", "reverse", "coloured", "chunked")
 
@@ -58,6 +59,7 @@ def seconds(calls: Mapping[str, Callable[[], Any]]) -> dict[str, float]:
     best = dict.fromkeys(calls, float("inf"))
     for _ in range(ROUNDS):
         for name, call in calls.items():
+            jax.block_until_ready(call())  # after what the candidate before it did to caches and memory
             start = time.perf_counter()
             for _ in range(counts[name]):
                 jax.block_until_ready(call())
@@ -70,16 +72,17 @@ def measure(name: str, problem: Problem) -> float:
     fn, at = problem
     x = jnp.asarray(at)
     auto = jitney.lazy_derivatives(wrt="x")(lambda x: fn(x))
+    jacobian = jax.jit(auto.jacobian)
     calls: dict[str, Callable[[], Any]] = {key: lambda f=f: f(x) for key, f in candidates(problem).items()}
     start = time.perf_counter()
-    jax.block_until_ready(auto.jacobian(x))
+    jax.block_until_ready(jacobian(x))
     first = time.perf_counter() - start
     want = jax.jacfwd(fn)(x)  # not compiled as a whole
-    np.testing.assert_allclose(auto.jacobian(x), want, rtol=2e-3, atol=2e-3, err_msg=name)
+    np.testing.assert_allclose(jacobian(x), want, rtol=2e-3, atol=2e-3, err_msg=name)
     wrong = [key for key, call in calls.items() if not np.allclose(call(), want, rtol=2e-3, atol=2e-3)]
     for key in wrong:
         del calls[key]
-    times = seconds({**calls, "auto": lambda: auto.jacobian(x)})
+    times = seconds({**calls, "auto": lambda: jacobian(x)})
     best = min(calls, key=lambda key: times[key])
     mode = next(line.why for line in auto.jacobian.plan(x).lines if line.name == "derivative").split(":")[0]
     ratio = times["auto"] / times[best]

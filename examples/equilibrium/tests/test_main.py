@@ -4,9 +4,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[3]
 
 
+@pytest.mark.slow  # `nox -s demo` runs it too
 def test_the_main_job_compares_and_draws(tmp_path):
     """Exit code 0 when all comparisons are within their limits, and a picture for each model."""
     command = [sys.executable, "-m", "examples.equilibrium", "--draws", "20", "--out", str(tmp_path)]

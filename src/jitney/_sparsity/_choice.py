@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -16,11 +16,13 @@ from ._colouring import REVERSE, WAYS, Scheme, Way, scheme_of
 from ._compressed import compressed, dense
 from ._linearized import Leaves, Linearized
 from ._pattern import Pattern
+from ._timed import seconds
 
 _jax: Any = jax
 _core: Any = core
 Mode = Literal["auto", "forward", "reverse", "coloured"]
 
+_MANY, _CLOSE = 64, 2.0  # dense passes from which on, and up to which ratio of their costs, forward and reverse are timed
 _FEW = 8  # as many dense passes cost less than looking for structure
 _WORTH = 0.5  # a scheme is taken if it costs at most this part of the dense passes
 
@@ -64,7 +66,7 @@ def jacobian(
     else:
         ways, note = possible(traced, ways)
         costs = f"{note}; {costs}" if note else costs
-    passes = {way: taken if way == "forward" else REVERSE * made for way in WAYS if way in ways}
+    passes: dict[Way, float] = {way: taken if way == "forward" else REVERSE * made for way in WAYS if way in ways}
     best = min(passes, key=lambda way: passes[way])
     look = mode == "coloured" or as_sparse or (mode == "auto" and passes[best] > _FEW)
     forward = best == "forward" or (look and "forward" in ways)
@@ -86,11 +88,33 @@ def jacobian(
             return dense(linearized, best, as_sparse=as_sparse, batch=batch)
         return compressed(linearized, pattern, scheme, as_sparse=as_sparse, batch=batch)
 
+    if scheme is None and mode == "auto" and len(passes) > 1 and budget is None:
+        best, note = _timed(traced, at, passes, best)
+        mode_found, why = best, why + note
     batch = None
     if budget is not None and directions > 1:
         batch, note = _fitting(traced, at, blocks, directions, budget, forward=forward)
         why = f"{why}; {note}"
     return Made(*blocks(linearized, batch), mode_found, why)
+
+
+def _timed(traced: Any, at: Leaves, passes: Mapping[Way, float], best: Way) -> tuple[Way, str]:
+    """The faster of forward and reverse, where their costs are so close that it depends on the operations, and large enough to matter."""
+    low, high = sorted(passes.values())
+    if low < _MANY or high > _CLOSE * low:
+        return best, ""
+
+    def dense_by(way: Way) -> Any:
+        def made(fn: Callable[[Leaves], Leaves], at: Leaves) -> Any:
+            return dense(Linearized.of(fn, at, forward=way == "forward"), way, as_sparse=False)[1]
+
+        return made
+
+    found = seconds(traced, at, {way: dense_by(way) for way in passes})
+    if found is None:
+        return best, ""
+    fastest = min(passes, key=lambda way: found[way])
+    return fastest, "; timed once: " + ", ".join(f"{way} {found[way] * 1e3:.3g} ms" for way in passes)
 
 
 def _run(traced: Any) -> Callable[[Leaves], Leaves]:

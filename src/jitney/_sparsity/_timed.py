@@ -1,0 +1,133 @@
+"""Where sizes cannot tell which of two ways is faster, time both once, and remember it.
+
+What was found is kept for the program, its shapes, the device and JAX's version: in the process, and in a file beside the compiled
+programs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+from jax.extend import core
+
+from .._cache import folder
+from .._jaxprs import opened, programs
+from .._trees import is_a
+from ._numpy import np
+
+_jax: Any = jax
+_core: Any = core
+Made = Callable[[Any, Sequence[Any]], Any]
+"""From the function and its arguments to what is timed."""
+
+_CALLS = 5  # of which the fastest counts
+_LONG = 0.2  # seconds of a call after which one is enough
+_LARGEST = 500  # operations, beyond which compiling twice costs too much
+_KNOWN: dict[str, dict[str, float]] = {}
+
+
+def seconds(traced: Any, at: Sequence[Any], ways: Mapping[str, Made]) -> dict[str, float] | None:
+    """What a call takes each way, on arguments made up for it; None for programs that are too large to be compiled for this.
+
+    Args:
+        traced: The program of the function.
+        at: Its arguments, or abstract ones.
+        ways: What is timed, by name.
+    """
+    if operations(traced) > _LARGEST:
+        return None
+    key = _key(traced, at, sorted(ways))
+    if key not in _KNOWN:
+        path = _path(key)
+        kept = _read(path, ways)
+        _KNOWN[key] = kept or _measured(traced, at, ways)
+        if path is not None and kept is None:
+            _write(path, _KNOWN[key])
+    return _KNOWN[key]
+
+
+def operations(jaxpr: Any) -> int:
+    """How many operations a program and those inside it have."""
+    return sum(1 + sum(map(operations, programs(eqn.params))) for eqn in opened(jaxpr)[0].eqns)
+
+
+def _measured(traced: Any, at: Sequence[Any], ways: Mapping[str, Made]) -> dict[str, float]:
+    program, constants = opened(traced)
+    given = [[_example(leaf) for leaf in each] for each in (constants, at)]
+    found: dict[str, float] = {}
+    for name, made in ways.items():
+
+        def call(constants: Any, at: Any, made: Made = made) -> Any:
+            run = _core.jaxpr_as_fun(_core.ClosedJaxpr(program, list(constants)))
+
+            def fn(arrays: Sequence[Any]) -> Any:
+                return run(*arrays)
+
+            return made(fn, at)
+
+        compiled = _jax.jit(call).lower(*given).compile()
+        times: list[float] = []
+        _jax.block_until_ready(compiled(*given))
+        while len(times) < _CALLS and (not times or times[-1] < _LONG):
+            start = time.perf_counter()
+            _jax.block_until_ready(compiled(*given))
+            times.append(time.perf_counter() - start)
+        found[name] = min(times)
+    return found
+
+
+def _example(leaf: Any) -> Any:
+    """An array of NumPy's, so that nothing of it is traced: numbers between 0.5 and 1.5, or ones."""
+    if np.issubdtype(leaf.dtype, np.floating):
+        return np.linspace(0.5, 1.5, int(np.prod(leaf.shape)), dtype=leaf.dtype).reshape(leaf.shape)
+    return np.ones(leaf.shape, leaf.dtype)
+
+
+def _key(traced: Any, at: Sequence[Any], ways: Sequence[str]) -> str:
+    shapes = [f"{leaf.dtype}{list(leaf.shape)}" for leaf in (*opened(traced)[1], *at)]
+    device = _jax.devices()[0]
+    parts = (
+        jax.__version__,
+        device.platform,
+        device.device_kind,
+        str(os.cpu_count()),
+        *ways,
+        *shapes,
+        re.sub("0x[0-9a-f]+", "", str(traced)),
+    )
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def _path(key: str) -> Path | None:
+    found = folder("modes")
+    return None if found is None else found / f"{key[:32]}.json"
+
+
+def _read(path: Path | None, ways: Mapping[str, Made]) -> dict[str, float] | None:
+    """What an earlier process found; None if there is nothing that fits."""
+    try:
+        found: Any = json.loads(path.read_text()) if path is not None else None
+    except (OSError, ValueError):
+        return None
+    fits = is_a(found, dict) and set(found) == set(ways) and all(is_a(found[way], float) and found[way] > 0 for way in ways)
+    return found if fits else None
+
+
+def _write(path: Path, found: Mapping[str, float]) -> None:
+    """All of it or nothing. A folder that cannot be written costs a measurement in the next process."""
+    try:
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
+            json.dump(found, file)
+        Path(file.name).replace(path)
+    except OSError:
+        return
