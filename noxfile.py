@@ -60,11 +60,11 @@ def lower_bounds() -> list[str]:
 DEFAULT = None if sys.version_info >= (3, 11) else newest()
 
 
-def run_tests(session: nox.Session, *requirements: str, **env: str) -> None:
+def run_tests(session: nox.Session, *requirements: str, paths: tuple[str, ...] = (), **env: str) -> None:
     """Install the project and run its tests, or what follows `--` on the command line."""
     session.install("-e", ".[examples,tests]", *requirements)
     session.run("python", "-c", "import sys, jax; print('Python', sys.version.split()[0], '- jax', jax.__version__)", env=env)
-    session.run("pytest", *(session.posargs or ["-n", "auto", "--maxprocesses=4"]), env=env)
+    session.run("pytest", *(session.posargs or ["-n", "auto", "--maxprocesses=4", *paths]), env=env)
 
 
 @nox.session(python=DEFAULT)
@@ -85,10 +85,10 @@ def tests(session: nox.Session) -> None:
 
 @nox.session(python=interpreter(SUPPORTED[0]))
 def tests_oldest(session: nox.Session) -> None:
-    """Run all tests on the oldest supported Python with the oldest supported JAX and friends."""
+    """Run the package's tests on the oldest supported Python with the oldest supported JAX and friends."""
     if interpreter(SUPPORTED[0]) is None:
         session.skip(f"no Python {SUPPORTED[0]} on this machine")
-    run_tests(session, *lower_bounds())
+    run_tests(session, *lower_bounds(), paths=("tests",))
 
 
 @nox.session(python=newest())

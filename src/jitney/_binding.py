@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ._errors import Where
+from ._trees import type_of
 
 _ANY_CALL = inspect.Signature(
     [
@@ -133,3 +134,17 @@ class Binder:
     def named(self, values: tuple[Any, ...]) -> dict[str, Any]:
         """Values in normal form by parameter name."""
         return {parameter.name: value for parameter, value in zip(self.parameters, values, strict=True)}
+
+
+_classmethod: Any = classmethod
+
+
+class ClassBound(_classmethod):
+    """A class method whose function is a program: read from the class, it is the program bound to the class.
+
+    Since Python 3.13 a plain `classmethod` gives a method, through which `Model.fit.grad` would find the unbound program.
+    """
+
+    def __get__(self, instance: Any, owner: Any = None, /) -> Any:
+        program: Any = self.__func__
+        return program.__get__(type_of(instance) if owner is None else owner, None)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, get_args, overload
 
+from ._binding import ClassBound
 from ._core import REGISTRY
 from ._errors import OptionError, Where, sentence
 from ._report import Report
@@ -221,10 +222,10 @@ def _decorated(fn: Any, defaults: Defaults) -> Any:
     from ._optimize import optimize
     from ._program import Program
 
-    kinds: tuple[Any, ...] = (staticmethod, classmethod)
-    for kind in kinds:
+    kinds: Any = ((staticmethod, staticmethod), (classmethod, ClassBound))
+    for kind, made in kinds:
         if is_a(fn, kind):
-            return kind(_decorated(fn.__func__, defaults))
+            return made(_decorated(fn.__func__, defaults))
     program: Any = fn if is_a(fn, Program) else optimize(fn)
     check_names(program._core.where, (*(defaults.wrt or ()), *defaults.skip), program._core)
     return program.with_defaults(defaults)

@@ -39,7 +39,7 @@ _VISITS: Final = 64  # iterations of one loop that are followed inside
 _NAMES: Final = (
     "abs acos acosh add add_any asin asinh atan atan2 atanh cbrt ceil clamp complex conj convert_element_type copy cos cosh digamma "
     "div erf erf_inv erfc exp exp2 expm1 floor igamma imag integer_pow lgamma log log1p log2 logistic max min mul neg nextafter "
-    "one_minus_square pow real reduce_precision rem round rsqrt sign sin sinh sqrt square stop_gradient sub tan tanh zeta"
+    "one_minus_square polynomial pow real reduce_precision rem round rsqrt sign sin sinh sqrt square stop_gradient sub tan tanh zeta"
 )
 _ELEMENTWISE: Final = frozenset(_NAMES.split())
 _FIXES: Final = {

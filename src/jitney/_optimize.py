@@ -11,7 +11,7 @@ from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 import equinox as eqx
 
-from ._binding import where_of
+from ._binding import ClassBound, where_of
 from ._buckets import Bucket
 from ._core import REGISTRY
 from ._errors import OptionError, sentence
@@ -106,10 +106,10 @@ def optimize(fn: Any = None, /, **options: Any) -> Any:
 
 
 def _decorate(fn: Any, options: Mapping[str, Any], namespace: Mapping[str, Any]) -> Any:
-    kinds: tuple[Any, ...] = (staticmethod, classmethod)
-    for kind in kinds:
+    kinds: Any = ((staticmethod, staticmethod), (classmethod, ClassBound))
+    for kind, made in kinds:
         if is_a(fn, kind):
-            return kind(_decorate(fn.__func__, options, namespace))
+            return made(_decorate(fn.__func__, options, namespace))
     if not callable(fn):
         raise OptionError(
             sentence("optimize()", f"{fn!r} is not callable.", "`optimize` takes a function, or options by keyword.",
