@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ._errors import Where
-from ._trees import type_of
+from ._trees import is_a, type_of
 
 _ANY_CALL = inspect.Signature(
     [
@@ -148,3 +148,9 @@ class ClassBound(_classmethod):
     def __get__(self, instance: Any, owner: Any = None, /) -> Any:
         program: Any = self.__func__
         return program.__get__(type_of(instance) if owner is None else owner, None)
+
+
+def around_method(fn: Any, decorate: Callable[[Any], Any]) -> Any:
+    """The static or class method of what `decorate` makes of the function in one; None for anything else."""
+    kinds: Any = ((staticmethod, staticmethod), (classmethod, ClassBound))
+    return next((made(decorate(fn.__func__)) for kind, made in kinds if is_a(fn, kind)), None)

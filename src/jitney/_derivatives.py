@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, get_args, overload
 
-from ._binding import ClassBound
+from ._binding import around_method
 from ._core import REGISTRY
 from ._errors import OptionError, Where, sentence
 from ._report import Report
@@ -222,10 +222,9 @@ def _decorated(fn: Any, defaults: Defaults) -> Any:
     from ._optimize import optimize
     from ._program import Program
 
-    kinds: Any = ((staticmethod, staticmethod), (classmethod, ClassBound))
-    for kind, made in kinds:
-        if is_a(fn, kind):
-            return made(_decorated(fn.__func__, defaults))
+    method = around_method(fn, lambda fn: _decorated(fn, defaults))
+    if method is not None:
+        return method
     program: Any = fn if is_a(fn, Program) else optimize(fn)
     check_names(program._core.where, (*(defaults.wrt or ()), *defaults.skip), program._core)
     return program.with_defaults(defaults)

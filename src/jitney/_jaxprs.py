@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sysconfig
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -36,6 +36,22 @@ def programs(params: Mapping[str, Any]) -> list[Any]:
     """The programs among the parameters of an operation."""
     values: list[Any] = [part for value in params.values() for part in (value if is_a(value, (tuple, list)) else (value,))]
     return [part for part in values if hasattr(getattr(part, "jaxpr", part), "eqns")]
+
+
+def equations(jaxpr: Any) -> Iterator[Any]:
+    """Every operation of a program and of those inside it."""
+    for eqn in opened(jaxpr)[0].eqns:
+        yield eqn
+        for inner in programs(eqn.params):
+            yield from equations(inner)
+
+
+def bound(eqn: Any, values: Sequence[Any], **changed: Any) -> list[Any]:
+    """The results of an operation on other values, with some parameters changed."""
+    params = eqn.primitive.get_bind_params({**eqn.params, **changed})
+    with eqn.ctx.manager:
+        out = eqn.primitive.bind(*values, **params)
+    return list(out) if eqn.primitive.multiple_results else [out]
 
 
 def scan_parts(eqn: Any, operands: list[T]) -> tuple[list[T], list[T], list[T]]:

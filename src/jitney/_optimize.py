@@ -11,7 +11,7 @@ from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 import equinox as eqx
 
-from ._binding import ClassBound, where_of
+from ._binding import around_method, where_of
 from ._buckets import Bucket
 from ._core import REGISTRY
 from ._errors import OptionError, sentence
@@ -106,10 +106,9 @@ def optimize(fn: Any = None, /, **options: Any) -> Any:
 
 
 def _decorate(fn: Any, options: Mapping[str, Any], namespace: Mapping[str, Any]) -> Any:
-    kinds: Any = ((staticmethod, staticmethod), (classmethod, ClassBound))
-    for kind, made in kinds:
-        if is_a(fn, kind):
-            return made(_decorate(fn.__func__, options, namespace))
+    method = around_method(fn, lambda fn: _decorate(fn, options, namespace))
+    if method is not None:
+        return method
     if not callable(fn):
         raise OptionError(
             sentence("optimize()", f"{fn!r} is not callable.", "`optimize` takes a function, or options by keyword.",

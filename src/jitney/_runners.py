@@ -5,7 +5,7 @@ A program without such an option runs its `jax.jit`-ed function directly.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
@@ -17,6 +17,7 @@ from ._cache import ensure as ensure_cache
 from ._call import described, traced
 from ._counts import parted
 from ._errors import NonFiniteError
+from ._jaxprs import equations
 from ._nans import locate, message, nonfinite
 from ._stages.jit import FAST
 
@@ -130,19 +131,9 @@ def has_equinox_checks(closed: Any) -> bool:
     """
     return any(
         "callback" in equation.primitive.name and _module_of(equation.params.get("callback")).startswith("equinox.")
-        for equation in _equations(closed.jaxpr)
+        for equation in equations(closed)
     )
 
 
 def _module_of(callback: Any) -> str:
     return getattr(getattr(callback, "callback_func", callback), "__module__", "") or ""
-
-
-def _equations(jaxpr: Any) -> Iterator[Any]:
-    for equation in jaxpr.eqns:
-        yield equation
-        for value in equation.params.values():
-            for part in value if type(value) in (tuple, list) else (value,):
-                inner = getattr(part, "jaxpr", part)
-                if hasattr(inner, "eqns"):
-                    yield from _equations(inner)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from jax.extend import core
 
-from .._jaxprs import opened, programs, source_of
+from .._jaxprs import bound, opened, programs, source_of
 from .._trees import is_a
 from ._extent import Dim, evaluate, extent, is_ragged, symbols, tree_dims
 from ._jax import jnp, lax
@@ -118,10 +118,7 @@ class Walk:
 
     def bind(self, op: Op, values: Sequence[Any], **changed: Any) -> list[Any]:
         """The operation itself, with some parameters changed."""
-        params = op.eqn.primitive.get_bind_params({**op.params, **changed})
-        with op.eqn.ctx.manager:
-            out = op.eqn.primitive.bind(*values, **params)
-        return list(out) if op.eqn.primitive.multiple_results else [out]
+        return bound(op.eqn, values, **changed)
 
     def run(self, jaxpr: Any, values: Sequence[Any]) -> list[Any]:
         """Evaluate a program, closed or open."""

@@ -14,7 +14,7 @@ from .._jaxprs import opened, programs
 from .._memory import Misfit, compiled_bytes, fit, text
 from ._colouring import REVERSE, WAYS, Scheme, Way, scheme_of
 from ._compressed import compressed, dense
-from ._linearized import Leaves, Linearized
+from ._directions import Leaves, Linearized
 from ._pattern import Pattern
 from ._timed import seconds
 

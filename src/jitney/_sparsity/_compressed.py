@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from ._colouring import Scheme
-from ._linearized import Leaves, Linearized, Shape
+from ._directions import Leaves, Linearized, Shape
 from ._numpy import np
 from ._pattern import Pattern
 
@@ -147,11 +147,9 @@ def _placed(data: Any, rows: Any, columns: Any, out: Shape, taken: Shape, *, as_
     if len(flat) == total:
         return data.reshape(shape)
     zeros = _jnp.zeros(total, data.dtype)
-    return (
-        zeros.at[flat].set(data, unique_indices=True, indices_are_sorted=True, mode="promise_in_bounds").reshape(shape)
-        if len(flat)
-        else zeros.reshape(shape)
-    )
+    if len(flat):
+        zeros = zeros.at[flat].set(data, unique_indices=True, indices_are_sorted=True, mode="promise_in_bounds")
+    return zeros.reshape(shape)
 
 
 def _bcoo() -> Any:

@@ -102,7 +102,7 @@ def padded(op: Op) -> list[Found]:
 
 
 def summed(op: Op) -> list[Found]:
-    """A sum, or another reduction, over axes."""
+    """A sum over axes."""
     kept = [1 if axis in op.params["axes"] else size for axis, size in enumerate(op.shapes[0])]
     into = np.broadcast_to(np.arange(math.prod(kept)).reshape(kept), op.shapes[0])
     return [op.pattern(0).merge(into, math.prod(op.out))]

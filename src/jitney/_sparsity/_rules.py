@@ -19,10 +19,7 @@ def _last(op: Op, rank: int) -> Sequence[int]:
     return [axis % rank for axis in (op.params["axis"],)]
 
 
-_ELEMENTWISE = (
-    "add add_any sub neg convert_element_type copy copy_p real imag conj complex reduce_precision stop_gradient "
-    "atan2 max min pow rem nextafter abs sign integer_pow"
-)
+_ELEMENTWISE = "add add_any sub neg convert_element_type copy copy_p real imag conj complex reduce_precision stop_gradient"
 _LINEAR_ALGEBRA = "triangular_solve cholesky lu eigh svd qr householder_product tridiagonal_solve"
 
 RULES: Mapping[str, Rule] = {
@@ -41,8 +38,8 @@ RULES: Mapping[str, Rule] = {
     "split": moves.split,
     "unstack": moves.unstack,
     "pad": moves.padded,
-    **dict.fromkeys(("reduce_sum", "reduce_max", "reduce_min", "reduce_prod"), moves.summed),
-    **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"), moves.mixed(_last)),
+    "reduce_sum": moves.summed,
+    "cumsum": moves.mixed(_last),
     "dot_general": products.product,
     "conv_general_dilated": products.convolution,
     "gather": indexing.gather,

@@ -20,7 +20,7 @@ import jax
 from jax.extend import core
 
 from .._cache import folder
-from .._jaxprs import opened, programs
+from .._jaxprs import equations, opened
 from .._trees import is_a
 from ._numpy import np
 
@@ -43,7 +43,7 @@ def seconds(traced: Any, at: Sequence[Any], ways: Mapping[str, Made]) -> dict[st
         at: Its arguments, or abstract ones.
         ways: What is timed, by name.
     """
-    if operations(traced) > _LARGEST:
+    if sum(1 for _ in equations(traced)) > _LARGEST:
         return None
     key = _key(traced, at, sorted(ways))
     if key not in _KNOWN:
@@ -53,11 +53,6 @@ def seconds(traced: Any, at: Sequence[Any], ways: Mapping[str, Made]) -> dict[st
         if path is not None and kept is None:
             _write(path, _KNOWN[key])
     return _KNOWN[key]
-
-
-def operations(jaxpr: Any) -> int:
-    """How many operations a program and those inside it have."""
-    return sum(1 + sum(map(operations, programs(eqn.params))) for eqn in opened(jaxpr)[0].eqns)
 
 
 def _measured(traced: Any, at: Sequence[Any], ways: Mapping[str, Made]) -> dict[str, float]:

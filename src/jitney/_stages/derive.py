@@ -34,7 +34,7 @@ _eqx: Any = eqx
 What = Literal[
     "grad", "value_and_grad", "jacobian", "value_and_jacobian", "hessian", "jvp", "vjp", "hvp", "linearize",
 ]  # fmt: skip
-SCALAR = ("grad", "value_and_grad", "hessian", "hvp")
+_BACKWARD = "one scalar: one backward pass"
 TANGENT, COTANGENT = "tangent_of_", "cotangent"
 
 
@@ -156,11 +156,11 @@ class _Derivation:
     # The kinds.
 
     def _grad(self) -> Any:
-        self._decided("reverse", f"one scalar: one backward pass{self._kept_to_memory()}")
+        self._recompute_to_fit()
         return self._by_name(_jax.grad(self._scalar)(self.at))
 
     def _value_and_grad(self) -> Any:
-        self._decided("reverse", f"one scalar: one backward pass{self._kept_to_memory()}")
+        self._recompute_to_fit()
         value, grad = _jax.value_and_grad(self._scalar)(self.at)
         return value, self._by_name(grad)
 
@@ -239,11 +239,12 @@ class _Derivation:
 
     # What they are made of.
 
-    def _kept_to_memory(self) -> str:
+    def _recompute_to_fit(self) -> None:
         """Recompute in the backward pass what the budget has no room to keep, unless `remat` says already what is kept."""
         budget = self._budget
         if budget is None or self.derived.remat is not None or at_any_size():
-            return ""
+            self._decided("reverse", _BACKWARD)
+            return
         leaves, treedef = tree_flatten(self.at)
 
         def value(arrays: Any) -> Any:
@@ -252,7 +253,7 @@ class _Derivation:
         traced: Any = _jax.make_jaxpr(value)(leaves)
         found = within(traced, leaves, budget)
         self.primal = lambda at: found.fn(tree_flatten(at)[0])
-        return f"; {found.why}"
+        self._decided("reverse", f"{_BACKWARD}; {found.why}")
 
     @property
     def _budget(self) -> int | None:

@@ -9,7 +9,7 @@ from typing import Any, Self
 import jax
 from jax.extend import core
 
-from .._jaxprs import CALLS, opened, scan_parts
+from .._jaxprs import CALLS, bound, opened, scan_parts
 from .._memory import compiled_bytes, text
 from .._stage import Fn, Request, Skip
 from .._trees import is_a
@@ -110,9 +110,7 @@ def recomputed(program: Any, constants: Sequence[Any], arrays: Sequence[Any]) ->
         elif eqn.primitive.name == "scan":
             out = _loop(eqn, operands)
         else:
-            with eqn.ctx.manager:
-                out = eqn.primitive.bind(*operands, **eqn.primitive.get_bind_params(eqn.params))
-            out = out if eqn.primitive.multiple_results else [out]
+            out = bound(eqn, operands)
         env.update(zip(eqn.outvars, out, strict=True))
     return [read(atom) for atom in program.outvars]
 
