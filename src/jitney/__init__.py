@@ -19,6 +19,8 @@ from ._errors import TraceError as TraceError
 from ._events import Stats as Stats
 from ._facts import AxisFacts as AxisFacts
 from ._facts import axes as axes
+from ._host import Fetch as Fetch
+from ._host import host as host
 from ._optimize import optimize as optimize
 from ._program import Program as Program
 from ._report import Report as Report

@@ -81,7 +81,7 @@ class Layout:
         itemgetter: Any = operator.itemgetter
         return itemgetter(*self.dynamic) if self.dynamic else _nothing
 
-    def key(self, leaves: Sequence[Any]) -> Hashable:
+    def key(self, leaves: Sequence[Any]) -> tuple[Hashable, ...]:
         """The key of the static values of a call; their types are part of `form`."""
         return tuple([leaves[i] if keyer is None else keyer(leaves[i]) for i, keyer in self._keyers])
 

@@ -21,6 +21,7 @@ from ._flatten import Flattener
 from ._options import Options, fail
 from ._stages.derive import Derived
 from ._statics import has_hash
+from ._variety import Variety
 
 
 class Core:
@@ -40,6 +41,7 @@ class Core:
         self.lock = threading.RLock()
         self.flattener: Flattener | None = None  # once a module has been among the arguments
         self.last: Traced | None = None
+        self._variety = Variety(self.where)
         names = [parameter.name for parameter in self.binder.parameters]
         self._static_at = tuple(names.index(name) for name in options.static if name in names)
         self._static_rest = tuple(name for name in options.static if name not in names)
@@ -88,6 +90,8 @@ class Core:
                 if len(self.entries) >= MAX_ENTRIES:
                     del self.entries[next(iter(self.entries))]
                 found = self.entries[key] = Entry(self, layout, layout.statics(leaves), (layout.form, key[-1]))
+                if layout.static:
+                    self._variety.count(layout, leaves, self.counters.total)
             return found
 
     def _resolve(self) -> None:

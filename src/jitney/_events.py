@@ -79,6 +79,10 @@ class Counters:
         self.causes.append(text)
         del self.causes[:-_KEPT]
 
+    def total(self) -> float:
+        """Seconds of tracing, lowering and compiling."""
+        return sum(self.seconds.values())
+
     def warn_once(self, about: str) -> bool:
         """True the first time."""
         first = about not in self.warned

@@ -1,0 +1,139 @@
+"""Metrics of a step on the host, without waiting for them: `jitney.host(tree)`.
+
+`float(loss)` after each step waits for the step, so the device idles while Python prepares the next one, and each number is a
+transfer of its own. Here a small program on the device lays all arrays of a tree side by side, their copy to the host starts at once, and
+nobody waits before the numbers are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import Any, Generic, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+
+from ._errors import TraceError, sentence
+from ._trees import is_a, issubdtype, keystr, tree_flatten_with_path, tree_unflatten
+
+_jax: Any = jax
+_jnp: Any = jnp
+T = TypeVar("T")
+
+
+class Fetch(Generic[T]):
+    """A tree on its way to the host. Made by `jitney.host`."""
+
+    def __init__(self, treedef: Any, leaves: list[Any], places: Sequence[tuple[int, Any]], packed: Any):
+        self._treedef = treedef
+        self._leaves = leaves
+        self._places = places
+        self._packed = packed
+
+    def done(self) -> bool:
+        """Whether the device has computed the arrays, so that `result` will not wait for it."""
+        return self._packed is None or self._packed.is_ready()
+
+    def result(self) -> T:
+        """The tree with numbers of Python for arrays of rank 0, and NumPy arrays for the others; waits until they are here."""
+        if self._packed is not None:
+            found = _unpacked(np.asarray(self._packed), [leaf for _, leaf in self._places])
+            for (i, _), value in zip(self._places, found, strict=True):
+                self._leaves[i] = value
+            self._packed = None
+        return tree_unflatten(self._treedef, self._leaves)
+
+    def __repr__(self) -> str:
+        return f"<jitney.host: {len(self._places)} arrays, {'here' if self.done() else 'on their way'}>"
+
+
+def host(tree: T) -> Fetch[T]:
+    """Start to copy all arrays of a tree to the host, in one transfer, and return at once.
+
+        model, opt, metrics = step(model, opt, batch)
+        logged.append(jitney.host(metrics))       # the next step can start
+        ...
+        print(logged[-10].result()["loss"])       # a float
+
+    The arrays may be donated or deleted afterwards. What is no array stays as it is.
+
+    Args:
+        tree: Any pytree: a dict of metrics, a module, one array. Its arrays lie on the same devices.
+
+    Raises:
+        TraceError: It is called while a function is traced, when arrays have no values yet.
+    """
+    paths, treedef = tree_flatten_with_path(tree)
+    leaves = [leaf for _, leaf in paths]
+    for path, leaf in paths:
+        if is_a(leaf, Tracer):
+            raise TraceError(
+                sentence("jitney.host()", f"{keystr(path).removeprefix('.') or 'the array'} is traced: {leaf}.",
+                         "While a step is traced, its arrays have a shape and a dtype but no value.",
+                         "return the metrics from the step, and call jitney.host on what the call returned.")
+            )  # fmt: skip
+    places = [(i, leaf) for i, leaf in enumerate(leaves) if is_a(leaf, jax.Array)]
+    leaves = [leaf.item() if is_a(leaf, np.generic) else leaf for leaf in leaves]
+    if not places:
+        return Fetch(treedef, leaves, (), None)
+    arrays = [_plain(leaf) for _, leaf in places]
+    with _width(arrays):
+        packed = _PACK(*arrays)
+    packed.copy_to_host_async()
+    shapes = [(i, jax.ShapeDtypeStruct(array.shape, array.dtype)) for (i, _), array in zip(places, arrays, strict=True)]
+    return Fetch(treedef, leaves, shapes, packed)
+
+
+def _plain(array: Any) -> Any:
+    """Random keys as the numbers that they are."""
+    return jax.random.key_data(array) if issubdtype(array.dtype, jax.dtypes.prng_key) else array
+
+
+def _width(arrays: Sequence[Any]) -> Any:
+    """Numbers of 64 bits stay such, whatever the setting of the moment."""
+    x64: Any = jax.enable_x64
+    return x64(True) if any(array.dtype.itemsize >= 8 for array in arrays) else nullcontext()  # noqa: FBT003
+
+
+def _pack(*arrays: Any) -> Any:
+    return _jnp.concatenate([_bytes(array).reshape(-1) for array in arrays])
+
+
+_PACK: Any = _jax.jit(_pack)
+
+
+def _bytes(array: Any) -> Any:
+    if issubdtype(array.dtype, np.complexfloating):
+        array = _jnp.stack([array.real, array.imag], -1)
+    elif array.dtype == np.bool_ or _is_narrow(array.dtype):
+        array = array.astype(_carrier(array.dtype))
+    return _jax.lax.bitcast_convert_type(array, np.uint8)
+
+
+def _is_narrow(dtype: Any) -> bool:
+    """Less than a byte: int4 and its kin."""
+    kind: Any = _jnp.finfo if issubdtype(dtype, np.floating) else _jnp.iinfo
+    return dtype != np.bool_ and not issubdtype(dtype, np.complexfloating) and kind(dtype).bits < 8
+
+
+def _carrier(dtype: Any) -> np.dtype:
+    """A type of whole bytes that holds every value of one that is not."""
+    if dtype == np.bool_:
+        return np.dtype(np.uint8)
+    return np.dtype(np.float32) if issubdtype(dtype, np.floating) else np.dtype(np.int8)
+
+
+def _unpacked(raw: np.ndarray[Any, Any], shapes: Sequence[Any]) -> list[Any]:
+    found: list[Any] = []
+    start = 0
+    for each in shapes:
+        dtype = np.dtype(each.dtype)
+        stored = _carrier(dtype) if dtype == np.bool_ or _is_narrow(dtype) else dtype
+        stop = start + stored.itemsize * int(np.prod(each.shape, dtype=int))
+        array = raw[start:stop].view(stored).astype(dtype, copy=stored != dtype).reshape(each.shape)
+        found.append(array.item() if array.ndim == 0 else array)
+        start = stop
+    return found

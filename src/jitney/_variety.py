@@ -1,0 +1,90 @@
+"""Warn of a static argument that takes many values: each is a program of its own.
+
+It stands beside the causes of retraces, which say what changed; this counts, and says what it cost and what to do.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ._call import Layout, static_text
+from ._errors import JitneyWarning, Where, sentence, users_level
+from ._statics import Opaque
+from ._trees import is_a, type_of
+
+MANY = 8
+
+
+@dataclass
+class _Seen:
+    """The values of one argument so far, and the seconds of compiling before the second of them came."""
+
+    keys: set[Hashable] = field(default_factory=set[Hashable])
+    before: float = 0.0
+    warned: bool = False
+
+
+class Variety:
+    """The values that each static argument of a function has taken."""
+
+    def __init__(self, where: Where):
+        self._where = where
+        self._seen: dict[str, _Seen] = {}
+
+    def count(self, layout: Layout, leaves: Sequence[Any], seconds: Callable[[], float]) -> None:
+        """Count the static values of a call that no program serves yet; warn once of an argument that has taken more than MANY.
+
+        Args:
+            layout: Of the call.
+            leaves: Of the call.
+            seconds: What tracing and compiling this function has taken so far.
+        """
+        keys: dict[str, list[Hashable]] = {}
+        examples: dict[str, Any] = {}
+        for i, key in zip(layout.static, layout.key(leaves), strict=True):
+            argument = layout.names[i][0]
+            keys.setdefault(argument, []).append((type_of(leaves[i]), key))
+            examples.setdefault(argument, leaves[i])
+        for argument, parts in keys.items():
+            seen = self._seen.setdefault(argument, _Seen())
+            if not seen.warned:
+                self._one(argument, seen, tuple(parts), examples[argument], seconds)
+
+    def _one(self, argument: str, seen: _Seen, key: Hashable, example: Any, seconds: Callable[[], float]) -> None:
+        new = key not in seen.keys
+        seen.keys.add(key)
+        if new and len(seen.keys) == 2:
+            seen.before = seconds()
+        if len(seen.keys) <= MANY:
+            return
+        seen.warned = True
+        seen.keys.clear()
+        value = example.value if is_a(example, Opaque) else example
+        what = (
+            f"static {argument!r} takes its {MANY + 1}th value, {static_text(value)}; the {MANY - 1} after the first have cost "
+            f"{seconds() - seen.before:.2g} s of tracing and compiling."
+        )
+        warnings.warn(
+            sentence(self._where, what, "Each value of a static argument is a program of its own.", _advice(argument, value)),
+            JitneyWarning,
+            stacklevel=users_level(),
+        )
+
+
+def _advice(argument: str, value: Any) -> str:
+    if callable(value):
+        return f"if these are one function made anew for each call (a lambda, a partial), make {argument!r} once and pass that."
+    if is_a(value, (str, bytes)):
+        return f"if the computation depends on {argument!r} in few ways, pass which of them; names can stay outside."
+    if is_a(value, (int, float, complex)):
+        return (
+            f'pass {argument!r} as an array, annotated `Int[Array, ""]` or `Float[Array, ""]`; if it is a size, let it be the size of '
+            "a named axis and share programs with `pad`."
+        )
+    return (
+        f"pass {argument!r} as data: sets and lists of indices as an index array with a mask, and let `pad` share programs between their "
+        "sizes."
+    )

@@ -1,0 +1,75 @@
+"""A static argument of many values: what is said, and when."""
+
+import warnings
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import Array, Float
+
+import jitney
+
+X = jnp.arange(12.0)
+
+
+def picks():
+    @jitney.optimize(static="sets")
+    def pick(x: Float[Array, "n"], sets):
+        return sum(x[np.array(sorted(each))].sum() for each in sets)
+
+    return pick
+
+
+def take(f, values):
+    for value in values:
+        f(X, value)
+
+
+def test_lists_of_frozensets_reach_the_body_and_are_keyed_by_value():
+    """An equal list is no new program."""
+    pick = picks()
+    assert [float(pick(X, [frozenset({1, 2}), frozenset({5})])) for _ in range(3)] == [8.0] * 3
+    assert pick.stats.traces == 1
+
+
+def test_the_ninth_value_warns_with_name_count_seconds_and_what_to_do():
+    """Once, and not before."""
+    pick = picks()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for i in range(8):
+            pick(X, [frozenset({i})])
+    with pytest.warns(jitney.JitneyWarning, match=r"static 'sets' takes its 9th value, .* s of tracing(.|\n)*index array with a mask"):
+        pick(X, [frozenset({8})])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert float(pick(X, [frozenset({9})])) == 9.0
+
+
+def test_the_warning_points_to_the_users_line():
+    """Not into jitney."""
+    pick = picks()
+    with pytest.warns(jitney.JitneyWarning) as found:
+        take(pick, [[frozenset({i})] for i in range(9)])
+    assert found[0].filename == __file__
+
+
+def test_other_shapes_are_no_new_values():
+    """Only the static argument is counted."""
+    pick = picks()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for n in range(3, 13):
+            pick(X[:n], [frozenset({1})])
+
+
+@pytest.mark.parametrize(
+    ("values", "advice"),
+    [(range(9), r"`Int\[Array"), ([lambda y, i=i: y for i in range(9)], "made anew for each call"), ("abcdefghi", "in few ways")],
+    ids=["numbers", "functions", "names"],
+)
+def test_the_advice_fits_the_kind_of_value(values, advice):
+    """Numbers become arrays, functions are made once."""
+    f = jitney.optimize(static="how")(lambda x, how: x + 1.0)
+    with pytest.warns(jitney.JitneyWarning, match=advice):
+        take(f, values)
