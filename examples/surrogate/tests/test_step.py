@@ -1,0 +1,100 @@
+"""One step, before and after: eager, jitted and batched are the same numbers."""
+
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import jitney
+from examples.surrogate import before
+from examples.surrogate._expert import batch
+from examples.surrogate._losses import FLOOR, certainty, kl
+from examples.surrogate._step import Recipe, start, step_of
+from examples.surrogate.model import Surrogate
+
+RATE, SEED = 0.1, 3
+
+
+@pytest.fixture(scope="module")
+def model():
+    return Surrogate(8, 1, 2, key=jax.random.key(0))
+
+
+@pytest.fixture(scope="module")
+def data():
+    found = batch(np.random.default_rng(SEED), 2, 3, samples=6)
+    assert len(set(found.target)) == 1  # one tuple of parent sets, so one program
+    return found
+
+
+@pytest.fixture(scope="module")
+def jitted():
+    """The derivative of the loss before, compiled: parent sets as they come, a tuple of frozensets, are static."""
+    one = jitney.optimize(static=("sets", "loss"))(before.example_loss)
+    return lambda model, *rest: one.value_and_grad(model, *rest, wrt="model")
+
+
+@pytest.fixture(scope="module")
+def eager(model, data):
+    return before.mean_gradient(model, data, "weighted")
+
+
+@dataclass(frozen=True)
+class Sgd(Recipe):
+    """Plain gradient descent, so that the new weights show the gradient."""
+
+    def optimiser(self):
+        return optax.sgd(RATE)
+
+
+def same(value, norm, after, eager, model):
+    """Equal loss, gradient norm, and weights after a step of gradient descent."""
+    true_value, gradient = eager
+    assert float(value) == pytest.approx(true_value, rel=1e-5)
+    assert float(norm) == pytest.approx(float(optax.tree.norm(gradient)), rel=1e-5)
+    for ours, at, slope in zip(*map(jax.tree.leaves, (after, model, gradient)), strict=True):
+        np.testing.assert_allclose(ours, np.asarray(at) - RATE * np.asarray(slope), rtol=1e-5, atol=1e-6)
+
+
+def test_jitted_is_eager(model, data, eager, jitted):
+    """With frozensets as statics, which the body gets as what they were."""
+    value, gradient = before.mean_gradient(model, data, "weighted", jitted)
+    same(value, optax.tree.norm(gradient), optax.tree.add_scale(model, -RATE, gradient), eager, model)
+
+
+def test_the_step_after_is_the_step_before(model, data, eager):
+    """Mapped over examples, padded from 3 variables to 4 and from 4 sets to 8, donated, in one program."""
+    recipe = Sgd()
+    step = step_of(recipe)
+    given = jax.tree.map(jnp.array, (model, start(recipe, model)))  # what is donated is a copy
+    after, _, metrics = step(*given, *data.arrays)
+    same(metrics["loss"], metrics["norm"], after, eager, model)
+    assert step.stats.compiles == 1
+    assert step.stats.padding["vars"] > 0
+
+
+def test_every_parameter_has_a_gradient(eager):
+    """None is dead."""
+    assert all(np.abs(leaf).max() > 1e-6 for leaf in jax.tree.leaves(eager[1]))
+
+
+def test_losses_are_their_definitions():
+    """In NumPy, of a distribution with a zero."""
+    p, q = np.array([0.7, 0.3, 0.0], np.float32), np.array([0.2, 0.3, 0.5], np.float32)
+    assert float(kl(p, np.log(q))) == pytest.approx(0.7 * np.log(0.7 / 0.2), rel=1e-6)
+    assert float(certainty(p)) == pytest.approx(1 + (0.7 * np.log(0.7) + 0.3 * np.log(0.3)) / np.log(3), rel=1e-6)
+    assert 0 < FLOOR < 1
+
+
+def test_order_of_samples_and_names_of_variables_do_not_matter(model, data):
+    """Samples in another order give the same scores; renamed variables give those of the renamed sets."""
+    x, index, mask = (jnp.asarray(part[0]) for part in (data.x, data.index, data.mask))
+    scored = eqx.filter_jit(model)
+    scores = scored(x, index, mask)
+    np.testing.assert_allclose(scored(x[::-1], index, mask), scores, rtol=1e-4, atol=1e-5)
+    names = np.array([2, 0, 1])
+    np.testing.assert_allclose(scored(x[:, np.argsort(names)], jnp.asarray(names)[index], mask), scores, rtol=1e-4, atol=1e-5)
