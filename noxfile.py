@@ -159,12 +159,13 @@ def docs(session: nox.Session) -> None:
 
 @nox.session(python=DEFAULT)
 def bench(session: nox.Session) -> None:
-    """Run the benchmarks: the warm call, a thousand sizes, streams, states, Jacobians, then the fits and the models."""
+    """Run the benchmarks: the warm call, a thousand sizes, streams, states, a full cache, Jacobians, then the fits and the models."""
     session.install("-e", ".[examples]")
     session.run("python", "-m", "tests.perf.warm_call", env=ONE_BLAS_THREAD)
     session.run("python", "-m", "tests.perf.sizes", env=ONE_BLAS_THREAD)
     session.run("python", "-m", "tests.perf.stream", env=ONE_BLAS_THREAD)
     session.run("python", "-m", "tests.perf.state", env=ONE_BLAS_THREAD)
+    session.run("python", "-m", "tests.perf.kept", env=ONE_BLAS_THREAD)
     session.run("python", "-m", "tests.perf.jacobians", env=ONE_BLAS_THREAD)
     session.run("python", "-m", "examples.trf.benchmark", *session.posargs, env=ONE_BLAS_THREAD)
     session.run("python", "-m", "examples.equilibrium.benchmark", env=ONE_BLAS_THREAD)

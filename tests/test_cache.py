@@ -256,14 +256,42 @@ def test_the_defaults_of_jax_are_what_we_take_them_for():
 
 
 def test_the_least_recently_used_programs_go_first(tmp_path):
-    """JAX keeps the limit itself, with entries that have no time stamp in the folder too."""
+    """Where the limit is made smaller, and as the folder grows past it; what was used last is found again."""
     code = """
+        _cache._LOOK_AFTER = 2
         _cache.configure(cache_size="unlimited")
+        _cache.ensure()
+        folder = Path(base) / "xla"
+
+        def aged(factors):  # the first was used an hour ago, the next a minute later
+            for minutes, factor in enumerate(factors):
+                known = set(folder.glob("*-cache"))
+                compiled(factor)
+                (entry,) = set(folder.glob("*-cache")) - known
+                os.utime(entry, times=(entry.stat().st_mtime - 3600 + 60 * minutes,) * 2)
+            return entry.stat().st_size
+
+        size = aged([2.0, 3.0, 4.0, 5.0])
+        _cache.configure(cache_size=int(2.5 * size))
+        out["smaller"] = [len(list(folder.glob("*-cache"))), compiled(5.0), compiled(4.0), compiled(2.0)]
+        compiled(6.0), _cache.ensure(), _cache.ensure()
+        out["grown"] = [len(list(folder.glob("*-cache"))), compiled(6.0)]
+        out["jax"] = jax_says()[2]
+    """
+    out = process(code, tmp_path)
+    assert out["smaller"] == [2, "hit", "hit", "kept"]
+    assert out["grown"] == [2, "hit"]
+    assert out["jax"] == -1  # with a limit, JAX would read the whole folder at each write
+
+
+def test_a_limit_given_to_jax_is_kept_by_jax(tmp_path):
+    """Also over entries of a time without limit, which have no time stamp and fail its writes in jax 0.10."""
+    code = """
         _cache.ensure()
         compiled(2.0)
         entry = next((Path(base) / "xla").glob("*-cache"))
-        size = entry.stat().st_size
-        _cache.configure(cache_size=int(3.5 * size))
+        jax.config.update("jax_compilation_cache_max_size", int(3.5 * entry.stat().st_size))
+        _cache.ensure()
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             out["kept"] = [compiled(float(i)) for i in (3, 4, 3, 5, 6)]
@@ -401,19 +429,19 @@ def test_an_unknown_word_in_the_environment_is_a_warning(tmp_path):
     assert enabled
 
 
-def test_the_size_limit_needs_filelock(tmp_path):
-    """Without it JAX would warn at each compile and keep nothing; without a limit it is not needed."""
+def test_a_limit_given_to_jax_needs_filelock(tmp_path):
+    """Without it JAX would warn at each compile and keep nothing; jitney's own limit does not need it."""
     code = """
         import sys
         sys.modules["filelock"] = None
-        out["limited"] = [warned(), _cache.facts().enabled]
-        _cache.configure(cache_size="unlimited")
-        out["unlimited"] = _cache.facts().enabled
+        out["ours"] = [warned(), _cache.facts().size_limit, compiled(2.0)]
+        jax.config.update("jax_compilation_cache_max_size", 12345678)
+        out["theirs"] = [warned(), _cache.facts().enabled]
     """
     out = process(code, tmp_path)
-    assert "filelock" in out["limited"][0][0]
-    assert not out["limited"][1]
-    assert out["unlimited"]
+    assert out["ours"] == [[], 2 * 2**30, "kept"]
+    assert "filelock" in out["theirs"][0][0]
+    assert not out["theirs"][1]
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,10 @@ What JAX does, read in its source and tried with 0.10.2 and 0.12.0.1:
 - Compiling before the directory is set does not lock the cache out. A change of directory, size limit or the on-off
   flag after that is not seen until `reset_cache()`.
 - No public way excludes one compile, and the flag is not thread-local: `disabled` switches the whole process.
-- The size limit needs the package `filelock`. It counts entries; the autotuning files of GPUs lie beside, uncounted.
-- A failed read or write is a warning, not an error. An entry cut short by a kill costs one warning per process.
+- Its size limit reads the whole folder at each write, and needs the package `filelock`. So jitney keeps its own limit
+  (`_cache_limit`); both count entries, the autotuning files of GPUs lie beside, uncounted.
+- A failed read or write is a warning, not an error. An entry cut short by a kill costs one warning per process, and one
+  that another process is writing at that moment costs one warning: without a limit of its own JAX takes no lock.
 - Nothing records whether a setting was made: a value equal to JAX's default counts as not made, unless its
   environment variable is there.
 """
@@ -36,16 +38,18 @@ import jax
 import platformdirs
 from jax.experimental.compilation_cache import compilation_cache
 
+from jitney._cache_limit import complete, trim
 from jitney._errors import JitneyWarning, OptionError, sentence
 
 _FOLDER: Final = "jax_compilation_cache_dir"
 _FLAG: Final = "jax_enable_compilation_cache"
 _SECONDS: Final = "jax_persistent_cache_min_compile_time_secs"
 _BYTES: Final = "jax_compilation_cache_max_size"
-_JAX_DEFAULTS: Final[dict[str, Any]] = {_SECONDS: 1.0, _BYTES: -1}  # the same in 0.10.2 and 0.12.0.1
-
 _UNLIMITED: Final = -1  # as JAX spells it
+_JAX_DEFAULTS: Final[dict[str, Any]] = {_SECONDS: 1.0, _BYTES: _UNLIMITED}  # the same in 0.10.2 and 0.12.0.1
+
 _DEFAULT_SIZE: Final = 2 * 2**30
+_LOOK_AFTER: Final = 256  # programs
 _LEAST_FREE: Final = 64 * 2**20
 _PROBE: Final = 64 * 2**10
 _UNITS: Final = {"": 1, "b": 1} | {
@@ -106,6 +110,7 @@ class _Switch:
         self.decision: _Decision | None = None
         self.prepared: tuple[tuple[Path, int], _Refusal | None] | None = None
         self.warned: set[str] = set()
+        self.ensured = 0  # programs since the folder was last compared with its limit
         self.pauses = 0
         self.flag_before_pause = True
 
@@ -115,15 +120,32 @@ class _Switch:
         if decision == self.decision:
             return
         changed = self._withdraw()
+        self.ensured = 0
         if decision.ours:
             self._apply(decision.facts)
             changed = True
         self.decision = decision
         if changed:
             compilation_cache.reset_cache()
-        if decision.warning is not None and decision.warning not in self.warned:
-            self.warned.add(decision.warning)
-            warnings.warn(decision.warning, JitneyWarning, stacklevel=3)
+        if decision.warning is not None:
+            self._warn_once(decision.warning)
+
+    def keep_limit(self) -> None:
+        """Compare jitney's folder with its size limit: at first, after a change, and as it grows. JAX keeps a limit of the user's."""
+        now, self.ensured = self.ensured == 0, (self.ensured + 1) % _LOOK_AFTER
+        found = self.decision.facts if self.decision is not None and self.decision.ours else None
+        if not now or found is None or found.directory is None or found.size_limit is None or self._is_users(_BYTES):
+            return
+        try:
+            trim(found.directory, found.size_limit)
+        except OSError as error:
+            what = f"{found.directory} cannot be made smaller ({error.strerror or error})"
+            self._warn_once(sentence("the compilation cache", what, "Past its limit, entries used least recently are deleted.", _ANOTHER))
+
+    def _warn_once(self, text: str) -> None:
+        if text not in self.warned:
+            self.warned.add(text)
+            warnings.warn(text, JitneyWarning, stacklevel=4)
 
     def _decide(self) -> _Decision:
         folder = _jax(_FOLDER)
@@ -147,8 +169,9 @@ class _Switch:
 
     def _ours(self, warning: str | None) -> _Decision:
         base = self.request.base or _default_base()
-        size = _jax(_BYTES) if self._is_users(_BYTES) else self.request.size or _DEFAULT_SIZE
-        refusal = self._prepare(base, size)
+        users = self._is_users(_BYTES)
+        size = _jax(_BYTES) if users else self.request.size or _DEFAULT_SIZE
+        refusal = self._prepare(base, size if users else _UNLIMITED)
         if refusal is not None:
             text = sentence("the compilation cache", f"{base} {refusal.what}", _WITHOUT, refusal.fix)
             return _off(f"{base} {refusal.what}", text)
@@ -156,16 +179,15 @@ class _Switch:
         found = CacheFacts(enabled=True, directory=base / "xla", size_limit=_limit(size), reason=reason)
         return _Decision(found, ours=True, warning=warning)
 
-    def _prepare(self, base: Path, size: int) -> _Refusal | None:
+    def _prepare(self, base: Path, jax_size: int) -> _Refusal | None:
         """Check a directory once, and again when it has vanished."""
         known = self.prepared
-        if known is None or known[0] != (base, size) or not (known[1] or (base / "xla").is_dir()):
-            self.prepared = known = (base, size), _prepare(base) or _unlockable(size)
+        if known is None or known[0] != (base, jax_size) or not (known[1] or (base / "xla").is_dir()):
+            self.prepared = known = (base, jax_size), _prepare(base) or _limited_by_jax(base, jax_size)
         return known[1]
 
     def _apply(self, facts: CacheFacts) -> None:
-        size = _UNLIMITED if facts.size_limit is None else facts.size_limit
-        for name, ours in ((_FOLDER, str(facts.directory)), (_SECONDS, 0.0), (_BYTES, size)):
+        for name, ours in ((_FOLDER, str(facts.directory)), (_SECONDS, 0.0)):
             if not self._is_users(name):
                 self.made[name] = _Setting(_jax(name), ours)
                 _set(name, to=ours)
@@ -209,6 +231,7 @@ def ensure() -> None:
     """Turn the cache on where nothing forbids it. Cheap and repeatable; call it before each first compile."""
     with _SWITCH.lock:
         _SWITCH.settle()
+        _SWITCH.keep_limit()
 
 
 def facts() -> CacheFacts:
@@ -268,6 +291,7 @@ def configure(
             _SWITCH.released = False
         if _SWITCH.decision is not None:
             _SWITCH.settle()
+            _SWITCH.keep_limit()
 
 
 def _jax(name: str) -> Any:
@@ -403,24 +427,16 @@ def _cramped(folder: Path) -> _Refusal | None:
     free = shutil.disk_usage(folder).free
     if free < _LEAST_FREE:
         return _Refusal(f"is on a full disk ({free >> 20} MiB free)", f"free some space, or {_ANOTHER}")
-    _complete(folder)
     return None
 
 
-def _complete(folder: Path) -> None:
-    """Give each entry its time stamp.
-
-    In jax 0.10.2 one entry without a stamp (of a killed process, or of a time without limit) fails every later write
-    under a size limit; 0.12.0.1 takes it for the oldest, as an empty stamp is. Delete this when the oldest jax does so.
-    """
-    names = {entry.name for entry in os.scandir(folder)}
-    for name in names:
-        stamp = name.removesuffix("-cache") + "-atime"
-        if name.endswith("-cache") and stamp not in names:
-            (folder / stamp).touch(mode=0o600)
-
-
-def _unlockable(size: int) -> _Refusal | None:
-    if size == _UNLIMITED or importlib.util.find_spec("filelock") is not None:
+def _limited_by_jax(base: Path, size: int) -> _Refusal | None:
+    if size == _UNLIMITED:
         return None
-    return _Refusal("has a size limit, which needs filelock", 'install filelock, or give cache_size="unlimited".')
+    if importlib.util.find_spec("filelock") is None:
+        return _Refusal(f"has a size limit from `{_BYTES}`, which needs filelock", "install filelock, or set that to -1.")
+    try:
+        complete(base / "xla")
+    except OSError as error:
+        return _Refusal(f"cannot be used ({error.strerror or error})", _ANOTHER)
+    return None
