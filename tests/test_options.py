@@ -36,8 +36,9 @@ REFUSED = [
     ({"pad": {"n": "pow2"}, "memory": "1GB"}, "`pad` and `memory` together are not there yet.", "keep one"),
     ({"max_compiles": 3}, "option 'max_compiles' (a limit on compiles) is not there yet.", "leave 'max_compiles' out"),
     ({"cache": "program"}, 'cache="program" (serialised executables) is not there yet.', "persistent compilation cache is on"),
-    ({"precision": "bf16"}, 'precision="bf16" (autocast', 'write precision="bf16-all"'),
-    ({"precision": "fp16"}, 'precision="fp16" (autocast', 'write precision="fp16-all"'),
+    ({"precision": "bf17"}, "precision='bf17' is not a policy", "choose one"),
+    ({"precision": {"head": "f64"}}, "precision={'head': 'f64'} does not say which products", 'write precision={"default": "bf16"'),
+    ({"precision": "bf16", "on_trace_error": "eager"}, "contradict each other", 'write precision="bf16-all"'),
     # Malformed.
     ({"static": 0}, "static=0 does not name parameters.", 'write static="x"'),
     ({"static": ""}, "static='' does not name parameters.", 'write static="x"'),

@@ -46,6 +46,20 @@ def equations(jaxpr: Any) -> Iterator[Any]:
             yield from equations(inner)
 
 
+def name_of(eqn: Any) -> str:
+    """The function that an operation calls, by its own name where it has one."""
+    for program in programs(eqn.params):
+        name = getattr(getattr(opened(program)[0], "debug_info", None), "func_name", None)
+        if name is not None and name.isidentifier():
+            return name
+    return eqn.primitive.name
+
+
+def is_backward(eqn: Any) -> bool:
+    """Whether an operation is of a backward pass: JAX writes that into the names under which profilers show it."""
+    return "transpose(" in str(eqn.source_info.name_stack)
+
+
 def bound(eqn: Any, values: Sequence[Any], **changed: Any) -> list[Any]:
     """The results of an operation on other values, with some parameters changed."""
     params = eqn.primitive.get_bind_params({**eqn.params, **changed})

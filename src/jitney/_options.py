@@ -15,6 +15,7 @@ import jax
 
 from ._buckets import Bucket
 from ._errors import OptionError, Where, sentence
+from ._precision import FULL, LOW, Policy, tokens
 from ._trees import is_a
 
 NOT_BUILT = {
@@ -22,7 +23,9 @@ NOT_BUILT = {
     "mesh": "a device mesh",
     "max_compiles": "a limit on compiles",
 }
-PRECISIONS = ("bf16-all", "fp16-all", "f32", "f64", "tf32")
+PRECISIONS = ("bf16", "fp16", "bf16-all", "fp16-all", "f32", "f64", "tf32")
+PRODUCT_TYPES = ("bf16", "fp16", "f32")
+DEFAULT = "default"
 # Factories in `jax.checkpoint_policies` take arguments, so a name alone does not choose a policy.
 POLICIES = (
     "everything_saveable",
@@ -55,7 +58,7 @@ class Options:
     chunk: tuple[tuple[str, int | str], ...] = ()
     memory: int | str | None = None
     remat: str | None = None
-    precision: str | None = None
+    precision: str | tuple[tuple[str, str], ...] | None = None
     cache: bool = True
     check: bool = True
     on_trace_error: str = "raise"
@@ -123,6 +126,10 @@ def read_options(where: Where | str, raw: Mapping[str, Any]) -> Options:
     if options.memory is not None and options.pad:
         fail(where, "`pad` and `memory` together are not there yet.", "jitney accepts no option that it does not carry out.",
              "keep one: what `memory` cuts needs no padding.")  # fmt: skip
+    if policy_of(options.precision) is not None and options.on_trace_error == "eager":
+        fail(where, f"precision={raw['precision']!r} and on_trace_error=\"eager\" contradict each other.",
+             "Products are cast in the traced program; a body that cannot be traced has none.",
+             'drop on_trace_error="eager", or write precision="bf16-all", which casts arguments.')  # fmt: skip
     mapped = {name for axis in options.vmap for name, _ in axis.dims or ()}
     if mapped & set(options.static):
         fail(
@@ -270,17 +277,30 @@ def _remat(where: Where | str, value: Any) -> str | None:
     return value
 
 
-def _precision(where: Where | str, value: Any) -> str | None:
-    if value is None or value in PRECISIONS:
+def _precision(where: Where | str, value: Any) -> str | tuple[tuple[str, str], ...] | None:
+    if value is None or (is_a(value, str) and value in PRECISIONS):
         return value
-    if value in ("bf16", "fp16"):
-        fail(
-            where,
-            f'precision="{value}" (autocast: products low, accumulation float32) is not there yet.',
-            "jitney accepts no option that it does not carry out.",
-            f'write precision="{value}-all" to compute everything in the low type, or leave it out.',
-        )
-    fail(where, f"precision={value!r} is not a policy.", f"`precision` is one of {', '.join(PRECISIONS)}.", "choose one.")
+    if is_a(value, Mapping) and value:
+        for name, type_ in value.items():
+            if not is_a(name, str) or not tokens(name) or type_ not in PRODUCT_TYPES:
+                fail(where, f"precision={{{name!r}: {type_!r}}} does not say which products are computed in what.",
+                     f"The dict form takes module paths (or source lines, \"net.py:12\"), and of each {', '.join(PRODUCT_TYPES)}.",
+                     'write precision={"default": "bf16", "head": "f32"}.')  # fmt: skip
+        return tuple(value.items())
+    fail(
+        where,
+        f"precision={value!r} is not a policy.",
+        f"`precision` is one of {', '.join(PRECISIONS)}, or a dict of {', '.join(PRODUCT_TYPES)} by module path.",
+        "choose one.",
+    )
+
+
+def policy_of(precision: str | tuple[tuple[str, str], ...] | None) -> Policy | None:
+    """Which products are cast, if the policy is one of products."""
+    if isinstance(precision, tuple):
+        said = dict(precision)
+        return Policy(said.pop(DEFAULT, FULL), tuple(said.items()))
+    return Policy(str(precision)) if precision in LOW else None
 
 
 def _cache(where: Where | str, value: Any) -> bool:

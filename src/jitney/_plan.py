@@ -25,7 +25,7 @@ class Plan:
         """
         stages: list[Stage | Skip] = []
         for kind in PIPELINE:
-            stage = kind.plan(view, request)
+            stage: Stage | Skip = kind.plan(view, request)
             stages.append(stage)
             view = stage.inner(view)
         return cls(tuple(stages))

@@ -164,8 +164,8 @@ class Program(Generic[P, R]):
     def plan(self, /, *args: Any, sizes: Mapping[str, int] | None = None, **kwargs: Any) -> Report:
         """Every decision about a call with such arguments (see `compile`), with its reason. Nothing is compiled.
 
-        Only with `donate` does the body run, once, on abstract values: its results tell which buffers can be reused. That is no
-        trace in `stats`.
+        Only with `donate` or with products cast by `precision` does the body run, on abstract values: its results tell which buffers can
+        be reused, its operations what is cast. That is no trace in `stats`.
         """
         entry, arrays = self.abstract(args, kwargs, sizes)
         return report(self._core, entry, arrays)

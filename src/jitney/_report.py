@@ -14,7 +14,9 @@ from ._call import static_text
 from ._diagnose import TRACER_ERRORS
 from ._facts import facts_of
 from ._plan import Plan
+from ._precision import tallies
 from ._stage import Skip
+from ._stages.autocast import Autocast
 from ._stages.derive import Derived, decisions
 from ._view import View, is_array
 
@@ -98,6 +100,7 @@ def report(core: Core, entry: Entry, arrays: Sequence[Any]) -> Report:
         if cut.fit is not None:
             stages.append(Line("memory", taken=True, why=str(cut.fit)))
     stages += _derivative(core, entry, arrays)
+    stages += _products(plan, entry, arrays)
     stages += [Line(f"axis {name}", found.refused is None, found.text) for name, found in facts.items()]
     sizes = planned.sizes.bound if planned.sizes is not None else {}
     static = zip(entry.layout.static_names(), entry.statics, strict=True)
@@ -122,6 +125,18 @@ def _derivative(core: Core, entry: Entry, arrays: Sequence[Any]) -> list[Line]:
     if derived.remat:
         lines.append(Line("remat", taken=True, why=f"inside the derivative: the backward pass keeps what `{derived.remat}` says"))
     return lines
+
+
+def _products(plan: Plan, entry: Entry, arrays: Sequence[Any]) -> list[Line]:
+    """What an autocast does with the products of the body, which is traced for it."""
+    if not isinstance(plan.stage("precision"), Autocast):
+        return []
+    try:
+        with entry.numbers(), tallies() as found:
+            jax.eval_shape(entry.called, *arrays)  # pyright: ignore[reportUnknownMemberType]
+    except TRACER_ERRORS:
+        return [Line("products", taken=False, why="the body cannot be traced, so nothing says which there are")]
+    return [Line("products", bool(found[0].cast), text) for text in found[0].lines]
 
 
 def _without_taker(entry: Entry, view: View, arrays: Sequence[Any]) -> list[Line]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 from ._errors import Where
 from ._options import Options
@@ -48,6 +48,6 @@ class Stage(Protocol):
     @property
     def why(self) -> str: ...
     @classmethod
-    def plan(cls, view: View, request: Request) -> Self | Skip: ...
+    def plan(cls, view: View, request: Request) -> Stage | Skip: ...
     def inner(self, view: View) -> View: ...
     def wrap(self, fn: Fn) -> Fn: ...

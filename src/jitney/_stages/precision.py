@@ -1,5 +1,7 @@
 """Compute the body in another floating-point type; arguments and results keep theirs.
 
+`"bf16"` and `"fp16"`, which cast products only, are the stage in `autocast.py`. The others are here.
+
 Every array argument of a floating type is cast on the way in, unless its annotation names an exact dtype (`Float32[...]`); every result
 that comes out in the compute type is cast back to the widest type that was cast. Values that the body makes or closes over are
 as the body makes them.
@@ -7,6 +9,7 @@ as the body makes them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
@@ -14,12 +17,21 @@ from typing import Any, Self
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend import core
 
 from .._annotations import ArrayHint
+from .._diagnose import user_line
+from .._errors import OptionError, Where, sentence
+from .._options import policy_of
+from .._precision import SOLVERS, breaks_low
 from .._stage import Fn, Request, Skip
+from .._trees import Tracer, is_a
 from .._view import Leaf, View
+from .autocast import Autocast, body_of
 
+_core: Any = core
 COMPUTE = {"bf16-all": jnp.bfloat16, "fp16-all": jnp.float16, "f32": jnp.float32, "f64": jnp.float64}
+_REFUSES = ("bf16-all", "fp16-all")
 
 
 @dataclass(frozen=True)
@@ -29,23 +41,27 @@ class Precision:
     policy: str
     cast: tuple[bool, ...]
     back: str | None
+    where: Where = field(compare=False)
     why: str = field(compare=False)
     name: str = field(default="precision", compare=False)
 
     @classmethod
-    def plan(cls, view: View, request: Request) -> Self | Skip:
+    def plan(cls, view: View, request: Request) -> Self | Autocast | Skip:
         policy = request.options.precision
         if policy is None:
             return Skip("precision", "no `precision` given")
+        if policy_of(policy) is not None:
+            return Autocast.plan(view, request)
+        policy = str(policy)
         if policy == "tf32":
-            return cls(policy, (), None, "matrix products in tensorfloat32 where the device has it")
+            return cls(policy, (), None, request.where, "matrix products in tensorfloat32 where the device has it")
         cast = tuple(_is_cast(leaf, COMPUTE[policy]) for leaf in view.leaves)
         if not any(cast):
             return Skip("precision", f"no argument to cast to {np.dtype(COMPUTE[policy])}")
         back = _widest([leaf.dtype for leaf in view.leaves if _is_real(leaf.dtype) and not _exact(leaf)])
         kept = [leaf.path for leaf in view.leaves if _exact(leaf)]
         exact = f"; {', '.join(kept)} keeps its exact dtype" if kept else ""
-        return cls(policy, cast, str(back), f"{sum(cast)} of {len(cast)} arrays computed in {np.dtype(COMPUTE[policy])}, "
+        return cls(policy, cast, str(back), request.where, f"{sum(cast)} of {len(cast)} arrays computed in {np.dtype(COMPUTE[policy])}, "
                    f"results back to {back}{exact}")  # fmt: skip
 
     def inner(self, view: View) -> View:
@@ -69,9 +85,39 @@ class Precision:
 
         def cast(*arrays: Any) -> Sequence[Any]:
             inside = [_astype(a, low) if chosen else a for a, chosen in zip(arrays, self.cast, strict=True)]
-            return [_astype(out, np.dtype(self.back)) if _dtype(out) == low else out for out in fn(*inside)]
+            found = self._checked(fn, inside) if self.policy in _REFUSES and any(is_a(a, Tracer) for a in arrays) else fn(*inside)
+            return [_astype(out, np.dtype(self.back)) if _dtype(out) == low else out for out in found]
 
         return cast
+
+    def _checked(self, fn: Fn, arrays: Sequence[Any]) -> Sequence[Any]:
+        """The results of a body that neither solves nor factorises in the low type.
+
+        Raises:
+            OptionError: It does.
+        """
+        low = np.dtype(COMPUTE[self.policy])
+        try:
+            body = body_of(fn, arrays)
+        except TypeError as error:  # jax 0.12 refuses while it traces, with the operation but not the line
+            said = re.search(rf"(\w+) does not accept dtype {low}", str(error))
+            if said is None or said[1] not in SOLVERS:
+                raise
+            raise self._refusal(said[1], user_line(error)) from error
+        broken = breaks_low(body, low)
+        if broken is not None:
+            raise self._refusal(*broken)
+        return _core.jaxpr_as_fun(body)(*arrays)
+
+    def _refusal(self, name: str, line: str | None) -> OptionError:
+        autocast = self.policy.removesuffix("-all")
+        place = f" at {line}" if line else ""
+        return OptionError(
+            sentence(self.where, f"`{name}`{place} would be computed in {np.dtype(COMPUTE[self.policy])}, under precision={self.policy!r}.",
+                     "QR, SVD, eigenvalues, Cholesky, LU and linear solves have no low type: their kernels are LAPACK's, and rounding is "
+                     "amplified by the condition of the matrix.",
+                     f'write precision="{autocast}": it casts products only, and solves stay in float32.')
+        )  # fmt: skip
 
 
 def _astype(array: Any, dtype: np.dtype) -> Any:

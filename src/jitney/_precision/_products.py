@@ -1,0 +1,148 @@
+"""What a product is, how it is computed in a low type, and which ones stay as they are because a solve is near."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.custom_derivatives import SymbolicZero
+from jax.extend import core
+
+from .._jaxprs import bound, equations, opened, programs, source_of
+from .._trees import is_a
+
+_jax: Any = jax
+SINGLE = np.dtype(jnp.float32)
+PRODUCTS = ("dot_general", "conv_general_dilated", "ragged_dot_general", "ragged_dot")
+_SOLVERS = (
+    "qr geqrf geqp3 householder_product ormqr svd eigh eig schur hessenberg cholesky cholesky_update lu lu_pivots_to_permutation "
+    "symmetric_product triangular_solve tridiagonal tridiagonal_solve custom_linear_solve linear_solve"
+)
+SOLVERS = frozenset(_SOLVERS.split())
+"""Solves and factorisations of JAX and lineax, by the names of their operations."""
+_MOVES = (
+    "broadcast_in_dim concatenate convert_element_type copy copy_p dynamic_slice dynamic_update_slice expand_dims gather "
+    "optimization_barrier pad reduce_precision reshape rev select_n sharding_constraint slice split squeeze stop_gradient transpose"
+)
+MOVES = frozenset(_MOVES.split())
+"""Operations whose result holds the numbers of what goes in."""
+LINEAR = MOVES | {"add", "add_any", "div", "mul", "neg", "sub", "reduce_sum"}
+
+
+def is_product(eqn: Any) -> bool:
+    """Whether an operation is a matrix product or a convolution of single precision.
+
+    Inner products of vectors are reductions, and a product that was asked for in a precision of its own has it.
+    """
+    if eqn.primitive.name not in PRODUCTS or not all(_is_single(atom) for atom in (*eqn.invars[:2], *eqn.outvars)):
+        return False
+    if not _is_default(eqn.params.get("precision")):
+        return False
+    if eqn.primitive.name != "dot_general":
+        return True
+    (contracted, _), (batch, _) = eqn.params["dimension_numbers"]
+    return len(contracted) > 0 and len(eqn.outvars[0].aval.shape) > len(batch)
+
+
+def _is_single(atom: Any) -> bool:
+    return atom.aval.dtype == SINGLE and not getattr(atom.aval, "weak_type", False)
+
+
+def _is_default(precision: Any) -> bool:
+    parts: tuple[Any, ...] = tuple(precision) if is_a(precision, tuple) else (precision,)
+    return all(part is None or part == _jax.lax.Precision.DEFAULT for part in parts)
+
+
+def holds_products(jaxpr: Any) -> int:
+    """How many products stand in a program and in those inside it."""
+    return sum(map(is_product, equations(jaxpr)))
+
+
+def low_product(eqn: Any, x: Any, y: Any, low: np.dtype[Any], rest: Sequence[Any] = ()) -> Any:
+    """The product with its factors rounded to a low type, accumulated in float32.
+
+    In a derivative the factors of each product are rounded too: left to JAX, the transposed product would take the cotangent in float32
+    and so run in float32. Its result is rounded once, which JAX does with the cotangent of anything low.
+    """
+
+    def plain(x: Any, y: Any, out: np.dtype[Any], rest: Sequence[Any]) -> Any:
+        return bound(eqn, [_as(x, low), _as(y, low), *rest], preferred_element_type=out)[0]
+
+    def product(x: Any, y: Any, *rest: Any) -> Any:
+        return plain(x, y, SINGLE, rest)
+
+    def derivative(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
+        (x, y, *rest), (dx, dy, *_) = primals, tangents
+        out = ruled(x, y, *rest)
+        parts = [plain(dx, y, low, rest)] if not is_a(dx, SymbolicZero) else []
+        parts += [plain(x, dy, low, rest)] if not is_a(dy, SymbolicZero) else []
+        tangent = _jax.numpy.zeros_like(out) if not parts else _as(parts[0], SINGLE)
+        return out, tangent if len(parts) < 2 else _as(parts[1], SINGLE) + tangent
+
+    ruled: Any = _jax.custom_jvp(product)
+    ruled.defjvp(derivative, symbolic_zeros=True)
+    return ruled(x, y, *rest)
+
+
+def _as(x: Any, dtype: np.dtype[Any]) -> Any:
+    return _jax.lax.convert_element_type(x, dtype)
+
+
+def solves(eqn: Any) -> bool:
+    """Whether an operation is a solve or a factorisation, or holds one."""
+    return eqn.primitive.name in SOLVERS or any(inner.primitive.name in SOLVERS for inner in _inside(eqn))
+
+
+def _inside(eqn: Any) -> Sequence[Any]:
+    return [inner for program in programs(eqn.params) for inner in equations(program)]
+
+
+def near_solves(program: Any) -> set[int]:
+    """The products, by their place in a program, that a solve or factorisation is fed with, or that work on what it gives.
+
+    Nothing but moves and linear operations stands between: the Gram matrix of normal equations, a step along a solution. An error in
+    these is amplified by the condition of the system.
+    """
+    marked = [solves(eqn) for eqn in program.eqns]
+    if not any(marked):
+        return set()
+    order = range(len(program.eqns))
+    return _reached(program, marked, order, lambda eqn: (eqn.invars, eqn.outvars)) | _reached(
+        program, marked, reversed(order), lambda eqn: (eqn.outvars, eqn.invars)
+    )
+
+
+def _reached(program: Any, marked: Sequence[bool], order: Any, ends: Callable[[Any], tuple[Any, Any]]) -> set[int]:
+    """Products that are reached from a solve, going through a program in one direction."""
+    near: set[Any] = set()
+    found: set[int] = set()
+    for i in order:
+        eqn = program.eqns[i]
+        here, there = ends(eqn)
+        product = is_product(eqn)
+        reached = any(not is_a(atom, core.Literal) and atom in near for atom in here)
+        if marked[i] or (reached and (product or eqn.primitive.name in LINEAR)):
+            near.update(atom for atom in there if not is_a(atom, core.Literal))
+            if product:
+                found.add(i)
+    return found
+
+
+def breaks_low(jaxpr: Any, low: np.dtype[Any], seen_at: str = "") -> tuple[str, str] | None:
+    """The first solve or factorisation of numbers of a low type in a program, and its line."""
+    for eqn in opened(jaxpr)[0].eqns:
+        source = source_of(eqn) or seen_at
+        if eqn.primitive.name in SOLVERS and any(_dtype(atom) == low for atom in eqn.invars):
+            return eqn.primitive.name, source
+        for program in programs(eqn.params):
+            found = breaks_low(program, low, source)
+            if found is not None:
+                return found
+    return None
+
+
+def _dtype(atom: Any) -> Any:
+    return getattr(atom.aval, "dtype", None)

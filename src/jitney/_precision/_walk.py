@@ -1,0 +1,155 @@
+"""Go through a program operation by operation, and know of each product which argument feeds it.
+
+Both the autocast and the measurement of its error do that, so that they speak of the same products.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jax.extend import core
+
+from .._jaxprs import bound, is_backward, opened, programs, source_of
+from .._trees import is_a
+from ._policy import Tokens
+from ._products import LINEAR, MOVES, is_product, near_solves
+
+_ARRAY = 1  # the path of an argument that is one array has one part
+
+
+@dataclass(frozen=True)
+class Label:
+    """Where a value comes from.
+
+    Args:
+        path: Of the argument that it is, or of the module that made it; () if it has several makers that have nothing in common.
+        leaf: Whether it is the argument itself, moved or cast.
+        exact: Whether the annotation of that argument names its dtype.
+    """
+
+    path: Tokens
+    leaf: bool = False
+    exact: bool = False
+
+
+NOWHERE = Label(())
+
+
+@dataclass(frozen=True)
+class Site:
+    """One product in the source.
+
+    Args:
+        paths: Of what feeds it.
+        source: Its line.
+        stays: Why it is not cast, whatever the policy says.
+    """
+
+    paths: tuple[Tokens, ...]
+    source: str
+    stays: str | None = None
+
+
+class Walk(ABC):
+    """One evaluation of a program."""
+
+    def run(self, jaxpr: Any, operands: Sequence[Any], labels: Sequence[Label], seen_at: str = "") -> tuple[list[Any], list[Label]]:
+        """The results of a program and where they come from; `seen_at` is the line of the operation that holds it."""
+        program, constants = opened(jaxpr)
+        return _Run(self, program, seen_at).go([*constants, *operands], [*[NOWHERE] * len(constants), *labels])
+
+    @abstractmethod
+    def product(self, eqn: Any, operands: Sequence[Any], site: Site) -> list[Any]:
+        """The results of a product."""
+
+    @abstractmethod
+    def other(self, eqn: Any, operands: Sequence[Any], labels: Sequence[Label], source: str) -> tuple[list[Any], list[Label]] | None:
+        """The results of an operation that holds programs; None for one that is taken as it is."""
+
+
+class _Run:
+    """One program, with what is known of its values."""
+
+    def __init__(self, walk: Walk, program: Any, seen_at: str):
+        self.walk = walk
+        self.program = program
+        self.seen_at = seen_at
+        self.values: dict[Any, Any] = {}
+        self.labels: dict[Any, Label] = {}
+        self.origins: dict[Any, Any] = {}  # a moved value -> what was moved
+        self.feeds: dict[Any, list[Tokens]] = {}  # a value -> the arguments that it was multiplied by
+
+    def go(self, operands: Sequence[Any], labels: Sequence[Label]) -> tuple[list[Any], list[Label]]:
+        given = (*self.program.constvars, *self.program.invars)
+        self.values.update(zip(given, operands, strict=True))
+        self.labels.update(zip(given, labels, strict=True))
+        stays = near_solves(self.program)
+        for i, eqn in enumerate(self.program.eqns):
+            out, found = self.step(eqn, near=i in stays)
+            self.values.update(zip(eqn.outvars, out, strict=True))
+            self.labels.update(zip(eqn.outvars, found, strict=True))
+        return [self.value(atom) for atom in self.program.outvars], [self.label(atom) for atom in self.program.outvars]
+
+    def value(self, atom: Any) -> Any:
+        return atom.val if is_a(atom, core.Literal) else self.values[atom]
+
+    def label(self, atom: Any) -> Label:
+        return NOWHERE if is_a(atom, core.Literal) else self.labels[atom]
+
+    def origin(self, atom: Any) -> Any:
+        return atom if is_a(atom, core.Literal) else self.origins.get(atom, atom)
+
+    def step(self, eqn: Any, near: bool) -> tuple[list[Any], list[Label]]:  # noqa: FBT001
+        operands, labels = [self.value(atom) for atom in eqn.invars], [self.label(atom) for atom in eqn.invars]
+        if is_product(eqn):
+            site = self.site(eqn, labels, near)
+            owners = [label.path[:-1] if label.leaf and len(label.path) > _ARRAY else label.path for label in labels[:2]]
+            deepest = [path for path, label in zip(owners, labels, strict=False) if label.leaf] if _parameters(labels) else owners
+            return self.walk.product(eqn, operands, site), [joined([Label(path) for path in deepest])]
+        found = self.walk.other(eqn, operands, labels, source_of(eqn) or self.seen_at) if programs(eqn.params) else None
+        if found is not None:
+            return found
+        name = eqn.primitive.name
+        if name in MOVES:
+            self.origins[eqn.outvars[0]] = self.origin(eqn.invars[0])
+            labels = labels if name in ("concatenate", "select_n") else labels[:1]  # the others are places
+        known = set(labels) - {NOWHERE}
+        label = known.pop() if len(known) == 1 and name in LINEAR else joined(labels)  # a scaled weight is that weight
+        return bound(eqn, operands), [label] * len(eqn.outvars)
+
+    def site(self, eqn: Any, labels: Sequence[Label], near: bool) -> Site:  # noqa: FBT001
+        """What is known of a product."""
+        factors, labels = [self.origin(atom) for atom in eqn.invars[:2]], labels[:2]
+        parameters = _parameters(labels)
+        if parameters:
+            for factor in factors:
+                if not is_a(factor, core.Literal):
+                    self.feeds.setdefault(factor, []).extend(parameters)
+            paths = parameters
+        else:  # an array, values of the program, or the product of a backward pass: its factor was multiplied by something before
+            known = [factor for factor in factors if not is_a(factor, core.Literal)] if is_backward(eqn) else []
+            shared = [path for factor in known for path in self.feeds.get(factor, ())]
+            others = [label for label in labels if not label.leaf]
+            paths = [*(label.path for label in labels if label.leaf), *(shared or [joined(others).path])]
+        exact = any(label.exact for label in labels)
+        stays = "its exact dtype is annotated" if exact else "a solve or factorisation is next to it" if near else None
+        return Site(tuple(dict.fromkeys(path for path in paths if path)), source_of(eqn) or self.seen_at, stays)
+
+
+def _parameters(labels: Sequence[Label]) -> list[Tokens]:
+    """The paths of factors that are a module's own arrays."""
+    return [label.path for label in labels[:2] if label.leaf and len(label.path) > _ARRAY]
+
+
+def joined(labels: Sequence[Label]) -> Label:
+    """What values of several origins have in common; arrays that are arguments of their own do not count beside modules."""
+    paths = {label.path for label in labels if label.path}
+    deep = {path for path in paths if len(path) > _ARRAY} or paths
+    if len(deep) <= 1:
+        return Label(next(iter(deep), ()))
+    first, last = min(deep), max(deep)
+    common = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last)))
+    return Label(first[:common])

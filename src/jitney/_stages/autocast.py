@@ -1,0 +1,113 @@
+"""Compute matrix products and convolutions of the body in a low type, with float32 accumulation; everything else as it is.
+
+It is the stage `precision` under the policies `"bf16"` and `"fp16"`, and under a dict of them by module path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, Self
+
+import jax
+
+from .._annotations import ArrayHint
+from .._errors import OptionError, Where, sentence
+from .._options import policy_of
+from .._precision import LOW, Label, Policy, autocast, is_line, tokens
+from .._stage import Fn, Request, Skip
+from .._view import Leaf, View
+
+_jax: Any = jax
+_UNITS = {"bf16": {"avx512_bf16", "amx_bf16", "avx_ne_convert", "bf16"}, "fp16": {"avx512_fp16", "amx_fp16", "asimdhp"}}
+_BF16_FROM = 8.0  # the compute capability of the first NVIDIA GPUs with bfloat16
+
+
+@dataclass(frozen=True)
+class Autocast:
+    """The body's program, evaluated with casts around its products."""
+
+    policy: Policy
+    labels: tuple[Label, ...]
+    where: Where = field(compare=False)
+    why: str = field(compare=False)
+    name: str = field(default="precision", compare=False)
+
+    @classmethod
+    def plan(cls, view: View, request: Request) -> Self | Skip:
+        """The stage of a policy of products.
+
+        Raises:
+            OptionError: An exception names a path that no array has.
+        """
+        policy = policy_of(request.options.precision)
+        if policy is None:
+            return Skip("precision", "no policy of products given")
+        missing = policy.unmatched([leaf.path for leaf in view.leaves])
+        if missing is not None:
+            raise OptionError(
+                sentence(request.where, f"`precision` names {missing[0]!r}, which is in no argument's path.",
+                         "A name fits where its parts stand in the path of an array, one behind the other: 'head' fits model.head.weight.",
+                         f"near are {', '.join(map(repr, missing[1])) or 'none: no argument holds an array'}.")
+            )  # fmt: skip
+        labels = tuple(Label(tokens(leaf.path), leaf=True, exact=_is_exact(leaf)) for leaf in view.leaves)
+        low = " and ".join(str(LOW[name]) for name in policy.types)
+        why = f"products in {low}, accumulated in float32, the rest as it is" if low else "every product in float32"
+        named = [f"{name} in {type_}" for name, type_ in policy.exceptions]
+        slow = [text for name in policy.types if (text := emulated(name)) is not None]
+        return cls(policy, labels, request.where, "; ".join([why, *named, *slow]))
+
+    def inner(self, view: View) -> View:
+        return view
+
+    def wrap(self, fn: Fn) -> Fn:
+        def cast(*arrays: Any) -> Sequence[Any]:
+            out, sites = autocast(body_of(fn, arrays), arrays, self.labels, self.policy)
+            lines = [site.source.partition(" ")[0] for site in sites]
+            for name, _ in self.policy.exceptions:
+                if is_line(name) and name not in lines:
+                    raise OptionError(
+                        sentence(self.where, f"`precision` names the line {name}, where no product is computed.",
+                                 "A line is that of a matrix product or a convolution in the code that was traced.",
+                                 f"the lines are {', '.join(dict.fromkeys(lines)) or 'none'}.")
+                    )  # fmt: skip
+            return out
+
+        return cast
+
+
+def body_of(fn: Fn, arrays: Sequence[Any]) -> Any:
+    """The program of a function of flat arrays, even where `jit` is off."""
+
+    def body(*arrays: Any) -> Sequence[Any]:
+        return fn(*arrays)
+
+    with jax.disable_jit(False):  # noqa: FBT003
+        return _jax.make_jaxpr(body)(*arrays)
+
+
+def emulated(low: str) -> str | None:
+    """What to expect where the device has no units for a low type."""
+    device: Any = _jax.local_devices()[0]
+    what = f"{LOW[low]}, so it will be slower here (python -m tests.perf.precision in the repository measures how much)"
+    if device.platform == "cpu":
+        flags = _cpu_flags()
+        return None if flags & _UNITS[low] else f"this CPU emulates {what}" if flags else f"most CPUs emulate {what}"
+    capability = str(getattr(device, "compute_capability", ""))
+    if low == "bf16" and capability.replace(".", "").isdigit() and float(capability) < _BF16_FROM:
+        return f"{device.device_kind} emulates {what}"
+    return None
+
+
+@cache
+def _cpu_flags() -> frozenset[str]:
+    """What Linux says that the CPU can do; empty elsewhere."""
+    about = Path("/proc/cpuinfo")
+    lines = about.read_text().splitlines() if about.exists() else []
+    return frozenset(next((line.partition(":")[2].split() for line in lines if line.startswith(("flags", "Features"))), ()))
+
+
+def _is_exact(leaf: Leaf) -> bool:
+    return isinstance(leaf.hint, ArrayHint) and leaf.hint.exact_dtype is not None

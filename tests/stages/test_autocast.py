@@ -1,0 +1,479 @@
+"""`precision="bf16"` and its kin: products in the low type, accumulated in float32, and everything else as it is."""
+
+import itertools
+
+import equinox as eqx
+import hypothesis.strategies as st
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from jax import lax
+from jax.extend import core
+from jaxtyping import Array, Float, Float32
+
+from jitney import OptionError, optimize
+
+rng = np.random.default_rng(5)
+W = jnp.asarray(rng.normal(size=(6, 4)).astype(np.float32))
+X = jnp.asarray(rng.normal(size=(3, 6)).astype(np.float32))
+LOW = {"bf16": jnp.bfloat16, "fp16": jnp.float16}
+HOST = {"bf16": ml_dtypes.bfloat16, "fp16": np.float16}
+
+
+def products(fn, *args):
+    """(type of the factors, type of the result) of each product in the program of a function, at any depth, in order."""
+    found = []
+
+    def visit(jaxpr):
+        for eqn in getattr(jaxpr, "jaxpr", jaxpr).eqns:
+            if eqn.primitive.name in ("dot_general", "conv_general_dilated"):
+                found.append((str(eqn.invars[0].aval.dtype), str(eqn.outvars[0].aval.dtype)))
+                assert eqn.invars[0].aval.dtype == eqn.invars[1].aval.dtype
+            for value in eqn.params.values():
+                for part in value if isinstance(value, (tuple, list)) else (value,):
+                    if hasattr(getattr(part, "jaxpr", part), "eqns"):
+                        visit(part)
+
+    visit(jax.make_jaxpr(fn)(*args))
+    return found
+
+
+def rounded(x, policy="bf16"):
+    """What the low type keeps of an array, in float64."""
+    return np.asarray(x).astype(HOST[policy]).astype(np.float64)
+
+
+def lines(program, *args):
+    return [d["why"] for d in program.plan(*args).to_dict()["decisions"] if d["name"] == "products"]
+
+
+@pytest.mark.parametrize("policy", LOW)
+def test_a_product_is_that_of_the_rounded_factors_in_single_precision(policy):
+    """The sum of the exact products of rounded factors, which float32 holds to seven digits: a low sum would be off by 1e-3."""
+    f = optimize(precision=policy)(lambda x, w: x @ w)
+    out = f(X, W)
+    assert out.dtype == jnp.float32
+    np.testing.assert_allclose(out, rounded(X, policy) @ rounded(W, policy), rtol=2e-6, atol=2e-6)
+    assert products(f, X, W) == [(str(np.dtype(LOW[policy])), "float32")]
+
+
+def test_many_small_terms_do_not_vanish_in_the_sum():
+    """4096 ones: a sum held in bfloat16 stops at 256."""
+    ones = jnp.ones((1, 4096))
+    assert optimize(precision="bf16")(lambda a, b: a @ b)(ones, ones.T) == 4096
+
+
+@pytest.mark.parametrize("policy", LOW)
+def test_a_convolution_is_cast_in_both_directions(policy):
+    """Its gradient too, which plain JAX cannot take of low factors with a float32 result."""
+    image, kernel = X[None, None], W[None, None, :2, :2]
+
+    def conv(x, k):
+        return lax.conv_general_dilated(x, k, (1, 1), "VALID")
+
+    f = optimize(precision=policy)(conv)
+    expected = sum(
+        rounded(image, policy)[0, 0, i : i + 2, j : j + 5] * rounded(kernel, policy)[0, 0, i, j] for i in range(2) for j in range(2)
+    )
+    np.testing.assert_allclose(f(image, kernel)[0, 0], expected, rtol=1e-5, atol=1e-5)
+    grad = jax.grad(lambda k: (f(image, k) ** 2).sum())(kernel)
+    assert grad.dtype == jnp.float32
+    np.testing.assert_allclose(grad, jax.grad(lambda k: (conv(image, k) ** 2).sum())(kernel), rtol=0.05, atol=0.2)
+
+
+def test_everything_but_products_is_as_it_was():
+    """To the bit: exponentials, softmax, norms, sums, inner products, and what asks for a precision of its own."""
+
+    def body(x, w):
+        y = jax.nn.softmax(x) + jnp.exp(x).sum() + jnp.linalg.norm(x) + jax.nn.logsumexp(x)
+        own = jnp.matmul(x, w, precision=lax.Precision.HIGHEST)
+        return y, jnp.cumsum(x, 0), x[0] @ x[1], jnp.einsum("bi,bi->b", x, x), own, jnp.outer(x[0], x[1])
+
+    for out, expected in zip(optimize(precision="bf16")(body)(X, W), jax.jit(body)(X, W), strict=True):
+        np.testing.assert_array_equal(out, expected)
+
+
+def test_other_types_are_left_alone():
+    """Products of doubles, of integers, of complex numbers, and of what is low already."""
+    with jax.enable_x64(True):
+        double = np.linspace(0, 1, 9).reshape(3, 3)
+        np.testing.assert_array_equal(optimize(precision="bf16")(lambda a: a @ a)(double), jax.jit(lambda a: a @ a)(double))
+    for array in (jnp.arange(9).reshape(3, 3), jnp.eye(3, dtype=jnp.complex64), jnp.eye(3, dtype=jnp.float16)):
+        f = optimize(precision="bf16")(lambda a: a @ a)
+        assert products(f, array) == [(str(array.dtype), str(array.dtype))]
+
+
+class Net(eqx.Module):
+    body: list[eqx.nn.Linear]
+    norm: eqx.nn.LayerNorm
+    head: eqx.nn.Linear
+
+    def __init__(self):
+        keys = jax.random.split(jax.random.key(1), 3)
+        self.body = [eqx.nn.Linear(6, 8, key=keys[0]), eqx.nn.Linear(8, 8, key=keys[1])]
+        self.norm = eqx.nn.LayerNorm(8)
+        self.head = eqx.nn.Linear(8, 2, key=keys[2])
+
+    def __call__(self, x):
+        for layer in self.body:
+            x = jnp.tanh(layer(x))
+        return self.head(self.norm(x))
+
+
+NET = Net()
+
+
+def loss(model: Net, x: Float[Array, "n 6"]) -> Float[Array, ""]:
+    return jnp.mean(jax.nn.logsumexp(jax.vmap(model)(x), axis=-1) ** 2)
+
+
+def test_gradients_are_float32_and_near_from_inside_and_outside():
+    """`jax.grad` of a program, the program of a gradient, and `f.grad`: NumPy's chain rule in doubles, within the type's rounding."""
+
+    def small(ws, x):
+        return jnp.mean((jnp.tanh(x @ ws[0]) @ ws[1]) ** 2)
+
+    ws, f = (W, W.T), optimize(precision="bf16")(small)
+    first, second, x = (np.asarray(a, np.float64) for a in (*ws, X))
+    h = np.tanh(x @ first)
+    back = 2 * (h @ second) / 18
+    expected = x.T @ ((back @ second.T) * (1 - h**2)), h.T @ back
+    inside = optimize(precision="bf16")(jax.grad(small))
+    for grad in (jax.jit(jax.grad(f))(ws, X), inside(ws, X), f.grad(ws, X, wrt="ws")):
+        for leaf, exact in zip(grad, expected, strict=True):
+            assert leaf.dtype == jnp.float32
+            assert np.linalg.norm(leaf - exact) < 2e-2 * np.linalg.norm(exact)
+    for way in (jax.grad(f), inside):
+        assert {factors for factors, _ in products(way, ws, X)} == {"bfloat16"}
+
+
+def test_forward_and_second_derivatives():
+    """`jax.jvp`, and `jax.hessian` which goes forward over backward: those of the plain function, within rounding."""
+
+    def body(x):
+        return jnp.sum(jnp.tanh(x @ W[:3]) ** 2)
+
+    f, x = optimize(precision="bf16")(body), X[:, :3]
+    for way in (lambda fn: jax.jvp(fn, (x,), (x,))[1], lambda fn: jax.hessian(fn)(x)):
+        np.testing.assert_allclose(*(jax.jit(lambda fn=fn, way=way: way(fn))() for fn in (f, body)), rtol=0.1, atol=0.15)
+
+
+def looped(x, w):
+    return lax.scan(lambda c, r: (jnp.tanh(c @ w[:4]), c.sum() + r), x, jnp.arange(2.0))
+
+
+def whiled(x, w):
+    return lax.while_loop(lambda c: c[0] < 2, lambda c: (c[0] + 1, c[1] @ w[:4]), (0, x))[1]
+
+
+def branched(x, w):
+    return lax.cond(x.sum() > 0, lambda x: x @ w[:4], lambda x: x @ w[:4].T, x)
+
+
+def rematted(x, w):
+    return jax.checkpoint(lambda x: jnp.sin(x @ w[:4]))(x)
+
+
+def called(x, w):
+    return jax.jit(lambda x: x @ w[:4])(x) + jnp.einsum("ij,jk->ik", x, w[:4])
+
+
+@pytest.mark.parametrize("body", [looped, whiled, branched, rematted, called])
+def test_products_inside_of_other_operations_are_cast(body):
+    """In loops, branches, rematerialised parts and inner calls; what comes out is near, and so is a gradient."""
+    x = X[:, :4]
+    f = optimize(precision="bf16")(body)
+    assert {factors for factors, _ in products(f, x, W)} == {"bfloat16"}
+    for out, expected in zip(jax.tree.leaves(f(x, W)), jax.tree.leaves(body(x, W)), strict=True):
+        np.testing.assert_allclose(out, expected, rtol=0.05, atol=0.1)
+    if body is not whiled:
+        grads = [jax.grad(lambda w, fn=fn: jax.tree.leaves(fn(x, w))[0].sum())(W) for fn in (f, body)]
+        np.testing.assert_allclose(*grads, rtol=0.1, atol=0.1)
+
+
+def test_a_rematerialised_part_of_a_gradient_stays_one():
+    """In the program of a gradient the part that is computed again keeps what tells the compiler not to merge it with the first time."""
+    f = optimize(precision="bf16")(jax.grad(lambda x: rematted(x, W).sum()))
+    (again,) = [eqn for eqn in _equations(jax.make_jaxpr(f)(X[:, :4])) if eqn.primitive.name in ("remat2", "checkpoint")]
+    assert again.params["differentiated"]
+
+
+def _equations(jaxpr):
+    for eqn in getattr(jaxpr, "jaxpr", jaxpr).eqns:
+        yield eqn
+        for value in eqn.params.values():
+            if isinstance(value, (core.Jaxpr, core.ClosedJaxpr)):
+                yield from _equations(value)
+
+
+@jax.custom_jvp
+def straight(x, w):
+    return jnp.sign(x @ w)
+
+
+straight.defjvp(lambda primals, tangents: (straight(*primals), 7 * tangents[0].sum(-1, keepdims=True) * jnp.ones(4)))
+
+
+@jax.custom_vjp
+def doubled(x, w):
+    return x @ w
+
+
+doubled.defvjp(lambda x, w: (x @ w, None), lambda _, g: (5 * jnp.ones((3, 6)), None))
+
+
+@pytest.mark.parametrize(("own", "slope"), [(straight, 28.0), (doubled, 5.0)])
+def test_a_function_with_its_own_derivative_keeps_rule_and_type(own, slope):
+    """The rule is wrong on purpose, so that it shows; the plan names the function."""
+    f = optimize(precision="bf16")(lambda x, w: own(x, w))
+    assert products(f, X, W)[0] == ("float32", "float32")
+    np.testing.assert_array_equal(jax.grad(lambda x: f(x, W).sum())(X), np.full((3, 6), slope))
+    assert any(f"{own.__name__} (1 product)" in line for line in lines(f, X, W))
+
+
+def test_solves_and_what_stands_next_to_them_stay():
+    """Normal equations and their solution equal those of the plain function; a product behind a nonlinearity is cast."""
+
+    def body(x, w):
+        a = x @ x.T + jnp.eye(3)
+        return jnp.linalg.solve(a, x @ w), jnp.linalg.cholesky(a), jnp.linalg.lstsq(x.T, w)[0], jnp.tanh(x) @ w
+
+    f = optimize(precision="bf16")(body)
+    out, expected = f(X, W), body(X, W)
+    for mine, plain in zip(out[:3], expected[:3], strict=True):
+        np.testing.assert_allclose(mine, plain, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(out[3], rounded(np.tanh(X)) @ rounded(W), rtol=1e-5, atol=1e-5)
+    assert any("a solve or factorisation is next to it" in line for line in lines(f, X, W))
+
+
+def test_a_newton_iteration_stays():
+    """A loop that solves at each turn converges to eight digits, as in float32."""
+
+    def root(a):
+        def turn(carry):
+            i, x = carry
+            residual = a @ jnp.tanh(x) - 1
+            return i + 1, x - jnp.linalg.solve(a * (1 - jnp.tanh(x) ** 2), residual)
+
+        return lax.while_loop(lambda carry: carry[0] < 8, turn, (0, jnp.zeros(3)))[1]
+
+    a = 2.5 * jnp.eye(3) + 0.1 * X[:, :3]
+    f = optimize(precision="bf16")(root)
+    np.testing.assert_allclose(np.asarray(a, np.float64) @ np.tanh(np.asarray(f(a), np.float64)), np.ones(3), atol=1e-5)
+    assert any("iteration of Newton's kind" in line for line in lines(f, a))
+
+
+# By module path.
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        ({"default": "bf16", "head": "f32"}, ["bfloat16", "bfloat16", "float32"]),
+        ({"default": "bf16", "model.body[0]": "f32"}, ["float32", "bfloat16", "bfloat16"]),
+        ({"body": "bf16"}, ["bfloat16", "bfloat16", "float32"]),
+        ({"default": "bf16", "body": "f32", "body[1]": "fp16"}, ["float32", "float16", "bfloat16"]),
+    ],
+)
+def test_a_module_by_its_path(policy, expected):
+    """The part of a path that is named; the longest that fits wins; without a default only what is named is cast."""
+    f = optimize(precision=policy)(loss)
+    assert [factors for factors, _ in products(f, NET, X)] == expected
+
+
+def test_the_backward_pass_of_a_module_follows_its_path():
+    """In `jax.grad` of a program, and in a program that takes the gradient itself."""
+    for fn in (eqx.filter_grad(optimize(precision={"default": "bf16", "head": "f32"})(loss)),
+               optimize(precision={"default": "bf16", "head": "f32"})(eqx.filter_grad(loss))):  # fmt: skip
+        factors = [factors for factors, _ in products(lambda model, x, fn=fn: eqx.filter(fn(model, x), eqx.is_array), NET, X)]
+        assert factors.count("float32") == 3  # of the head: forward, its weight's, and its input's
+        assert factors.count("bfloat16") == 5
+
+
+def test_layers_stacked_for_a_scan_have_the_path_of_the_stack():
+    """And a product of two activations belongs to the module that made both."""
+
+    class Attention(eqx.Module):
+        q: Float[Array, "layers 4 4"]
+        k: Float[Array, "layers 4 4"]
+        out: Float[Array, "4 4"]
+
+        def __call__(self, x):
+            def turn(x, qk):
+                q, k = x @ qk[0], 0.5 * x @ qk[1]
+                return x + jax.nn.softmax(q @ k.T) @ x, None
+
+            return lax.scan(turn, x, (self.q, self.k))[0] @ self.out
+
+    class Outer(eqx.Module):
+        attention: Attention
+
+    model = Outer(Attention(jnp.ones((2, 4, 4)), jnp.ones((2, 4, 4)), jnp.ones((4, 4))))
+    for policy, expected in (
+        ({"default": "bf16", "attention.q": "f32"}, ["float32", "bfloat16", "bfloat16", "bfloat16", "bfloat16"]),
+        ({"default": "bf16", "attention": "f32"}, ["float32"] * 5),
+    ):
+        f = optimize(precision=policy)(lambda model, x: model.attention(x))
+        assert [factors for factors, _ in products(f, model, X[:, :4])] == expected
+
+
+def test_a_source_line_can_be_named_too():
+    """As the report of precision gives it; a line without a product is an error."""
+
+    def body(x, w):
+        y = jnp.tanh(x @ w)
+        return y @ w.T
+
+    number = body.__code__.co_firstlineno + 2
+    f = optimize(precision={"default": "bf16", f"test_autocast.py:{number}": "f32"})(body)
+    assert [factors for factors, _ in products(f, X, W)] == ["bfloat16", "float32"]
+    with pytest.raises(OptionError, match=rf"(?s)no product is computed.*test_autocast.py:{number}"):
+        optimize(precision={"default": "bf16", "test_autocast.py:1": "f32"})(body)(X, W)
+
+
+def test_a_path_that_no_array_has_is_an_error_that_names_near_ones():
+    """When the call is planned."""
+    f = optimize(precision={"default": "bf16", "heads": "f32"})(loss)
+    with pytest.raises(OptionError, match=r"(?s)loss.*'heads'.*near are 'head'"):
+        f(NET, X)
+    with pytest.raises(OptionError, match="'heads'"):
+        f.plan(NET, X)
+
+
+def test_an_exact_annotation_keeps_the_products_of_its_argument():
+    """`Float32[...]` says what the body sees."""
+
+    def body(x: Float32[Array, "n k"], w: Float[Array, "k m"]) -> Float[Array, "n k"]:
+        return (x @ w) @ w.T
+
+    assert [factors for factors, _ in products(optimize(precision="bf16")(body), X, W)] == ["float32", "bfloat16"]
+
+
+# Beside other options.
+
+
+def test_with_a_mapped_axis_and_remat():
+    """Each element has products of its own, batched."""
+    f = optimize(precision="bf16", vmap="batch", remat=True)(lambda_of_one)
+    xs = jnp.stack([X[0], X[1]])
+    np.testing.assert_allclose(f(xs, W), np.tanh(rounded(xs) @ rounded(W)), rtol=1e-5, atol=1e-5)
+    grad = jax.grad(lambda w: f(xs, w).sum())(W)
+    assert grad.dtype == jnp.float32
+    np.testing.assert_allclose(grad, jax.grad(lambda w: jnp.tanh(xs @ w).sum())(W), rtol=0.03, atol=0.03)
+
+
+def lambda_of_one(x: Float[Array, "k"], w: Float[Array, "k m"]) -> Float[Array, "m"]:
+    return jnp.tanh(x @ w)
+
+
+def gram(x: Float[Array, "n k"], w: Float[Array, "k m"]) -> Float[Array, "k m"]:
+    return jnp.einsum("nk,nm->km", x, jnp.tanh(x @ w)) / x.shape[0]
+
+
+@pytest.mark.parametrize("options", [{"pad": {"n": [8]}}, {"chunk": {"n": 2}}])
+def test_with_padding_and_with_chunks(options):
+    """The same products of rounded factors, over the true size."""
+    f = optimize(precision="bf16", **options)(gram)
+    for x in (X, jnp.concatenate([X, X])[:5]):
+        y = rounded(np.tanh(rounded(x) @ rounded(W)).astype(np.float32))
+        np.testing.assert_allclose(f(x, W), rounded(x).T @ y / len(x), rtol=2e-3, atol=2e-3)
+    assert f.stats.eager == 0
+    assert any(d["name"] == ("mask" if "pad" in options else "chunk") and d["taken"] for d in f.plan(X, W).to_dict()["decisions"])
+
+
+def test_un_jitted_it_does_the_same():
+    """Inside `jax.disable_jit`."""
+    f = optimize(precision="bf16")(lambda x, w: x @ w)
+    with jax.disable_jit():
+        np.testing.assert_allclose(f(X, W), rounded(X) @ rounded(W), rtol=2e-6, atol=2e-6)
+
+
+def test_a_branch_on_a_value_is_explained_as_ever():
+    """The argument has its name although the body is traced on its own."""
+
+    @optimize(precision="bf16")
+    def body(rate, w):
+        return w if rate > 0 else w @ w
+
+    with pytest.raises(Exception, match="'rate'"):
+        body(jnp.float32(1.0), W)
+
+
+def test_the_plan_counts_products():
+    """What is pinned is counted by the name that pins it. The body was run for it, which is no trace in `stats`."""
+    f = optimize(precision={"default": "bf16", "head": "f32"})(lambda model, x: loss(model, x))
+    assert lines(f, NET, X) == ["2 products in bfloat16", "1 product in float32: `head`"]
+    assert f.stats.traces == 0
+
+
+@pytest.mark.parametrize(("flags", "text"), [("avx2", "this CPU emulates"), ("avx512_bf16", None), ("", "most CPUs emulate")])
+def test_the_plan_says_that_a_low_type_is_emulated(monkeypatch, flags, text):
+    """By what the system says of the CPU; where it says nothing, by what most are."""
+    monkeypatch.setattr("jitney._stages.autocast._cpu_flags", lambda: frozenset(flags.split()))
+    (why,) = [d["why"] for d in optimize(precision="bf16")(loss).plan(NET, X).to_dict()["decisions"] if d["name"] == "precision"]
+    assert "emulate" not in why if text is None else text in why
+
+
+# What is refused.
+
+
+@pytest.mark.parametrize(
+    ("body", "name"),
+    [(jnp.linalg.qr, "qr"), (jnp.linalg.svd, "svd"), (jnp.linalg.eigh, "eigh"), (jnp.linalg.cholesky, "cholesky"),
+     (jnp.linalg.inv, "lu"), (lambda a: jax.scipy.linalg.solve_triangular(a, a), "triangular_solve")],
+)  # fmt: skip
+def test_casting_all_refuses_solves_and_factorisations(body, name):
+    """With the operation, the line, and the policy that leaves it in float32; that one computes it."""
+
+    def fn(a: Float[Array, "n n"]):
+        return body(a)
+
+    a = jnp.eye(3) * 2
+    with pytest.raises(OptionError, match=rf'(?s)`{name}` at test_autocast.py.*bfloat16.*precision="bf16"'):
+        optimize(precision="bf16-all")(fn)(a)
+    for out, expected in zip(jax.tree.leaves(optimize(precision="bf16")(fn)(a)), jax.tree.leaves(fn(a)), strict=True):
+        np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize("bad", [{"head": "f64"}, {}, {"default": None}, {3: "bf16"}, {"": "bf16"}, "bf17"])
+def test_what_is_no_policy_is_refused_at_decoration(bad):
+    """Types that are none, and names that are none."""
+    with pytest.raises(OptionError, match="precision="):
+        optimize(precision=bad)(loss)
+
+
+def test_a_body_that_cannot_be_traced_has_no_products_to_cast():
+    """So `on_trace_error="eager"` contradicts it."""
+    with pytest.raises(OptionError, match="contradict"):
+        optimize(precision="bf16", on_trace_error="eager")(loss)
+
+
+@settings(max_examples=12)
+@given(
+    sizes=st.lists(st.integers(1, 5), min_size=2, max_size=4),
+    seed=st.integers(0, 99),
+    policy=st.sampled_from(["bf16", "fp16"]),
+    first=st.booleans(),
+)
+def test_any_chain_of_products_is_that_of_rounded_factors(sizes, seed, policy, first):
+    """Against NumPy's doubles, layer by layer; the first layer may be pinned."""
+    draw = np.random.default_rng(seed)
+    x = draw.normal(size=(2, sizes[0])).astype(np.float32)
+    ws = [draw.normal(size=(a, b)).astype(np.float32) for a, b in itertools.pairwise(sizes)]
+    f = optimize(precision={"default": policy, "ws[0]": "f32" if first else policy})(chain)
+    expected = np.asarray(x, np.float64)
+    for i, w in enumerate(ws):
+        low = not (first and i == 0)
+        expected = np.cos((rounded(expected, policy) @ rounded(w, policy)) if low else expected @ np.asarray(w, np.float64))
+    # A float32 value next to a tie may round the other way: by one unit of the low type, times the sum of a row.
+    unit = (2.0**-8 if policy == "bf16" else 2.0**-11) * len(ws) * max(1.0, max(np.abs(w).sum(0).max() for w in ws)) ** max(0, len(ws) - 1)
+    np.testing.assert_allclose(f(x, ws), expected, rtol=0, atol=1e-5 + (unit if len(ws) > 1 else 0))
+
+
+def chain(x, ws):
+    for w in ws:
+        x = jnp.cos(x @ w)
+    return x
