@@ -42,6 +42,7 @@ def test_data_says_everything():
         "mask",
         "remat",
         "precision",
+        "donation",
         "contract",
         "cache",
         "trace errors",

@@ -1,5 +1,6 @@
 """Make numerical JAX code fast without rewriting it."""
 
+from ._accumulate import accumulate as accumulate
 from ._buckets import Bucket as Bucket
 from ._cache import CacheFacts as CacheFacts
 from ._cache import configure as configure

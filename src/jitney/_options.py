@@ -64,9 +64,12 @@ class Options:
     on_trace_error: str = "raise"
     compiler: str = "default"
     debug_nans: bool = False
+    accumulate: bool = (
+        False  # set by `jitney.accumulate`: the axis of `chunk` is summed over, which is to be proven, under an outer trace too
+    )
 
 
-NAMES = tuple(f.name for f in fields(Options))
+NAMES = tuple(f.name for f in fields(Options) if f.name != "accumulate")
 
 
 def read_options(where: Where | str, raw: Mapping[str, Any]) -> Options:

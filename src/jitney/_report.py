@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,12 +14,13 @@ from ._cache import facts as cache_facts
 from ._call import static_text
 from ._diagnose import TRACER_ERRORS
 from ._facts import facts_of
+from ._memory import text
 from ._plan import Plan
 from ._precision import tallies
 from ._stage import Skip
 from ._stages.autocast import Autocast
 from ._stages.derive import Derived, decisions
-from ._view import View, is_array
+from ._view import Leaf, View, is_array
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -89,7 +91,7 @@ def report(core: Core, entry: Entry, arrays: Sequence[Any]) -> Report:
         planned = entry.planned(arrays)
         plan = entry.padded_plan(planned.view) if core.options.pad else planned.plan
         facts = facts_of(entry, arrays, dict(core.options.pad)) if core.options.pad else {}
-        donation = _without_taker(entry, planned.view, arrays) if entry.request.donated and not entry.request.nested else []
+        donation = _donation(entry, planned.view, arrays) if entry.request.donated and not entry.request.nested else []
     inside = isinstance(core.fn(), Derived)  # where `remat` stands, then
     stages = [Line(stage.name, not isinstance(stage, Skip), stage.why) for stage in plan.stages if not (inside and stage.name == "remat")]
     chunk = plan.stage("chunk")
@@ -139,20 +141,31 @@ def _products(plan: Plan, entry: Entry, arrays: Sequence[Any]) -> list[Line]:
     return [Line("products", bool(found[0].cast), text) for text in found[0].lines]
 
 
-def _without_taker(entry: Entry, view: View, arrays: Sequence[Any]) -> list[Line]:
-    """Donated buffers that no result can take over. JAX pairs them by shape and dtype, one result for each buffer."""
+def _donation(entry: Entry, view: View, arrays: Sequence[Any]) -> list[Line]:
+    """What giving up the buffers saves, and those that no result can take over. JAX pairs them by shape and dtype, one result for each
+    buffer; the compiler's `memory_analysis().alias_size_in_bytes` counts the same bytes."""
     try:
         results = jax.eval_shape(entry.called, *arrays)  # pyright: ignore[reportUnknownMemberType]
     except TRACER_ERRORS:
         return [Line("donation", taken=False, why="the body cannot be traced, so nothing says which buffers could be reused")]
     free = Counter((leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(results) if is_array(leaf))
+    taken: list[Leaf] = []
     lines: list[Line] = []
     for leaf in (view.leaves[i] for i in entry.request.donated):
         free[leaf.shape, leaf.dtype] -= 1
-        if free[leaf.shape, leaf.dtype] < 0:
-            why = f"the buffer of {leaf.path!r} is given up but not reused: no result is left with its shape and dtype ({leaf})"
-            lines.append(Line("donation", taken=False, why=why))
-    return lines
+        if free[leaf.shape, leaf.dtype] >= 0:
+            taken.append(leaf)
+            continue
+        why = f"the buffer of {leaf.path!r} is given up but not reused: no result is left with its shape and dtype ({leaf})"
+        lines.append(Line("donation", taken=False, why=why))
+    saved = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in taken)
+    buffers = f"{len(taken)} buffer{'s' if len(taken) > 1 else ''}"
+    reused = Line("donation", taken=True, why=f"saves {text(saved)}: results take over {buffers} of {_listing(taken)}")
+    return [reused, *lines] if taken else lines
+
+
+def _listing(leaves: Sequence[Leaf]) -> str:
+    return ", ".join(dict.fromkeys(leaf.argument for leaf in leaves))
 
 
 def _around(core: Core, notes: Sequence[str]) -> list[Line]:

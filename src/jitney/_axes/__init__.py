@@ -15,4 +15,5 @@ from ._refusal import Refused as Refused
 from ._rule import Use as Use
 from ._trace import Traced as Traced
 from ._trace import at_any_size as at_any_size
+from ._trace import ranges_at_hand as ranges_at_hand
 from ._trace import trace as trace

@@ -197,6 +197,8 @@ def _accumulates(op: Op) -> bool:
     """
     if op.name == "scan":
         return is_ragged(op.params["length"])
+    if op.name in SCATTERS and ragged(op.ins[0]):  # its rows are each written alone, else it cannot be cut
+        return False
     return (op.name in MONOIDS or op.name in PLACES or op.name in SCATTERS) and any(map(ragged, op.ins))
 
 

@@ -54,7 +54,7 @@ def trace(fn: Callable[..., Any], avals: Callable[[Mapping[str, Any]], Sequence[
         Refused: The function needs to know a size, or does different things for different ones.
         Exception: What the function raises at any size, known or not.
     """
-    token = _AT_ANY_SIZE.set(True)
+    token = _AT_ANY_SIZE.set(ranges)
     try:
         return _traced(lambda *arrays: fn(*arrays), avals, ranges)  # a function of its own: JAX may know `fn` from a trace at one size
     finally:
@@ -63,10 +63,15 @@ def trace(fn: Callable[..., Any], avals: Callable[[Mapping[str, Any]], Sequence[
 
 def at_any_size() -> bool:
     """Whether what is traced now must do the same at every size, so that nothing may be chosen by a size."""
-    return _AT_ANY_SIZE.get()
+    return _AT_ANY_SIZE.get() is not None
 
 
-_AT_ANY_SIZE: ContextVar[bool] = ContextVar("at_any_size", default=False)
+def ranges_at_hand() -> Mapping[str, tuple[int, int]]:
+    """The symbols of the trace under way, and which sizes they stand for; none if all sizes are known."""
+    return _AT_ANY_SIZE.get() or {}
+
+
+_AT_ANY_SIZE: ContextVar[Mapping[str, tuple[int, int]] | None] = ContextVar("at_any_size", default=None)
 
 
 def _traced(fn: Callable[..., Any], avals: Callable[[Mapping[str, Any]], Sequence[Any]], ranges: Mapping[str, tuple[int, int]]) -> Traced:

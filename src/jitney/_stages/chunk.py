@@ -68,6 +68,7 @@ class Chunk:
     where: Where = field(compare=False)
     why: str = field(compare=False)
     name: str = field(default="chunk", compare=False)
+    summed: bool = field(default=False, compare=False)  # whether it is for `jitney.accumulate`, for its errors
 
     @classmethod
     def plan(cls, view: View, request: Request) -> Self | Skip:
@@ -76,7 +77,7 @@ class Chunk:
             return Skip("chunk", "no `chunk` given")
         if request.whole is not None:
             return Skip("chunk", request.whole)
-        if request.nested:
+        if request.nested and not options.accumulate:
             return Skip("chunk", "under an outer trace: all at once")
         if not options.chunk:
             return cls.any(view, request) or Skip("chunk", "no array has an axis with a name")
@@ -104,7 +105,10 @@ class Chunk:
         memory = request.options.memory
         budget = free_bytes() if memory == AUTO else int(memory) if memory is not None else None
         how = f"of {chunk}" if chunk is not None else f"so that the program takes {text(budget)}" if budget else "as suits caches"
-        return cls(axis, size, chunk, budget, (), inside, levels, request.where, f"{axis}={size} in chunks {how}")
+        why = f"{axis}={size} in chunks {how}"
+        if request.options.accumulate:
+            why = f"gradients of {axis}={size} accumulated over microbatches {how}: the loss is a sum over {axis!r}, which is proven"
+        return cls(axis, size, chunk, budget, (), inside, levels, request.where, why, summed=request.options.accumulate)
 
     @classmethod
     def any(cls, view: View, request: Request) -> Self | None:
@@ -138,6 +142,12 @@ class Chunk:
             return plan_passes(trace(fn, self.avals, ranges).jaxpr, SYMBOL, ranges)
         except Refused as refusal:
             what = f"{refusal.place or 'it'} {in_names(refusal.what, [self.axis])}"
+            if self.summed:
+                raise AxisError(
+                    sentence(self.where, f"axis {self.axis!r} cannot be accumulated over: {what}.",
+                             "Microbatches add up to the batch if the loss is a mean or a sum over the axis of terms of one element each.",
+                             "write it as such a mean; `chunk` on the loss cuts more than that, in several passes over the data.")
+                ) from refusal  # fmt: skip
             raise AxisError(
                 sentence(self.where, f"axis {self.axis!r} cannot be cut into chunks: {what}.",
                          "A chunk sees its own elements; sums and their kin, cumulative operations and loops go on from one to the next.",

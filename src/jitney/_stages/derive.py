@@ -6,10 +6,11 @@ options of the first one around it. So what is padded, cut into chunks or mapped
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from inspect import BoundArguments, Signature
 from inspect import Parameter as Kind
 from typing import Any, Literal
@@ -18,7 +19,7 @@ import equinox as eqx
 import jax
 
 from .._annotations import AnyHint
-from .._axes import at_any_size
+from .._axes import Refused, at_any_size, plan_passes, ranges_at_hand, uses_of
 from .._binding import signature_of, where_of
 from .._contract import Contract, Parameter, contract_of
 from .._errors import DerivativeError, Where, sentence
@@ -26,7 +27,7 @@ from .._linearized import Linear, fitting
 from .._memory import free_bytes
 from .._options import AUTO
 from .._sparsity import REVERSE, WAYS, Mode, Way, elements, jacobian, possible
-from .._trees import issubdtype, keystr, tree_flatten, tree_flatten_with_path, tree_unflatten
+from .._trees import is_a, issubdtype, keystr, tree_flatten, tree_flatten_with_path, tree_unflatten, type_of
 from .remat import within
 
 _jax: Any = jax
@@ -34,6 +35,7 @@ _eqx: Any = eqx
 What = Literal[
     "grad", "value_and_grad", "jacobian", "value_and_jacobian", "hessian", "jvp", "vjp", "hvp", "linearize",
 ]  # fmt: skip
+_WITH_AUX = 2
 _BACKWARD = "one scalar: one backward pass"
 TANGENT, COTANGENT = "tangent_of_", "cotangent"
 
@@ -74,6 +76,8 @@ class Derived:
         sparse: Whether Jacobians and Hessians are BCOO arrays.
         memory: Bytes that it may take, or "auto": of a Jacobian as many directions at a time as fit, of a gradient what is recomputed.
         remat: A policy of `jax.checkpoint_policies` for the function.
+        aux: Whether the function returns its number and something else, which `value_and_grad` hands on: `((value, aux), grad)`.
+        summed: Whether the function has to be a sum along the axis whose size is not known while this is traced.
     """
 
     fn: Callable[..., Any]
@@ -85,6 +89,8 @@ class Derived:
     sparse: bool = False
     memory: int | str | None = None
     remat: str | None = None
+    aux: bool = False
+    summed: bool = False
 
     def __post_init__(self) -> None:
         for name in ("__name__", "__qualname__"):
@@ -95,7 +101,7 @@ class Derived:
         object.__setattr__(self, "__signature__", self._with_directions(signature_of(self.fn)))
 
     def __reduce__(self) -> Any:
-        return Derived, (self.fn, self.what, self.wrt, self.skip, self.single, self.mode, self.sparse, self.memory, self.remat)
+        return Derived, tuple(getattr(self, each.name) for each in fields(self))
 
     @property
     def where(self) -> Where:
@@ -136,6 +142,7 @@ class _Derivation:
 
     def __init__(self, derived: Derived, bound: BoundArguments, directions: Mapping[str, Any]):
         self.derived = derived
+        self.bound = bound
         self.where = derived.where
         self.names = self._names(bound.arguments)
         chosen = {name: bound.arguments[name] for name in self.names}
@@ -160,9 +167,58 @@ class _Derivation:
         return self._by_name(_jax.grad(self._scalar)(self.at))
 
     def _value_and_grad(self) -> Any:
+        if self.derived.summed:
+            self._prove_summed()
+        if self.derived.aux:
+            return self._value_aux_and_grad()
         self._recompute_to_fit()
         value, grad = _jax.value_and_grad(self._scalar)(self.at)
         return value, self._by_name(grad)
+
+    def _value_aux_and_grad(self) -> Any:
+        """What is no array among the rest of the result passes by JAX."""
+        self._decided("reverse", _BACKWARD)
+        rest: Any = None
+
+        def scalar(at: Any) -> Any:
+            nonlocal rest
+            value, found = self._two(self.primal(at))
+            aux, rest = _eqx.partition(found, _eqx.is_array)
+            return self._real_number(value), aux
+
+        (value, aux), grad = _jax.value_and_grad(scalar, has_aux=True)(self.at)
+        return (value, _eqx.combine(aux, rest)), self._by_name(grad)
+
+    def _two(self, found: Any) -> tuple[Any, Any]:
+        if not is_a(found, tuple) or len(found) != _WITH_AUX:
+            raise DerivativeError(
+                sentence(self.where, f"the function returns a {type_of(found).__name__}.",
+                         "With has_aux=True it returns two things: the number, and the rest.", "return loss, aux.")
+            )  # fmt: skip
+        return found
+
+    def _prove_summed(self) -> None:
+        """Whether the function is a sum along the axis of unknown size.
+
+        Raises:
+            Refused: It is not; with what it does along the axis, and where.
+        """
+        ranges = ranges_at_hand()
+        arrays, rest = _eqx.partition(self.bound.arguments, _eqx.is_array)
+
+        def whole(arrays: Any) -> Any:
+            here = BoundArguments(self.bound.signature, OrderedDict(_eqx.combine(arrays, rest)))
+            out = self.derived.fn(*here.args, **here.kwargs)
+            return self._two(out)[0] if self.derived.aux else out
+
+        program = _jax.make_jaxpr(whole)(arrays)
+        for use in uses_of(program, ranges):
+            if use.refused or use.how != "sum":
+                raise Refused(use.place, use.refused or f"is no sum along it: {use.kind}, {use.how} (`{use.op}`)")
+        for symbol in ranges:
+            levels = plan_passes(program, symbol, ranges).levels
+            if levels > 1:
+                raise Refused("", f"has sums along it that wait for one another, {levels} levels of them")
 
     def _jacobian(self) -> Any:
         return self._value_and_jacobian()[1]
@@ -302,7 +358,9 @@ class _Derivation:
                 )  # fmt: skip
 
     def _scalar(self, at: Any) -> Any:
-        value = self.primal(at)
+        return self._real_number(self.primal(at))
+
+    def _real_number(self, value: Any) -> Any:
         shape = getattr(value, "shape", None)
         if shape != () or not issubdtype(value.dtype, jax.numpy.floating):
             what = f"an array {value.dtype}{list(shape)}" if shape is not None else f"a {type(value).__name__}"

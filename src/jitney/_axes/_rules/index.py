@@ -152,10 +152,9 @@ def _scatter_uses(op: Op) -> Iterator[Use]:
     if is_ragged(op.ins[1][-1]):
         yield refuse(op, op.ins[1][-1], "uses it as the length of an index")
     yield from _windows(op, _window_sizes(op), numbers.scatter_dims_to_operand_dims)
-    rows = _scattered(op)
-    if rows:
-        batched = {op.ins[1][axis] for axis in numbers.scatter_indices_batching_dims if is_ragged(op.ins[1][axis])}
-        if not numbers.scatter_dims_to_operand_dims and len(batched) < len(rows):
+    rows = ragged_dims(dim for axis, dim in enumerate(op.ins[1][:-1]) if axis not in numbers.scatter_indices_batching_dims)
+    if rows:  # along a batching axis each row is written into its own
+        if not numbers.scatter_dims_to_operand_dims:
             yield refuse(op, rows, "writes every row of it to one place")
         else:
             how = {"add": "sum", "mul": "product", "min": "min", "max": "max"}.get(op.name[8:], "scattered")

@@ -1,0 +1,95 @@
+"""`jitney.accumulate`: the gradient of a batch from microbatches, one at a time.
+
+It is no engine of its own: `chunk=` cuts the gradient's program, and what is added here is the proof that the loss is a sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, ParamSpec
+
+from ._core import REGISTRY
+from ._derivatives import Wrt, check_names, named
+from ._errors import OptionError, sentence
+from ._optimize import optimize
+from ._options import fail
+from ._program import Program
+from ._stages.derive import Derived
+from ._trees import is_a, type_of
+
+P = ParamSpec("P")
+
+
+def accumulate(
+    loss: Callable[P, Any], /, *, axis: str, microbatch: int, wrt: Wrt = None, has_aux: bool = False
+) -> Program[P, tuple[Any, Any]]:
+    """The value and the gradient of a loss over a batch, accumulated over microbatches inside one program.
+
+    They equal those of the full batch up to rounding, while what the loss and its backward pass make of the batch is there for one
+    microbatch at a time. A last microbatch that is shorter is worked on too. It acts under an outer trace as well, such as in a training
+    step under `@optimize`.
+
+    The loss has to be a mean or a sum along the axis, or a function of such sums (a weighted mean), which is proven on its program:
+    every operation that looks along the axis adds elements up, and no such sum waits for another. A loss that is no plain sum, such as a
+    weighted mean, takes more than one pass over the data; the plan says how many.
+
+    Args:
+        loss: A function that returns one number, or a program of `@optimize`, whose options stay. Put the gradient into no step of its own
+            first: what is accumulated is the derivative of this function.
+        axis: The axis of its signature that is cut.
+        microbatch: How many elements of it at a time.
+        wrt: The arguments that the gradient is taken with respect to: one name for the gradient itself, several for a dict by name. Without
+            it, all that hold floating-point arrays. Of an Equinox module the gradient is a module, with None for what is no such array.
+        has_aux: Whether the loss returns `(number, aux)`. The result is `((number, aux), gradient)` then; arrays of `aux` that have
+            the axis come out whole.
+
+    Returns:
+        A `Program` of the loss's arguments that returns `(value, gradient)`.
+
+    Raises:
+        AxisError: When it is called: the loss is no sum along the axis. The message says which line does what.
+        OptionError: The axis or an argument does not exist, or an option of the loss contradicts it.
+    """
+    program: Any = loss if is_a(loss, Program) else optimize(loss)
+    core = program._core
+    where = f"accumulate() of {core.where}"
+    if not is_a(microbatch, int) or is_a(microbatch, bool) or microbatch < 1:
+        fail(where, f"microbatch={microbatch!r} is no number of elements.", "It is an integer above 0.", "write microbatch=8.")
+    if type_of(has_aux) is not bool:
+        fail(where, f"has_aux={has_aux!r} is neither True nor False.", "It says whether the loss returns (number, aux).", "write one.")
+    _check(where, core, axis)
+    names, single = named(where, "wrt", wrt) if wrt is not None else (program._defaults.wrt, program._defaults.single)
+    check_names(where, names or (), core)
+    derived = Derived(
+        program._fn,
+        "value_and_grad",
+        names,
+        program._defaults.skip,
+        single,
+        remat=core.options.remat,
+        aux=has_aux,
+        summed=True,
+    )
+    options = replace(core.options, donate=(), remat=None, chunk=((axis, microbatch),), accumulate=True)
+    made = Program(REGISTRY.core(derived, options, core.namespace), derived)
+    return made.bound_to(program._args, program._kwargs) if program._args or program._kwargs else made
+
+
+def _check(where: str, core: Any, axis: str) -> None:
+    known = core.contract.axes
+    if not is_a(axis, str) or (axis not in known and not core.contract.unresolved):
+        mapped = axis in [each.name for each in core.options.vmap]
+        fail(where, f"axis={axis!r} is {'that of `vmap`, along which each element has a loss of its own' if mapped else 'no axis'}.",
+             f"The axes of its signature are {', '.join(sorted(known)) or 'none'}.",
+             "annotate the arrays of the batch (x: Float[Array, \"batch n\"]), and take the mean inside the loss.")  # fmt: skip
+    for option, value, fix in (
+        ("pad", core.options.pad, "leave it out: a last microbatch that is shorter needs no padding."),
+        ("chunk", core.options.chunk, "leave it out: `microbatch` is the chunk."),
+        ("memory", core.options.memory, 'leave it out, or use chunk={axis: "auto"} with `memory` and `value_and_grad` instead.'),
+    ):
+        if value:
+            raise OptionError(
+                sentence(where, f"the loss has `{option}`, which contradicts `microbatch`.",
+                         "`microbatch` says how much is worked on at a time.", fix)
+            )  # fmt: skip
