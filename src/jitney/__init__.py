@@ -23,6 +23,7 @@ from ._facts import axes as axes
 from ._host import Fetch as Fetch
 from ._host import host as host
 from ._optimize import optimize as optimize
+from ._precision import LossScale as LossScale
 from ._program import Program as Program
 from ._report import Report as Report
 from ._shared import shared as shared

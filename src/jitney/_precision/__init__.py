@@ -3,6 +3,7 @@
 from ._autocast import Tally as Tally
 from ._autocast import autocast as autocast
 from ._autocast import tallies as tallies
+from ._loss_scale import LossScale as LossScale
 from ._policy import FULL as FULL
 from ._policy import LOW as LOW
 from ._policy import Policy as Policy

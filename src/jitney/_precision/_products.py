@@ -48,7 +48,7 @@ def is_product(eqn: Any) -> bool:
 
 
 def _is_single(atom: Any) -> bool:
-    return atom.aval.dtype == SINGLE and not getattr(atom.aval, "weak_type", False)
+    return atom.aval.dtype == SINGLE
 
 
 def _is_default(precision: Any) -> bool:

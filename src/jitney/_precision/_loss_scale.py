@@ -1,0 +1,135 @@
+"""Dynamic loss scaling for float16, whose gradients vanish below 6e-8 and overflow above 65504.
+
+The loss is multiplied by a factor before its gradient is taken, and the gradient divided by it. A step with a gradient that is not finite
+is skipped and lowers the factor; a row of finite ones raises it (Micikevicius et al., Mixed Precision Training, 2018). bfloat16 has the
+range of float32 and needs none of this.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from .._errors import OptionError, sentence
+from .._trees import issubdtype, tree_map
+
+T = TypeVar("T")
+_jax: Any = jax
+_eqx: Any = eqx
+_jnp: Any = jnp
+_WHERE = "jitney.LossScale()"
+
+
+class LossScale(eqx.Module):
+    """The factor of a loss whose gradient is computed in float16, and how many steps it has cost. A pytree: part of the training state.
+
+    ```python
+    @jitney.optimize(donate=("model", "opt", "scale"))
+    def step(model, opt, scale, x, y):
+        grads = eqx.filter_grad(lambda model: scale.scale(loss(model, x, y)))(model)
+        grads = scale.unscale(grads)
+        finite = scale.all_finite(grads)
+        updates, new_opt = optimiser.update(grads, opt)
+        new_model = eqx.apply_updates(model, updates)
+        return *scale.select(finite, (new_model, new_opt), (model, opt)), scale.adjust(finite)
+    ```
+
+    Attributes:
+        factor: What the loss is multiplied by.
+        streak: Finite steps since the factor last changed.
+        skipped: Steps that were not finite, since the beginning.
+        period: So many finite steps in a row raise the factor.
+        growth: By what it is raised and lowered. A power of two changes no digit of the gradients.
+        least: It is never lowered below this.
+        most: Nor raised above this.
+    """
+
+    factor: Float[Array, ""]
+    streak: Int[Array, ""]
+    skipped: Int[Array, ""]
+    period: int = eqx.field(static=True)
+    growth: float = eqx.field(static=True)
+    least: float = eqx.field(static=True)
+    most: float = eqx.field(static=True)
+
+    def __init__(
+        self, initial: float = 2.0**15, *, period: int = 2000, growth: float = 2.0, least: float = 1.0, most: float = 2.0**24
+    ) -> None:
+        """A factor to begin with.
+
+        Raises:
+            OptionError: The numbers contradict each other.
+        """
+        if not (0 < least <= initial <= most and growth > 1 and period >= 1):
+            raise OptionError(
+                sentence(_WHERE, f"{initial=}, {period=}, {growth=}, {least=}, {most=} cannot be.",
+                         "0 < least <= initial <= most, growth > 1 and period >= 1.", "leave out what need not be another.")
+            )  # fmt: skip
+        self.factor = _jnp.array(initial, jnp.float32)
+        self.streak = _jnp.array(0, jnp.int32)
+        self.skipped = _jnp.array(0, jnp.int32)
+        self.period = period
+        self.growth = float(growth)
+        self.least = float(least)
+        self.most = float(most)
+
+    def scale(self, loss: T) -> T:
+        """A loss, or a tree of them, times the factor. Each keeps its dtype."""
+
+        def scaled(leaf: Any) -> Any:
+            return leaf * self.factor.astype(leaf.dtype) if _is_float(leaf) else leaf
+
+        return tree_map(scaled, loss)
+
+    def unscale(self, grads: T) -> T:
+        """Gradients of the scaled loss over the factor; low ones come back in float32, where small ones have room."""
+
+        def unscaled(leaf: Any) -> Any:
+            return _wide(leaf) / self.factor.astype(_wide(leaf).dtype) if _is_float(leaf) else leaf
+
+        return tree_map(unscaled, grads)
+
+    def adjust(self, finite: Bool[Array, ""]) -> LossScale:
+        """The factor for the next step: lower, and one more skipped, if this one was not finite; higher after `period` that were."""
+        streak = self.streak + 1
+        raised = streak >= self.period
+        higher = _jnp.where(raised, _jnp.minimum(self.factor * self.growth, self.most), self.factor)
+        lower = _jnp.maximum(self.factor / self.growth, self.least)
+        changed = (
+            _jnp.where(finite, higher, lower).astype(_jnp.float32),
+            _jnp.where(_jnp.logical_and(finite, _jnp.logical_not(raised)), streak, 0).astype(_jnp.int32),
+            _jnp.where(finite, self.skipped, self.skipped + 1).astype(_jnp.int32),
+        )
+        return _eqx.tree_at(_numbers, self, changed)
+
+    @staticmethod
+    def all_finite(tree: Any) -> Bool[Array, ""]:
+        """Whether no floating-point or complex array of a tree has a NaN or an infinity."""
+        leaves = [leaf for leaf in _jax.tree.leaves(tree) if _eqx.is_inexact_array(leaf)]
+        return _jnp.all(_jnp.array([_jnp.all(_jnp.isfinite(leaf)) for leaf in leaves], bool))
+
+    @staticmethod
+    def select(finite: Bool[Array, ""], new: T, old: T) -> T:
+        """The new tree if the step was finite, else the old one; what is no array is the new one's."""
+
+        def chosen(a: Any, b: Any) -> Any:
+            return _jnp.where(finite, a, b) if _eqx.is_array(a) else a
+
+        return tree_map(chosen, new, old)
+
+
+def _numbers(scale: LossScale) -> tuple[Any, Any, Any]:
+    return scale.factor, scale.streak, scale.skipped
+
+
+def _is_float(leaf: Any) -> bool:
+    return hasattr(leaf, "dtype") and issubdtype(leaf.dtype, np.floating)
+
+
+def _wide(leaf: Any) -> Any:
+    return leaf.astype(_jnp.float32) if leaf.dtype.itemsize < np.dtype(np.float32).itemsize else leaf

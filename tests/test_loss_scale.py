@@ -1,0 +1,106 @@
+"""`jitney.LossScale`: gradients in float16 that neither vanish nor overflow, and the steps it costs."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import jitney
+from jitney import LossScale, OptionError, optimize
+
+
+def history(scale, finite):
+    """(factor, skipped) after each step."""
+
+    def step(scale, ok):
+        scale = scale.adjust(ok)
+        return scale, (scale.factor, scale.skipped)
+
+    return [np.asarray(x).tolist() for x in lax.scan(step, scale, jnp.asarray(finite))[1]]
+
+
+def test_the_factor_falls_at_once_and_rises_after_a_row_of_finite_steps():
+    """Halved by each step that is not finite, doubled after three that are, within its bounds; skipped steps are counted."""
+    scale = LossScale(8.0, period=3, least=2.0, most=16.0)
+    factors, skipped = history(scale, [False, False, False, True, True, False, True, True, True, True, True, True, True, True, True, True])
+    assert factors == [4, 2, 2, 2, 2, 2, 2, 2, 4, 4, 4, 8, 8, 8, 16, 16]
+    assert skipped == [1, 2, 3, 3, 3, 4, *[4] * 10]
+    assert history(LossScale(16.0, period=1, most=16.0), [True, True])[0] == [16, 16]
+
+
+def test_scaling_is_undone_to_the_bit_and_keeps_types():
+    """By powers of two; low gradients come back in float32; what is no float passes."""
+    scale = LossScale(1024.0)
+    tree = {"a": jnp.float32(0.1), "h": jnp.float16(0.1), "i": jnp.arange(2), "f": "text"}
+    scaled = scale.scale({"a": tree["a"], "h": tree["h"], "i": tree["i"]})
+    assert [str(leaf.dtype) for leaf in scaled.values()] == ["float32", "float16", "int32"]
+    assert float(scaled["a"]) == 1024 * float(tree["a"])
+    back = scale.unscale(scaled)
+    assert back["h"].dtype == jnp.float32
+    assert [float(back["a"]), float(back["h"])] == [float(tree["a"]), float(tree["h"])]
+
+
+W = jnp.full((4, 4), 0.5, jnp.float32)
+X = jnp.ones((2, 4))
+
+
+@optimize(precision="fp16")
+def tiny(w, x):
+    """Its cotangents are 1e-9, which is 0 in float16."""
+    return jnp.sum(x @ w) * 1e-9
+
+
+def test_a_gradient_that_vanishes_in_float16_is_there_with_a_scaled_loss():
+    """d/dw of 1e-9 * sum(x w) is 2e-9 everywhere."""
+    assert not jax.grad(tiny)(W, X).any()
+    scale = LossScale(2.0**15)
+    grad = scale.unscale(jax.grad(lambda w: scale.scale(tiny(w, X)))(W))
+    np.testing.assert_allclose(grad, np.full((4, 4), 2e-9), rtol=2e-3)
+
+
+def test_a_step_that_overflows_is_skipped_and_the_next_one_is_not():
+    """A factor that is too large for float16 makes infinities; the parameters stay, and the count says so."""
+
+    @optimize(donate=("w", "scale"))
+    def step(w, scale, x):
+        grads = scale.unscale(jax.grad(lambda w: scale.scale(jnp.float32(1e8) * tiny(w, x)))(w))
+        finite = scale.all_finite(grads)
+        return scale.select(finite, w - grads, w), scale.adjust(finite), finite
+
+    w, scale, done = W, LossScale(2.0**20), []
+    for _ in range(6):
+        w, scale, finite = step(w + 0, scale, X)
+        done.append(bool(finite))
+    skips = done.index(True)
+    assert 0 < skips < 6
+    assert done == [False] * skips + [True] * (6 - skips)
+    assert (int(scale.skipped), float(scale.factor)) == (skips, 2.0 ** (20 - skips))
+    np.testing.assert_allclose(w, 0.5 - (6 - skips) * np.full((4, 4), 0.2), rtol=1e-2)
+    assert step.stats.compiles == 1
+
+
+def test_finite_and_select_know_what_is_no_array():
+    """Functions and integers in a module are no numbers; the rest is chosen as a whole."""
+
+    class Model(eqx.Module):
+        w: jax.Array
+        activation: Any
+
+    model, bad = Model(jnp.ones(2), jnp.tanh), Model(jnp.array([jnp.nan, 0.0]), jnp.tanh)
+    assert LossScale.all_finite(model)
+    assert not LossScale.all_finite(bad)
+    assert LossScale.all_finite({"n": 3, "f": None})
+    chosen = LossScale.select(LossScale.all_finite(bad), bad, model)
+    assert eqx.tree_equal(chosen, model)
+    assert chosen.activation is bad.activation
+
+
+@pytest.mark.parametrize("bad", [{"initial": 0.0}, {"initial": 4.0, "most": 2.0}, {"growth": 1.0}, {"period": 0}])
+def test_numbers_that_contradict_each_other_are_refused(bad):
+    """When the scale is made."""
+    with pytest.raises(OptionError, match="least <= initial <= most"):
+        jitney.LossScale(**bad)
