@@ -87,7 +87,7 @@ class Samples:
     target: Int[np.ndarray, "example"]
 
 
-def draw(rng: np.random.Generator, examples: int, variables: int, samples: int = 64, kind: Kind = "mixed") -> Samples:
+def draw(rng: np.random.Generator, examples: int, variables: int, samples: int = 32, kind: Kind = "mixed") -> Samples:
     """Random models, and samples of each."""
     ordered = _parents(rng, examples, variables)
     intervened = _interventions(rng, examples, samples, variables)

@@ -102,7 +102,7 @@ def _choose(n: int, k: int) -> int:
     return 0 if k > n else int(np.prod([n - i for i in range(k)], dtype=float) / np.prod([i + 1 for i in range(k)], dtype=float) + 0.5)
 
 
-@jitney.optimize(vmap="example", precision="f64")
+@jitney.optimize(vmap="example", pad={"example": [32, 256, 1024]}, precision="f64")
 def log_sum(local: Float[Array, "vars sets"]) -> Float[Array, ""]:
     """The logarithm of the mean over orders of the sum over parent sets of products of prior and exponential of the score."""
     prior, levels = _tables(local.shape[0])
@@ -132,7 +132,7 @@ def expert(drawn: Samples) -> Float[np.ndarray, "example sets"]:
     return found[np.arange(examples), drawn.target].astype(np.float32)
 
 
-def batch(rng: np.random.Generator, examples: int, variables: int, samples: int = 64) -> Batch:
+def batch(rng: np.random.Generator, examples: int, variables: int, samples: int = 32) -> Batch:
     """Examples to learn from or to be tested with."""
     drawn = draw(rng, examples, variables, samples)
     x = inputs(drawn)

@@ -33,7 +33,7 @@ class Recipe:
         loss: `"kl"`, or `"weighted"` by the expert's certainty.
     """
 
-    steps: int = 1500
+    steps: int = 2500
     rate: float = 3e-3
     clip: float = 1.0
     decay: float = 1e-4
@@ -42,7 +42,7 @@ class Recipe:
     def optimiser(self) -> optax.GradientTransformation:
         """The chain of transformations of the gradient."""
         warm_up = max(self.steps // 10, 1)
-        rate = optax.warmup_cosine_decay_schedule(0.0, self.rate, warm_up, max(self.steps, warm_up + 1), self.rate / 100)
+        rate = optax.warmup_cosine_decay_schedule(self.rate / 100, self.rate, warm_up, max(self.steps, warm_up + 1), self.rate / 100)
         return optax.chain(optax.clip_by_global_norm(self.clip), optax.adamw(rate, weight_decay=self.decay))
 
 

@@ -32,7 +32,7 @@ def test_evidence_is_that_of_a_multivariate_t():
 @pytest.mark.parametrize("variables", [3, 4])
 def test_posterior_is_that_of_all_orders_and_graphs(variables):
     """Enumerated: each order, and for each of its places each set of those before it, with the chances of the generator."""
-    local = np.random.default_rng(variables).normal(scale=3, size=(1, variables, len(parent_sets(variables, 0))))
+    local = np.random.default_rng(variables).normal(scale=3, size=(2, variables, len(parent_sets(variables, 0))))
     weight = np.zeros(local.shape[1:])
     position = [{s: i for i, s in enumerate(parent_sets(variables, v))} for v in range(variables)]
     for order in permutations(range(variables)):

@@ -1,7 +1,5 @@
 """One step, before and after: eager, jitted and batched are the same numbers."""
 
-from dataclasses import dataclass
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -13,15 +11,16 @@ import jitney
 from examples.surrogate import before
 from examples.surrogate._expert import batch
 from examples.surrogate._losses import FLOOR, certainty, kl
-from examples.surrogate._step import Recipe, start, step_of
-from examples.surrogate.model import Surrogate
+from examples.surrogate._step import start
+from examples.surrogate._train import program
+from examples.surrogate.tests._small import RATE, RUN
 
-RATE, SEED = 0.1, 3
+SEED = 3
 
 
 @pytest.fixture(scope="module")
 def model():
-    return Surrogate(8, 1, 2, key=jax.random.key(0))
+    return RUN.model()
 
 
 @pytest.fixture(scope="module")
@@ -43,14 +42,6 @@ def eager(model, data):
     return before.mean_gradient(model, data, "weighted")
 
 
-@dataclass(frozen=True)
-class Sgd(Recipe):
-    """Plain gradient descent, so that the new weights show the gradient."""
-
-    def optimiser(self):
-        return optax.sgd(RATE)
-
-
 def same(value, norm, after, eager, model):
     """Equal loss, gradient norm, and weights after a step of gradient descent."""
     true_value, gradient = eager
@@ -68,12 +59,11 @@ def test_jitted_is_eager(model, data, eager, jitted):
 
 def test_the_step_after_is_the_step_before(model, data, eager):
     """Mapped over examples, padded from 3 variables to 4 and from 4 sets to 8, donated, in one program."""
-    recipe = Sgd()
-    step = step_of(recipe)
-    given = jax.tree.map(jnp.array, (model, start(recipe, model)))  # what is donated is a copy
+    step = program(RUN.recipe, RUN.precision, RUN.remat)
+    given = jax.tree.map(jnp.array, (model, start(RUN.recipe, model)))  # what is donated is a copy
     after, _, metrics = step(*given, *data.arrays)
     same(metrics["loss"], metrics["norm"], after, eager, model)
-    assert step.stats.compiles == 1
+    assert step.stats.traces == 1
     assert step.stats.padding["vars"] > 0
 
 

@@ -1,0 +1,71 @@
+"""A training run in one file: weights, the optimiser's state, the history so far.
+
+It is replaced as a whole, so that no kill leaves half of one.
+"""
+
+import hashlib
+import io
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+
+_MAGIC = b"surrogate checkpoint 1\n"
+
+
+def save(path: Path, key: Mapping[str, Any], step: int, history: list[list[float]], state: Any) -> None:
+    """Write the file.
+
+    Args:
+        path: Where.
+        key: What the run is made of, as JSON; a file of another key is refused.
+        step: How many steps are done.
+        history: Numbers that go with them.
+        state: Model and optimiser.
+    """
+    buffer = io.BytesIO()
+    buffer.write(json.dumps({"key": dict(key), "step": step, "history": history}).encode() + b"\n")
+    eqx.tree_serialise_leaves(buffer, state)
+    body = buffer.getvalue()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name, delete=False) as file:
+        try:
+            file.write(_MAGIC + hashlib.sha256(body).digest() + body)
+            file.flush()
+            os.fsync(file.fileno())
+            Path(file.name).replace(path)
+        except BaseException:
+            with suppress(FileNotFoundError):
+                Path(file.name).unlink()
+            raise
+
+
+def load(path: Path, key: Mapping[str, Any], like: Any) -> tuple[int, list[list[float]], Any] | None:
+    """Steps done, history and state; None if there is no file.
+
+    Args:
+        path: Where.
+        key: What the run is made of.
+        like: A state of the same structure and shapes.
+
+    Raises:
+        ValueError: The file is damaged, or of another run.
+    """
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    head = len(_MAGIC)
+    digest, body = content[head : head + 32], content[head + 32 :]
+    if not content.startswith(_MAGIC) or hashlib.sha256(body).digest() != digest:
+        raise ValueError(f"{path} is no checkpoint, or it is damaged: remove it, or give another folder with --out.")
+    line, _, arrays = body.partition(b"\n")
+    found = json.loads(line)
+    if found["key"] != json.loads(json.dumps(dict(key))):
+        raise ValueError(f"{path} is of a run with other options: give these again, remove it, or give another folder with --out.")
+    return found["step"], found["history"], eqx.tree_deserialise_leaves(io.BytesIO(arrays), like)
