@@ -69,12 +69,13 @@ def run_tests(session: nox.Session, *requirements: str, paths: tuple[str, ...] =
 
 @nox.session(python=DEFAULT)
 def demo(session: nox.Session) -> None:
-    """Fit the 14 NIST data sets, then a million correlations three ways, and solve seven macroeconomic models; tables and pictures."""
+    """Fit the 14 NIST data sets, then a million correlations three ways, solve macroeconomic models, look at a causal one."""
     session.install("-e", ".[examples]")
     session.run("python", "-m", "examples.trf", *session.posargs, env=ONE_BLAS_THREAD)
     if not session.posargs:
         session.run("python", "-m", "examples.homodyne", env=ONE_BLAS_THREAD)
         session.run("python", "-m", "examples.equilibrium", env=ONE_BLAS_THREAD)
+        session.run("python", "-m", "examples.surrogate", env=ONE_BLAS_THREAD)
 
 
 @nox.session(python=DEFAULT)
@@ -159,7 +160,7 @@ def docs(session: nox.Session) -> None:
 
 @nox.session(python=DEFAULT)
 def bench(session: nox.Session) -> None:
-    """Run the benchmarks: the warm call, a thousand sizes, streams, states, a full cache, Jacobians, then the fits and the models."""
+    """Run the benchmarks: the warm call, a thousand sizes, streams, states, a full cache, Jacobians, then those of the examples."""
     session.install("-e", ".[examples]")
     session.run("python", "-m", "tests.perf.warm_call", env=ONE_BLAS_THREAD)
     session.run("python", "-m", "tests.perf.sizes", env=ONE_BLAS_THREAD)
@@ -169,6 +170,7 @@ def bench(session: nox.Session) -> None:
     session.run("python", "-m", "tests.perf.jacobians", env=ONE_BLAS_THREAD)
     session.run("python", "-m", "examples.trf.benchmark", *session.posargs, env=ONE_BLAS_THREAD)
     session.run("python", "-m", "examples.equilibrium.benchmark", env=ONE_BLAS_THREAD)
+    session.run("python", "-m", "examples.surrogate.benchmark", *session.posargs, env=ONE_BLAS_THREAD)
 
 
 @nox.session(python=DEFAULT)

@@ -65,7 +65,7 @@ def table(found: dict[int, dict[str, Score]]) -> Table:
     """Methods, for each number of variables."""
     out = Table(box=SIMPLE_HEAD, pad_edge=False)
     for name in ("variables", "method", "KL to the posterior", "true set found", "surprise, nats", "calibration error"):
-        out.add_column(name, justify="left" if name == "method" else "right")
+        out.add_column(name, justify="left" if name == "method" else "right", no_wrap=name == "method")
     for variables, rows in found.items():
         for name, row in rows.items():
             style = "bold" if name == "network" else None
@@ -76,7 +76,7 @@ def table(found: dict[int, dict[str, Score]]) -> Table:
 
 
 def _cell(value: float | None, form: str) -> str:
-    return "-" if value is None else f"{value:{form}}"
+    return "-" if value is None else f"{abs(value):{form}}"  # -1e-9 is 0
 
 
 def trained(run: Run, chosen: argparse.Namespace, console: Console) -> Trained:
