@@ -14,10 +14,15 @@ from ._errors import JitneyError as JitneyError
 from ._errors import JitneyWarning as JitneyWarning
 from ._errors import NonFiniteError as NonFiniteError
 from ._errors import OptionError as OptionError
+from ._errors import PrecisionError as PrecisionError
 from ._errors import StateError as StateError
 from ._errors import StaticError as StaticError
 from ._errors import TraceError as TraceError
 from ._events import Stats as Stats
+from ._evidence import Deviation as Deviation
+from ._evidence import PrecisionReport as PrecisionReport
+from ._evidence import Product as Product
+from ._evidence import precision_report as precision_report
 from ._facts import AxisFacts as AxisFacts
 from ._facts import axes as axes
 from ._host import Fetch as Fetch

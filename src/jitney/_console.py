@@ -32,6 +32,19 @@ def table(title: str, rows: Sequence[Row]) -> Table:
     return found
 
 
+def figures(title: str, rows: Sequence[Sequence[str]]) -> Table:
+    """A table of names and figures: the first two columns to the left and folded, the others to the right."""
+    found = Table(title=title, title_justify="left", box=None, show_header=False, pad_edge=False)
+    for i in range(max(map(len, rows), default=1)):
+        found.add_column(justify="left" if i < _NAMES else "right", overflow="fold", no_wrap=i >= _NAMES)
+    for row in rows:
+        found.add_row(*map(Text, row))
+    return found
+
+
+_NAMES = 2
+
+
 def text_of(shown: Any) -> str:
     """As text, in colours on a terminal."""
     file = io.StringIO()

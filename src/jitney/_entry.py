@@ -29,9 +29,11 @@ from ._errors import NonFiniteError, sentence
 from ._filling import Cut, Filling, cuts_of, padded_key, warn_refused
 from ._named import is_count, with_counts
 from ._nans import nonfinite
+from ._options import tolerance_of
 from ._outcome import Outcome, unmixed
 from ._plan import Plan
-from ._runners import runner
+from ._precision import Policy
+from ._runners import choosing, runner
 from ._sizes import Sizes
 from ._stage import Request, Skip
 from ._stages import Jit
@@ -44,6 +46,14 @@ if TYPE_CHECKING:
 
 class Retry(Exception):
     """Another thread has just traced what this one was about to: call again, and find it done."""
+
+
+class Undecided(Exception):
+    """A call key is new, and what it needs is to be chosen by the values of its arguments, which a trace does not have."""
+
+    def __init__(self, key: Hashable):
+        super().__init__(key)
+        self.key = key
 
 
 class Flight:
@@ -82,6 +92,7 @@ class Entry:
         self.jitted: Any = self._jit()
         self.run: Callable[..., Any] = self._first
         self.streams: dict[Hashable, Any] = {}  # what `jitney.stream` has planned and compiled
+        self.chosen: dict[Hashable, tuple[Policy, str]] = {}  # by `precision="auto:..."`, for each call key
         self.checked = False  # whether one of its programs holds run-time checks of Equinox
         self._settled = False  # whether `run` was chosen for programs without such checks: a new trace may bring one
 
@@ -100,15 +111,32 @@ class Entry:
         """The first call decides how the later ones run; the one after another trace decides anew."""
         if jit_is_off():
             return self._un_jitted(arrays)
+        options = self.core.options
+        if tolerance_of(options.precision) is not None:
+            self.choose(_key_of(arrays, None), arrays)
         if traced(arrays):
             return runner(self, arrays)(*arrays)
-        options = self.core.options
         if options.pad and not options.debug_nans:
             self.run = Filling(self)
         else:
             self.run = runner(self, arrays)
             self._settled = not self.checked
+        if tolerance_of(options.precision) is not None:
+            self.run = choosing(self, self.run)
         return self.run(*arrays)
+
+    def choose(self, key: Hashable, arrays: Sequence[Any]) -> None:
+        """Choose what is to be chosen by the values of a call; see `precision="auto:..."`.
+
+        Raises:
+            OptionError: They have none.
+            PrecisionError: Nothing holds the tolerance.
+        """
+        from ._evidence import decide  # it stands on programs
+
+        tolerance = tolerance_of(self.core.options.precision)
+        if tolerance is not None and key not in self.chosen:
+            self.chosen[key] = decide(self, arrays, tolerance)
 
     def _decide_again(self) -> None:
         self._settled = False
@@ -134,8 +162,11 @@ class Entry:
         """JAX's lowered program for these arrays or abstract values."""
         ensure_cache()
         while True:
-            with suppress(Retry), self.numbers(), jax.disable_jit(False):  # noqa: FBT003
-                return self.jitted.lower(*arrays)
+            try:
+                with suppress(Retry), self.numbers(), jax.disable_jit(False):  # noqa: FBT003
+                    return self.jitted.lower(*arrays)
+            except Undecided as undecided:
+                self.choose(undecided.key, parted(arrays)[0])
 
     def ahead(self, arrays: Sequence[Any]) -> None:
         """Compile for these arrays or abstract values; a later call of that key finds the program."""
@@ -153,7 +184,9 @@ class Entry:
             return self._un_jitted(arrays)
         if self._settled:
             self._decide_again()
-        key = (*(described(array) for array in arrays), counts and (counts.names, counts.weak))
+        key = _key_of(arrays, counts)
+        if tolerance_of(self.core.options.precision) is not None and key not in self.chosen:
+            raise Undecided(key)
         with self._lock:
             flight = self.flights.setdefault(key, Flight())
         if flight.thread != threading.get_ident():
@@ -191,6 +224,8 @@ class Entry:
         return out
 
     def _un_jitted(self, arrays: Sequence[Any]) -> Any:
+        if tolerance_of(self.core.options.precision) is not None:
+            self.choose(_key_of(arrays, None), arrays)
         with self.numbers():
             return unmixed(self.called(*arrays))
 
@@ -204,6 +239,8 @@ class Entry:
         contract = self.core.contract
         view = self.layout.view(contract, arrays, self.statics)
         request = self.request
+        if self.chosen:
+            request = replace(request, chosen=self.chosen.get(_key_of(arrays, counts)))
         if counts is not None:
             view = with_counts(view, counts.weak, counts.names)
         elif request.options.pad:
@@ -283,6 +320,11 @@ class Entry:
         new = Traced(planned.view, static, self._key, planned.plan)
         self.core.counters.cause(cause(self.core.last, new))
         self.core.last = new
+
+
+def _key_of(arrays: Sequence[Any], counts: Counts | None) -> Hashable:
+    """What tells one trace of an entry from another."""
+    return (*(described(array) for array in arrays), counts and (counts.names, counts.weak))
 
 
 def _without_leading(leaf: Any, count: int) -> Any:

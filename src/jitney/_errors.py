@@ -31,6 +31,10 @@ class AxisError(JitneyError):
     """An axis cannot be cut into chunks: an operation looks along it in a way that is not carried from chunk to chunk."""
 
 
+class PrecisionError(JitneyError, ArithmeticError):
+    """`precision="auto:..."` finds no choice of products that holds its tolerance on the arguments of the call."""
+
+
 class DerivativeError(JitneyError, TypeError):
     """A derivative is asked for with respect to something, or of something, that has none."""
 

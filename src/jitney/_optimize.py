@@ -24,7 +24,7 @@ R = TypeVar("R")
 
 Names = str | tuple[str, ...] | list[str]
 Product = Literal["bf16", "fp16", "f32"]
-Precision = Literal["bf16", "fp16", "bf16-all", "fp16-all", "f32", "f64", "tf32"] | Mapping[str, Product]
+Precision = Literal["bf16", "fp16", "bf16-all", "fp16-all", "f32", "f64", "tf32"] | str | Mapping[str, Product]  # str: "auto:1e-2"
 
 
 @overload
@@ -84,8 +84,9 @@ def optimize(fn: Any = None, /, **options: Any) -> Any:
             `"auto"` for what is free. What does not fit is cut into chunks, along the axis of `chunk` or the longest that can be cut.
         remat: Recompute intermediate values in the backward pass: True, or the name of a policy in `jax.checkpoint_policies`.
         precision: `"bf16"` and `"fp16"` compute matrix products and convolutions in the low type, accumulated in float32, and all else
-            as it is; a dict says it by module path. `"bf16-all"`, `"fp16-all"`, `"f32"` and `"f64"` compute everything in that type;
-            arguments and results keep theirs. `"tf32"` sets the precision of matrix products.
+            as it is; a dict says it by module path, and `"auto:1e-2"` chooses by the error on the first call's arguments. `"bf16-all"`,
+            `"fp16-all"`, `"f32"` and `"f64"` compute everything in that type; arguments and results keep theirs. `"tf32"` sets the
+            precision of matrix products.
         cache: Whether compiled programs go to the persistent compilation cache.
         check: Whether calls are checked against the annotations, once for each new call key.
         on_trace_error: What happens when the body needs a concrete value: an error, or the same function un-jitted.

@@ -129,7 +129,7 @@ def read_options(where: Where | str, raw: Mapping[str, Any]) -> Options:
     if options.memory is not None and options.pad:
         fail(where, "`pad` and `memory` together are not there yet.", "jitney accepts no option that it does not carry out.",
              "keep one: what `memory` cuts needs no padding.")  # fmt: skip
-    if policy_of(options.precision) is not None and options.on_trace_error == "eager":
+    if (policy_of(options.precision) or tolerance_of(options.precision)) is not None and options.on_trace_error == "eager":
         fail(where, f"precision={raw['precision']!r} and on_trace_error=\"eager\" contradict each other.",
              "Products are cast in the traced program; a body that cannot be traced has none.",
              'drop on_trace_error="eager", or write precision="bf16-all", which casts arguments.')  # fmt: skip
@@ -290,12 +290,21 @@ def _precision(where: Where | str, value: Any) -> str | tuple[tuple[str, str], .
                      f"The dict form takes module paths (or source lines, \"net.py:12\"), and of each {', '.join(PRODUCT_TYPES)}.",
                      'write precision={"default": "bf16", "head": "f32"}.')  # fmt: skip
         return tuple(value.items())
+    if is_a(value, str) and tolerance_of(value) is not None:
+        return value
     fail(
         where,
         f"precision={value!r} is not a policy.",
-        f"`precision` is one of {', '.join(PRECISIONS)}, or a dict of {', '.join(PRODUCT_TYPES)} by module path.",
+        f"`precision` is one of {', '.join(PRECISIONS)}, "
+        f'"auto:" with a tolerance such as 1e-2, or a dict of {", ".join(PRODUCT_TYPES)} by module path.',
         "choose one.",
     )
+
+
+def tolerance_of(precision: str | tuple[tuple[str, str], ...] | None) -> float | None:
+    """The tolerance of `"auto:1e-2"`; None for another policy."""
+    said = re.fullmatch(r"auto:(\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)", precision) if isinstance(precision, str) else None
+    return float(said[1]) if said is not None and float(said[1]) > 0 else None
 
 
 def policy_of(precision: str | tuple[tuple[str, str], ...] | None) -> Policy | None:

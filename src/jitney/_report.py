@@ -89,19 +89,22 @@ def report(core: Core, entry: Entry, arrays: Sequence[Any]) -> Report:
     """
     with entry.numbers():
         planned = entry.planned(arrays)
-        plan = entry.padded_plan(planned.view) if core.options.pad else planned.plan
-        facts = facts_of(entry, arrays, dict(core.options.pad)) if core.options.pad else {}
-        donation = _donation(entry, planned.view, arrays) if entry.request.donated and not entry.request.nested else []
+        ready = getattr(planned.plan.stage("precision"), "policy", "") is not None  # else the body cannot be built yet
+        padded = bool(core.options.pad) and ready
+        plan = entry.padded_plan(planned.view) if padded else planned.plan
+        facts = facts_of(entry, arrays, dict(core.options.pad)) if padded else {}
+        donated = entry.request.donated and not entry.request.nested and ready
+        donation = _donation(entry, planned.view, arrays) if donated else []
     inside = isinstance(core.fn(), Derived)  # where `remat` stands, then
     stages = [Line(stage.name, not isinstance(stage, Skip), stage.why) for stage in plan.stages if not (inside and stage.name == "remat")]
     chunk = plan.stage("chunk")
-    if not isinstance(chunk, Skip):
+    if not isinstance(chunk, Skip) and ready:
         with entry.numbers():
             cut = chunk.cut(entry.body_inside(plan, "chunk"))
         stages.append(Line("passes", cut.passes is not None, cut.text))
         if cut.fit is not None:
             stages.append(Line("memory", taken=True, why=str(cut.fit)))
-    stages += _derivative(core, entry, arrays)
+    stages += _derivative(core, entry, arrays) if ready else []
     stages += _products(plan, entry, arrays)
     stages += [Line(f"axis {name}", found.refused is None, found.text) for name, found in facts.items()]
     sizes = planned.sizes.bound if planned.sizes is not None else {}
@@ -131,7 +134,8 @@ def _derivative(core: Core, entry: Entry, arrays: Sequence[Any]) -> list[Line]:
 
 def _products(plan: Plan, entry: Entry, arrays: Sequence[Any]) -> list[Line]:
     """What an autocast does with the products of the body, which is traced for it."""
-    if not isinstance(plan.stage("precision"), Autocast):
+    stage = plan.stage("precision")
+    if not isinstance(stage, Autocast) or stage.policy is None:
         return []
     try:
         with entry.numbers(), tallies() as found:

@@ -47,6 +47,21 @@ def runner(entry: Entry, arrays: Sequence[Any]) -> Run:
     return _in_x64(run) if options.precision == "f64" else run
 
 
+def choosing(entry: Entry, run: Run) -> Run:
+    """Where a trace finds that something is to be chosen by values, choose it by those of the call, and call again."""
+    from ._entry import Undecided
+
+    def chosen(*arrays: Any) -> Any:
+        try:
+            return run(*arrays)
+        except Undecided as undecided:
+            key = undecided.key
+        entry.choose(key, arrays)
+        return run(*arrays)
+
+    return chosen
+
+
 def _in_x64(run: Run) -> Run:
     def in_x64(*arrays: Any) -> Any:
         with jax.enable_x64(True):  # noqa: FBT003

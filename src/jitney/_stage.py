@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from ._errors import Where
 from ._options import Options
+from ._precision import Policy
 from ._view import View
 
 Fn = Callable[..., Sequence[Any]]
@@ -24,6 +25,7 @@ class Request:
     nested: bool = False
     exact: str | None = None  # why nothing is padded
     whole: str | None = None  # why nothing is cut into chunks
+    chosen: tuple[Policy, str] | None = None  # what `precision="auto:..."` has come to, and why
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,7 @@ class Policy:
             if is_line(name) or any(within(tokens(name), path) for path in known):
                 continue
             spans = [path[i:j] for path in known for i in range(len(path)) for j in range(i + 1, len(path) + 1)]
-            parts = list(dict.fromkeys(map(_written, spans)))
+            parts = list(dict.fromkeys(map(written, spans)))
             return name, difflib.get_close_matches(name, parts, n=3, cutoff=0.5) or list(dict.fromkeys(paths))[:4]
         return None
 
@@ -78,5 +78,6 @@ class Policy:
         return f"{self.default}{f' ({pins})' if pins else ''}"
 
 
-def _written(path: Tokens) -> str:
+def written(path: Tokens) -> str:
+    """A path as people write it."""
     return "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in path).removeprefix(".")

@@ -14,7 +14,7 @@ from jax.extend import core
 
 from .._jaxprs import bound, is_backward, opened, programs, source_of
 from .._trees import is_a
-from ._policy import Tokens
+from ._policy import Tokens, written
 from ._products import LINEAR, MOVES, is_product, near_solves
 
 _ARRAY = 1  # the path of an argument that is one array has one part
@@ -46,11 +46,18 @@ class Site:
         paths: Of what feeds it.
         source: Its line.
         stays: Why it is not cast, whatever the policy says.
+        own: Whether a factor of it is an array of a module, whose path comes first then.
     """
 
     paths: tuple[Tokens, ...]
     source: str
     stays: str | None = None
+    own: bool = False
+
+    @property
+    def key(self) -> str:
+        """The exception to a policy that names it: the path of the array, or the line."""
+        return written(self.paths[0]) if self.own else self.source.partition(" ")[0]
 
 
 class Walk(ABC):
@@ -60,6 +67,14 @@ class Walk(ABC):
         """The results of a program and where they come from; `seen_at` is the line of the operation that holds it."""
         program, constants = opened(jaxpr)
         return _Run(self, program, seen_at).go([*constants, *operands], [*[NOWHERE] * len(constants), *labels])
+
+    def plain(self, eqn: Any, operands: Sequence[Any]) -> list[Any]:
+        """The results of any other operation."""
+        return bound(eqn, operands)
+
+    def literal(self, atom: Any) -> Any:
+        """The value of a number that is written into the program."""
+        return atom.val
 
     @abstractmethod
     def product(self, eqn: Any, operands: Sequence[Any], site: Site) -> list[Any]:
@@ -94,7 +109,7 @@ class _Run:
         return [self.value(atom) for atom in self.program.outvars], [self.label(atom) for atom in self.program.outvars]
 
     def value(self, atom: Any) -> Any:
-        return atom.val if is_a(atom, core.Literal) else self.values[atom]
+        return self.walk.literal(atom) if is_a(atom, core.Literal) else self.values[atom]
 
     def label(self, atom: Any) -> Label:
         return NOWHERE if is_a(atom, core.Literal) else self.labels[atom]
@@ -118,12 +133,12 @@ class _Run:
             labels = labels if name in ("concatenate", "select_n") else labels[:1]  # the others are places
         known = set(labels) - {NOWHERE}
         label = known.pop() if len(known) == 1 and name in LINEAR else joined(labels)  # a scaled weight is that weight
-        return bound(eqn, operands), [label] * len(eqn.outvars)
+        return self.walk.plain(eqn, operands), [label] * len(eqn.outvars)
 
     def site(self, eqn: Any, labels: Sequence[Label], near: bool) -> Site:  # noqa: FBT001
         """What is known of a product."""
         factors, labels = [self.origin(atom) for atom in eqn.invars[:2]], labels[:2]
-        parameters = _parameters(labels)
+        parameters, shared = _parameters(labels), list[Tokens]()
         if parameters:
             for factor in factors:
                 if not is_a(factor, core.Literal):
@@ -133,10 +148,12 @@ class _Run:
             known = [factor for factor in factors if not is_a(factor, core.Literal)] if is_backward(eqn) else []
             shared = [path for factor in known for path in self.feeds.get(factor, ())]
             others = [label for label in labels if not label.leaf]
-            paths = [*(label.path for label in labels if label.leaf), *(shared or [joined(others).path])]
+            leaves = [label.path for label in labels if label.leaf]
+            paths = [*shared, *leaves] if shared else [*leaves, joined(others).path]
         exact = any(label.exact for label in labels)
         stays = "its exact dtype is annotated" if exact else "a solve or factorisation is next to it" if near else None
-        return Site(tuple(dict.fromkeys(path for path in paths if path)), source_of(eqn) or self.seen_at, stays)
+        own = bool(parameters or shared)
+        return Site(tuple(dict.fromkeys(path for path in paths if path)), source_of(eqn) or self.seen_at, stays, own)
 
 
 def _parameters(labels: Sequence[Label]) -> list[Tokens]:

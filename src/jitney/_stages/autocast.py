@@ -15,7 +15,7 @@ import jax
 
 from .._annotations import ArrayHint
 from .._errors import OptionError, Where, sentence
-from .._options import policy_of
+from .._options import policy_of, tolerance_of
 from .._precision import LOW, Label, Policy, autocast, is_line, tokens
 from .._stage import Fn, Request, Skip
 from .._view import Leaf, View
@@ -29,7 +29,7 @@ _BF16_FROM = 8.0  # the compute capability of the first NVIDIA GPUs with bfloat1
 class Autocast:
     """The body's program, evaluated with casts around its products."""
 
-    policy: Policy
+    policy: Policy | None  # None: not chosen yet, as it takes the values of a call
     labels: tuple[Label, ...]
     where: Where = field(compare=False)
     why: str = field(compare=False)
@@ -42,7 +42,12 @@ class Autocast:
         Raises:
             OptionError: An exception names a path that no array has.
         """
-        policy = policy_of(request.options.precision)
+        policy, chosen = request.chosen or (policy_of(request.options.precision), "")
+        tolerance = tolerance_of(request.options.precision)
+        if policy is None and tolerance is not None:
+            return cls(
+                None, labels_of(view), request.where, f"to hold {tolerance:g}, chosen by the values of the first call: not called yet"
+            )
         if policy is None:
             return Skip("precision", "no policy of products given")
         missing = policy.unmatched([leaf.path for leaf in view.leaves])
@@ -52,21 +57,28 @@ class Autocast:
                          "A name fits where its parts stand in the path of an array, one behind the other: 'head' fits model.head.weight.",
                          f"near are {', '.join(map(repr, missing[1])) or 'none: no argument holds an array'}.")
             )  # fmt: skip
-        labels = tuple(Label(tokens(leaf.path), leaf=True, exact=_is_exact(leaf)) for leaf in view.leaves)
         low = " and ".join(str(LOW[name]) for name in policy.types)
         why = f"products in {low}, accumulated in float32, the rest as it is" if low else "every product in float32"
         named = [f"{name} in {type_}" for name, type_ in policy.exceptions]
         slow = [text for name in policy.types if (text := emulated(name)) is not None]
-        return cls(policy, labels, request.where, "; ".join([why, *named, *slow]))
+        return cls(policy, labels_of(view), request.where, "; ".join([why, *named, *([chosen] if chosen else []), *slow]))
 
     def inner(self, view: View) -> View:
         return view
 
     def wrap(self, fn: Fn) -> Fn:
+        policy = self.policy
+        if policy is None:
+            raise OptionError(
+                sentence(self.where, "`precision` is to be chosen by the error on the arguments, and they have no values here.",
+                         "It is chosen when a new call key comes with values: not ahead of time by sizes, nor for `lower` and `plan`.",
+                         "call it first, or write the policy that `jitney.precision_report` gives.")
+            )  # fmt: skip
+
         def cast(*arrays: Any) -> Sequence[Any]:
-            out, sites = autocast(body_of(fn, arrays), arrays, self.labels, self.policy)
+            out, sites = autocast(body_of(fn, arrays), arrays, self.labels, policy)
             lines = [site.source.partition(" ")[0] for site in sites]
-            for name, _ in self.policy.exceptions:
+            for name, _ in policy.exceptions:
                 if is_line(name) and name not in lines:
                     raise OptionError(
                         sentence(self.where, f"`precision` names the line {name}, where no product is computed.",
@@ -76,6 +88,11 @@ class Autocast:
             return out
 
         return cast
+
+
+def labels_of(view: View) -> tuple[Label, ...]:
+    """Where the arrays of a call come from."""
+    return tuple(Label(tokens(leaf.path), leaf=True, exact=_is_exact(leaf)) for leaf in view.leaves)
 
 
 def body_of(fn: Fn, arrays: Sequence[Any]) -> Any:

@@ -22,7 +22,7 @@ from jax.extend import core
 from .._annotations import ArrayHint
 from .._diagnose import user_line
 from .._errors import OptionError, Where, sentence
-from .._options import policy_of
+from .._options import policy_of, tolerance_of
 from .._precision import SOLVERS, breaks_low
 from .._stage import Fn, Request, Skip
 from .._trees import Tracer, is_a
@@ -50,7 +50,7 @@ class Precision:
         policy = request.options.precision
         if policy is None:
             return Skip("precision", "no `precision` given")
-        if policy_of(policy) is not None:
+        if policy_of(policy) is not None or tolerance_of(policy) is not None:
             return Autocast.plan(view, request)
         policy = str(policy)
         if policy == "tf32":

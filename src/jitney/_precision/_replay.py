@@ -1,0 +1,185 @@
+"""Evaluate a program with its loops and branches made anew, so that what is done to each operation may depend on other values.
+
+Two walks do: one rounds the factors of chosen products, and one computes in float64. They measure what an autocast costs in accuracy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._jaxprs import CALLS, bound, programs, scan_parts, solve_operands, while_parts
+from .._trees import issubdtype
+from ._policy import LOW
+from ._products import PRODUCTS, holds_products, solves
+from ._walk import Label, Site, Walk
+
+_jax: Any = jax
+_jnp: Any = jnp
+_lax: Any = jax.lax
+DOUBLE = np.dtype(np.float64)
+
+
+class _Replay(Walk):
+    """Rebuilds control flow by JAX's public functions, which close over values."""
+
+    def other(self, eqn: Any, operands: Sequence[Any], labels: Sequence[Label], source: str) -> tuple[list[Any], list[Label]] | None:
+        name, params = eqn.primitive.name, eqn.params
+        if not self.enters(eqn):
+            return None
+        if name in CALLS:
+            return self.run(params[CALLS[name]], operands, labels, source)
+        if name == "custom_linear_solve":
+            given = list(zip(operands, labels, strict=True))
+            inside = solve_operands(eqn, given)
+            return self.run(params["jaxprs"].solve, [value for value, _ in inside], [label for _, label in inside], source)
+        found: list[Label] = []
+
+        def program(jaxpr: Any, labels: Sequence[Label]) -> Any:
+            def run(*values: Any) -> list[Any]:
+                out, found[:] = self.run(jaxpr, values, labels, source)
+                return out
+
+            return run
+
+        if name == "cond":
+            branches = [program(branch, labels[1:]) for branch in params["branches"]]
+            return list(_lax.switch(operands[0], branches, *operands[1:])), found
+        if name == "while":
+            return self.loop(eqn, operands, labels, program), found
+        fixed, carry, rows = scan_parts(eqn, list(operands))
+        body = program(params["jaxpr"], labels)
+
+        def turn(carry: Any, row: Any) -> Any:
+            out = body(*fixed, *carry, *row)
+            return out[: len(carry)], out[len(carry) :]
+
+        last, ys = _lax.scan(turn, carry, rows, length=params["length"], reverse=params["reverse"])
+        return [*last, *ys], found
+
+    def enters(self, eqn: Any) -> bool:
+        """Whether an operation that holds programs is gone into."""
+        raise NotImplementedError
+
+    def loop(self, eqn: Any, operands: Sequence[Any], labels: Sequence[Label], program: Any) -> list[Any]:
+        outside, inside, carry = while_parts(eqn, list(operands))
+        tested, told, carried = while_parts(eqn, list(labels))
+        test = program(eqn.params["cond_jaxpr"], [*tested, *carried])
+        body = program(eqn.params["body_jaxpr"], [*told, *carried])
+
+        def goes_on(values: Any) -> Any:
+            return test(*outside, *values)[0]
+
+        def turn(values: Any) -> Any:
+            return body(*inside, *values)
+
+        return list(_lax.while_loop(goes_on, turn, carry))
+
+
+class Probe(_Replay):
+    """Rounds the factors of chosen products to a low type, in their derivatives too, and computes in float32.
+
+    A product of rounded factors is that of the low type: products of their digits fit into float32.
+
+    Args:
+        low: "bf16" or "fp16".
+        chosen: Product -> whether it is rounded, a bool of JAX; a product that is not there is not.
+    """
+
+    def __init__(self, low: str, chosen: Mapping[str, Any]):
+        self.digits: Any = _jnp.finfo(LOW[low])
+        self.chosen = chosen
+        self.sites: list[Site] = []
+
+    def enters(self, eqn: Any) -> bool:
+        name = eqn.primitive.name
+        if sum(map(holds_products, programs(eqn.params))) == 0 or name.startswith("custom") or (name == "while" and solves(eqn)):
+            return False
+        return name in CALLS or name in ("cond", "while", "scan")
+
+    def product(self, eqn: Any, operands: Sequence[Any], site: Site) -> list[Any]:
+        self.sites.append(site)
+        flag = self.chosen.get(site.key)
+        if site.stays is not None or flag is None:
+            return bound(eqn, operands)
+        digits = self.digits
+
+        def low(x: Any, flag: Any) -> Any:
+            return _lax.select(flag, _lax.reduce_precision(x, digits.nexp, digits.nmant), x)
+
+        def plain(x: Any, y: Any, flag: Any, rest: Sequence[Any]) -> Any:
+            return bound(eqn, [low(x, flag), low(y, flag), *rest])[0]
+
+        def product(x: Any, y: Any, flag: Any, *rest: Any) -> Any:
+            return plain(x, y, flag, rest)
+
+        def derivative(primals: Any, tangents: Any) -> Any:  # it closes over no tracer: it is called in another trace
+            (x, y, flag, *rest), (dx, dy, *_) = primals, tangents
+            return ruled(*primals), low(plain(dx, y, flag, rest), flag) + low(plain(x, dy, flag, rest), flag)
+
+        ruled: Any = _jax.custom_jvp(product)
+        ruled.defjvp(derivative)
+        return [ruled(operands[0], operands[1], flag, *operands[2:])]
+
+
+_NAMES = (
+    "abs acos acosh add add_any and argmax argmin asin asinh atan atan2 atanh broadcast_in_dim cbrt ceil cholesky clamp "
+    "concatenate conj copy copy_p cos cosh cumlogsumexp cummax cummin cumprod cumsum digamma div dynamic_slice "
+    "dynamic_update_slice eigh eq erf erf_inv erfc exp exp2 expand_dims expm1 floor gather ge gt integer_pow is_finite le lgamma "
+    "log log1p logistic lt lu max min mul ne neg not or pad pow qr reduce_and reduce_max reduce_min reduce_or reduce_prod "
+    "reduce_sum rem reshape rev round rsqrt select_n sign sin sinh slice sort split sqrt square squeeze stop_gradient sub svd tan "
+    "tanh top_k transpose triangular_solve"
+)
+_ANY_TYPE = frozenset(_NAMES.split())
+
+
+class Shadow(_Replay):
+    """Computes every real number in float64; an operation that is not known to take it is computed as it was."""
+
+    def enters(self, eqn: Any) -> bool:
+        return eqn.primitive.name in (*CALLS, "cond", "while", "scan", "custom_linear_solve")
+
+    def literal(self, atom: Any) -> Any:
+        return _jnp.asarray(atom.val, atom.aval.dtype)
+
+    def run(self, jaxpr: Any, operands: Sequence[Any], labels: Sequence[Label], seen_at: str = "") -> tuple[list[Any], list[Label]]:
+        out, found = super().run(jaxpr, [_double(x) for x in operands], labels, seen_at)
+        return [_double(x) for x in out], found
+
+    def product(self, eqn: Any, operands: Sequence[Any], site: Site) -> list[Any]:
+        del site
+        return self.plain(eqn, operands)
+
+    def plain(self, eqn: Any, operands: Sequence[Any]) -> list[Any]:
+        name, values = eqn.primitive.name, [_double(x) for x in operands]
+        changed: dict[str, Any] = {}
+        for parameter in ("new_dtype", "dtype", "preferred_element_type"):
+            if parameter in eqn.params and _is_real(eqn.params[parameter]):
+                changed[parameter] = DOUBLE
+        if name in _ANY_TYPE or name in (*PRODUCTS, "convert_element_type", "iota"):
+            return bound(eqn, values, **changed)
+        given = [_lax.convert_element_type(x, a.aval.dtype) if _is_real(a.aval) else x for x, a in zip(operands, eqn.invars, strict=True)]
+        return [_double(x) for x in bound(eqn, given)]
+
+
+def _is_real(what: Any) -> bool:
+    dtype = getattr(what, "dtype", what)
+    return dtype is not None and issubdtype(dtype, np.floating)
+
+
+def _double(x: Any) -> Any:
+    return _lax.convert_element_type(x, DOUBLE) if _is_real(x) and x.dtype != DOUBLE else x
+
+
+def in_double(closed: Any, *arrays: Any) -> list[Any]:
+    """The results of a program, computed in float64. Call it where float64 is enabled.
+
+    Args:
+        closed: The program.
+        arrays: Its arguments, of any type.
+    """
+    return Shadow().run(closed, arrays, [Label(())] * len(arrays))[0]
