@@ -64,7 +64,7 @@ def run_tests(session: nox.Session, *requirements: str, paths: tuple[str, ...] =
     """Install the project and run its tests, or what follows `--` on the command line."""
     session.install("-e", ".[examples,tests]", *requirements)
     session.run("python", "-c", "import sys, jax; print('Python', sys.version.split()[0], '- jax', jax.__version__)", env=env)
-    session.run("pytest", *(session.posargs or ["-n", "auto", "--maxprocesses=4", *paths]), env=env)
+    session.run("pytest", *(session.posargs or ["-n", "auto", "--maxprocesses=4", "--dist=worksteal", *paths]), env=env)
 
 
 @nox.session(python=DEFAULT)
@@ -177,5 +177,5 @@ def bench(session: nox.Session) -> None:
 def full(session: nox.Session) -> None:
     """Run what is too long for `.ci/run`: soaks, long fuzzing, full benchmarks."""
     session.install("-e", ".[examples,tests]")
-    session.run("pytest", "-n", "auto", "--maxprocesses=4", "-m", "", "--hypothesis-profile=full")
+    session.run("pytest", "-n", "auto", "--maxprocesses=4", "--dist=worksteal", "-m", "", "--hypothesis-profile=full")
     session.notify("bench", ["--full"])

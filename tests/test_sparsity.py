@@ -254,7 +254,7 @@ def test_blocks_of_trees():
 
     a, b = rows(30), {"x": rows(30, 2)}
     got = f.jacobian(a, b)
-    want = jax.jacfwd(lambda a, b: {"u": a**2 * b["x"][:, 0], "v": jnp.sum(b["x"], axis=1)}, (0, 1))(a, b)
+    want = jax.jit(jax.jacfwd(lambda a, b: {"u": a**2 * b["x"][:, 0], "v": jnp.sum(b["x"], axis=1)}, (0, 1)))(a, b)
     np.testing.assert_allclose(got["a"]["u"].todense(), want["u"][0], rtol=1e-5)
     np.testing.assert_allclose(got["b"]["u"]["x"].todense(), want["u"][1]["x"], rtol=1e-5)
     np.testing.assert_allclose(got["b"]["v"]["x"].todense(), want["v"][1]["x"], rtol=1e-5)

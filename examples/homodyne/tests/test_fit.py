@@ -1,8 +1,6 @@
 """The three ways to one fit, what a broken one leaves, and the data."""
 
-import subprocess
 import sys
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -12,12 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import jitney
-from examples.homodyne import NAMES, Data, Journal, before, fit, in_memory, streamed
+from examples.homodyne import NAMES, Data, Journal, __main__, before, fit, in_memory, streamed
 from examples.homodyne._data import TRUTH, correlation, pair, place
 from examples.homodyne._fit import BOUNDS, START
 from examples.homodyne.model import Setup, gram, residual
-
-ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +29,7 @@ def whole(data):
 def test_in_memory_chunked_and_streamed_agree(data, whole):
     """To 1e-10 of each parameter, though each adds in another order; and so does the loop over angles."""
     chunked = jitney.optimize(vmap="phi", precision="f64", chunk={"points": 1000})(gram)
-    for products in (in_memory(data, chunked), streamed(data, chunk=700), before.products(data)):
+    for products in (in_memory(data, chunked), streamed(data, chunk=3000), before.products(data)):
         np.testing.assert_allclose(fit(products, data).x, whole.x, rtol=1e-10)
 
 
@@ -131,19 +127,20 @@ def test_a_place_is_that_of_its_pair(frames, drawn):
     np.testing.assert_array_equal(place(first, second, frames), index)
 
 
-def test_the_demo_fits_three_ways_and_draws(tmp_path):
+@pytest.mark.slow  # `nox -s demo` runs it too
+def test_the_demo_fits_three_ways_and_draws(data, tmp_path, monkeypatch, capsys):
     """Exit code 0 says that the ways agree."""
-    command = [sys.executable, "-m", "examples.homodyne", "--points", "20000", "--angles", "4", "--out", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "->  in memory" in done.stdout
-    assert "Largest relative difference between the ways" in done.stdout
+    monkeypatch.setattr(sys, "argv", ["homodyne", "--points", "40000", "--angles", str(data.angles), "--out", str(tmp_path)])
+    assert __main__.main() == 0
+    said = capsys.readouterr().out
+    assert "->  in memory" in said
+    assert "Largest relative difference between the ways" in said
     assert (tmp_path / "fit.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_demo_names_what_is_wrong():
+def test_the_demo_names_what_is_wrong(monkeypatch, capsys):
     """Too few points are an error of the command line."""
-    command = [sys.executable, "-m", "examples.homodyne", "--points", "10"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
-    assert done.returncode == 2
-    assert "100 points" in done.stderr
+    monkeypatch.setattr(sys, "argv", ["homodyne", "--points", "10"])
+    with pytest.raises(SystemExit, match="2"):
+        __main__.main()
+    assert "100 points" in capsys.readouterr().err

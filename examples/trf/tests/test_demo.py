@@ -1,9 +1,7 @@
 """What `python -m examples.trf` does, on one set; and the solver that it replaced."""
 
 import signal
-import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,29 +9,30 @@ import scipy.optimize
 from rich.console import Console
 
 from examples.trf import before
-from examples.trf.__main__ import fits, for_scipy, until_interrupted
+from examples.trf.__main__ import fits, for_scipy, main, until_interrupted
 from examples.trf.nist import load
 
-ROOT = Path(__file__).parents[3]
+
+def demo(monkeypatch, *arguments):
+    """Run the demo as from the command line, in this process, whose programs are compiled."""
+    monkeypatch.setattr(sys, "argv", ["trf", *map(str, arguments)])
+    return main()
 
 
-def test_demo_reports_and_draws(tmp_path):
+def test_demo_reports_and_draws(tmp_path, monkeypatch, capsys):
     """The demo fits a set from both starts, reports its digits and leaves a picture."""
-    command = [sys.executable, "-m", "examples.trf", "--out", str(tmp_path), "Misra1a"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
-    assert done.returncode == 0, done.stderr
-    assert "2 of 2 fits" in done.stdout
+    assert demo(monkeypatch, "--out", tmp_path, "Misra1a") == 0
+    assert "2 of 2 fits" in capsys.readouterr().out
     assert (tmp_path / "Misra1a.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_demo_names_what_is_wrong(tmp_path):
+def test_demo_names_what_is_wrong(tmp_path, monkeypatch, capsys):
     """An unknown set or a folder that cannot be made is an error of the command line, not a traceback."""
     (tmp_path / "file").touch()
-    for arguments, words in ((["Misra1x"], "no such set"), (["--out", str(tmp_path / "file" / "fits")], "cannot make the folder")):
-        command = [sys.executable, "-m", "examples.trf", *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
-        assert done.returncode == 2
-        assert words in done.stderr
+    for arguments, words in ((["Misra1x"], "no such set"), (["--out", tmp_path / "file" / "fits"], "cannot make the folder")):
+        with pytest.raises(SystemExit, match="2"):
+            demo(monkeypatch, *arguments)
+        assert words in capsys.readouterr().err
 
 
 def test_demo_stops_when_interrupted(tmp_path):
