@@ -108,9 +108,9 @@ def tests_cpu(session: nox.Session) -> None:
 
 @nox.session(python=DEFAULT, name="tests-cpu8")
 def tests_cpu8(session: nox.Session) -> None:
-    """Run all tests on eight virtual CPU devices."""
+    """Run the tests of several devices on eight virtual CPU devices; other sessions skip them. `-- tests` runs all tests there."""
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8"
-    run_tests(session, JAX_PLATFORMS="cpu", XLA_FLAGS=flags.strip())
+    run_tests(session, paths=("tests/devices",), JAX_PLATFORMS="cpu", XLA_FLAGS=flags.strip())
 
 
 @nox.session(python=DEFAULT, name="tests-gpu")
@@ -160,7 +160,7 @@ def docs(session: nox.Session) -> None:
 
 @nox.session(python=DEFAULT)
 def bench(session: nox.Session) -> None:
-    """Run the benchmarks: the warm call, a thousand sizes, streams, states, a full cache, Jacobians, then those of the examples."""
+    """Run the benchmarks: the warm call, sizes, streams, states, a full cache, Jacobians, devices, then those of the examples."""
     session.install("-e", ".[examples]")
     session.run("python", "-m", "tests.perf.warm_call", env=ONE_BLAS_THREAD)
     session.run("python", "-m", "tests.perf.sizes", env=ONE_BLAS_THREAD)
@@ -168,6 +168,8 @@ def bench(session: nox.Session) -> None:
     session.run("python", "-m", "tests.perf.state", env=ONE_BLAS_THREAD)
     session.run("python", "-m", "tests.perf.kept", env=ONE_BLAS_THREAD)
     session.run("python", "-m", "tests.perf.jacobians", env=ONE_BLAS_THREAD)
+    flags = {**ONE_BLAS_THREAD, "XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
+    session.run("python", "-m", "tests.perf.shard", env=flags)
     session.run("python", "-m", "examples.trf.benchmark", *session.posargs, env=ONE_BLAS_THREAD)
     session.run("python", "-m", "examples.equilibrium.benchmark", env=ONE_BLAS_THREAD)
     session.run("python", "-m", "examples.surrogate.benchmark", *session.posargs, env=ONE_BLAS_THREAD)

@@ -26,6 +26,20 @@ def test_a_size_lies_in_its_range_and_shares_it(bucket, size):
     assert bucket.range(low) == bucket.range(high) == found
 
 
+@given(bucket=LADDERS, size=st.integers(0, 6000), divisor=st.integers(1, 70))
+def test_buckets_that_divide(bucket, size, divisor):
+    """Rounded up to a multiple, a bucket is still shared by all sizes of its range, and by its own."""
+    found = bucket.range(size, divisor)
+    if found is None:
+        assert size < 2 or (bucket.sizes is not None and size > max(bucket.sizes))
+        return
+    low, high = found
+    assert high % divisor == 0
+    assert 2 <= low <= size <= high
+    assert bucket.range(low, divisor) == bucket.range(high, divisor) == found
+    assert low == 2 or bucket.range(low - 1, divisor)[1] < low
+
+
 @pytest.mark.parametrize(
     ("bucket", "size", "expected"),
     [

@@ -36,7 +36,9 @@ def test_data_says_everything():
     assert data["function"].startswith("residual() at test_report.py:")
     assert [d["name"] for d in data["decisions"]] == [
         "fill",
+        "place",
         "jit",
+        "shard",
         "chunk",
         "vmap",
         "mask",

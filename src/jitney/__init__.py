@@ -4,6 +4,9 @@ from ._accumulate import accumulate as accumulate
 from ._buckets import Bucket as Bucket
 from ._cache import CacheFacts as CacheFacts
 from ._cache import configure as configure
+from ._communication import Collective as Collective
+from ._communication import Communication as Communication
+from ._communication import communication as communication
 from ._derivatives import Derivative as Derivative
 from ._derivatives import lazy_derivatives as lazy_derivatives
 from ._errors import AxisError as AxisError
@@ -12,6 +15,7 @@ from ._errors import DerivativeError as DerivativeError
 from ._errors import DonationError as DonationError
 from ._errors import JitneyError as JitneyError
 from ._errors import JitneyWarning as JitneyWarning
+from ._errors import MeshError as MeshError
 from ._errors import NonFiniteError as NonFiniteError
 from ._errors import OptionError as OptionError
 from ._errors import PrecisionError as PrecisionError
@@ -27,6 +31,9 @@ from ._facts import AxisFacts as AxisFacts
 from ._facts import axes as axes
 from ._host import Fetch as Fetch
 from ._host import host as host
+from ._mesh import Mesh as Mesh
+from ._mesh import mesh as mesh
+from ._module_axes import register_axes as register_axes
 from ._optimize import optimize as optimize
 from ._precision import LossScale as LossScale
 from ._program import Program as Program
@@ -41,5 +48,7 @@ from ._strategy import strategy as strategy
 from ._stream import Streamed as Streamed
 from ._stream import StreamStats as StreamStats
 from ._stream import stream as stream
+from ._visualize import Placement as Placement
+from ._visualize import visualize as visualize
 
 __version__ = "0.1.0"

@@ -263,6 +263,11 @@ def _read_jaxtyping(hint: Any, seen: frozenset[int]) -> Hint | None:
     return _read_array(hint) if issubclass(hint, jaxtyping.AbstractArray) else None
 
 
+def named_array(axes: str) -> Hint:
+    """The hint of an array of any dtype with these axes, in jaxtyping's notation."""
+    return _read_array(jaxtyping.Shaped[jax.Array, axes])
+
+
 def _read_tree(hint: Any, seen: frozenset[int]) -> Hint:
     if not hasattr(hint, "leaftype"):
         return AnyHint("`PyTree` has no leaf type")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from ._trees import is_a
@@ -63,12 +63,38 @@ class Bucket:
             left = [size for size in left if size * (1 + waste) < buckets[-1]]
         return cls(buckets)
 
-    def range(self, size: int) -> tuple[int, int] | None:
-        """The sizes that share a bucket with this one, from the least to the bucket itself; None if it runs as it is."""
+    def range(self, size: int, divisor: int = 1) -> tuple[int, int] | None:
+        """The sizes that share a bucket with this one, from the least to the bucket itself; None if it runs as it is.
+
+        Args:
+            size: Of a call.
+            divisor: What each bucket is rounded up to a multiple of: the number of devices that share the axis.
+        """
         if size < 2:
             return None
+        if divisor == 1:
+            low, high = self._around(size)
+            return None if high is None else (max(low, 2), high)
+        found = None
+        for bucket in self._down_from(size):
+            rounded = -(-bucket // divisor) * divisor
+            if found is not None and rounded < found:
+                if rounded < size:
+                    return max(rounded + 1, 2), found
+            elif rounded < size:
+                return None
+            found = rounded
+        return None if found is None else (2, found)
+
+    def _down_from(self, size: int) -> Iterator[int]:
+        """The buckets from the one of this size downwards."""
         low, high = self._around(size)
-        return None if high is None else (max(low, 2), high)
+        if high is not None:
+            yield high
+        while low > 2:  # sizes below run as they are
+            low, high = self._around(low - 1)
+            if high is not None:
+                yield high
 
     def _around(self, size: int) -> tuple[int, int | None]:
         if self.multiple is not None:

@@ -113,7 +113,7 @@ class Core:
     @property
     def differs_nested(self) -> bool:
         options = self.options
-        return bool(options.donate) or bool(options.chunk) or options.compiler == "fast" or options.debug_nans
+        return bool(options.donate) or bool(options.chunk) or options.shard is not None or options.compiler == "fast" or options.debug_nans
 
 
 class Registry:

@@ -57,11 +57,15 @@ def arguments_in(message: str, paths: Sequence[str]) -> list[str]:
 def user_line(error: BaseException) -> str | None:
     """`fit.py:12 (`if x > 0:`)`: the innermost line of the traceback outside jitney, installed packages and the standard library."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        path = str(Path(frame.filename).resolve())
-        if not path.startswith((_OURS, *_LIBRARIES)) and not frame.filename.startswith("<frozen"):
+        if is_users(frame.filename):
             code = f" (`{frame.line}`)" if frame.line else ""
             return f"{Path(frame.filename).name}:{frame.lineno}{code}"
     return None
+
+
+def is_users(file: str) -> bool:
+    """Whether a file is neither jitney's, nor of an installed package or the standard library."""
+    return not str(Path(file).resolve()).startswith((_OURS, *_LIBRARIES)) and not file.startswith("<frozen")
 
 
 def donation_error(

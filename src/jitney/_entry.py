@@ -27,10 +27,13 @@ from ._contract import check_arguments, check_result
 from ._counts import Counts, parted
 from ._errors import NonFiniteError, sentence
 from ._filling import Cut, Filling, cuts_of, padded_key, warn_refused
+from ._mesh import current as current_mesh
+from ._module_axes import InModule, axes_in_modules, with_modules
 from ._named import is_count, with_counts
 from ._nans import nonfinite
 from ._options import tolerance_of
-from ._outcome import Outcome, unmixed
+from ._outcome import Outcome, is_computed, unmixed
+from ._placing import Placing
 from ._plan import Plan
 from ._precision import Policy
 from ._runners import choosing, runner
@@ -38,7 +41,7 @@ from ._sizes import Sizes
 from ._stage import Request, Skip
 from ._stages import Jit
 from ._statics import snapshot
-from ._view import View, is_array
+from ._view import View, is_array, leaf_hints
 
 if TYPE_CHECKING:
     from ._core import Core
@@ -91,6 +94,7 @@ class Entry:
         self.request = Request(core.where, core.options, donated, nested=layout.nested and core.differs_nested)
         self.jitted: Any = self._jit()
         self.run: Callable[..., Any] = self._first
+        self.placing = Placing(self) if core.options.shard is not None and not self.request.nested else None
         self.streams: dict[Hashable, Any] = {}  # what `jitney.stream` has planned and compiled
         self.chosen: dict[Hashable, tuple[Policy, str]] = {}  # by `precision="auto:..."`, for each call key
         self.checked = False  # whether one of its programs holds run-time checks of Equinox
@@ -100,12 +104,29 @@ class Entry:
     def paths(self) -> list[str]:
         return [self.layout.names[i][1] for i in self.layout.dynamic]
 
-    def _jit(self) -> Any:
+    def _jit(self, mesh: Any = None, shardings: Sequence[Any] | None = None) -> Any:
         def body(*arrays: Any) -> Any:
-            return self._trace(arrays)
+            return self._trace(arrays, mesh)
 
         body.__name__ = body.__qualname__ = self.core.name  # what profilers and JAX's own messages show
-        return Jit.plan(View(()), self.request).wrap(body)
+        jit: Any = Jit.plan(View(()), self.request)
+        return jit.wrap(body, shardings)
+
+    def made(self, mesh: Any, arrays: Sequence[Any]) -> tuple[Any, Sequence[Any]]:
+        """JAX's function of arrays placed on a mesh, and where they lie."""
+        arrays, counts = parted(arrays)
+        shardings = self.planned(arrays, counts, mesh=mesh).plan.stage("place").shardings[: len(arrays)]
+        if counts is not None:
+            shardings += (None,)  # the true sizes, which every device gets
+        return self._jit(mesh, shardings), shardings
+
+    def runner(self, arrays: Sequence[Any]) -> Callable[..., Any]:
+        """How calls of these shapes run."""
+        return runner(self, arrays) if self.placing is None else self.placing.runner(arrays)
+
+    def jit_for(self, arrays: Sequence[Any]) -> Any:
+        """JAX's function of these arrays."""
+        return self.jitted if self.placing is None else self.placing.jit(arrays)[0]
 
     def _first(self, *arrays: Any) -> Any:
         """The first call decides how the later ones run; the one after another trace decides anew."""
@@ -118,6 +139,8 @@ class Entry:
             return runner(self, arrays)(*arrays)
         if options.pad and not options.debug_nans:
             self.run = Filling(self)
+        elif self.placing is not None:
+            self.run = self.placing
         else:
             self.run = runner(self, arrays)
             self._settled = not self.checked
@@ -158,13 +181,16 @@ class Entry:
         x64: Any = jax.enable_x64
         return x64(True) if self.core.options.precision == "f64" else nullcontext()  # noqa: FBT003
 
+    def _scope(self) -> AbstractContextManager[Any]:
+        return nullcontext() if self.placing is None else self.placing.scope()
+
     def lowered(self, arrays: Sequence[Any]) -> Any:
         """JAX's lowered program for these arrays or abstract values."""
         ensure_cache()
         while True:
             try:
-                with suppress(Retry), self.numbers(), jax.disable_jit(False):  # noqa: FBT003
-                    return self.jitted.lower(*arrays)
+                with suppress(Retry), self.numbers(), self._scope(), jax.disable_jit(False):  # noqa: FBT003
+                    return self.jit_for(arrays).lower(*arrays)
             except Undecided as undecided:
                 self.choose(undecided.key, parted(arrays)[0])
 
@@ -177,7 +203,7 @@ class Entry:
                 warn_refused(self.core, refusal)
                 self.lowered(arrays).compile()
 
-    def _trace(self, arrays: Sequence[Any]) -> Any:
+    def _trace(self, arrays: Sequence[Any], mesh: Any = None) -> Any:
         """What JAX traces. One thread at a time for one key: whoever comes second waits, and calls again."""
         arrays, counts = parted(arrays)
         if jit_is_off():
@@ -195,7 +221,7 @@ class Entry:
         flight.depth += 1
         self.core.counters.traces += 1
         try:
-            planned = self.planned(arrays, counts)
+            planned = self.planned(arrays, counts, mesh=mesh)
             self._remember(planned)
             return self._applied(planned, arrays, counts)
         finally:
@@ -229,9 +255,9 @@ class Entry:
         with self.numbers():
             return unmixed(self.called(*arrays))
 
-    def planned(self, arrays: Sequence[Any], counts: Counts | None = None, *, jit: bool = True) -> Planned:
+    def planned(self, arrays: Sequence[Any], counts: Counts | None = None, *, jit: bool = True, mesh: Any = None) -> Planned:
         """The view and the plan of a call, padded if it has counts; the contract is checked on what the body will see. Without `jit`
-        nothing is cut into chunks.
+        nothing is cut into chunks or placed on devices.
 
         Raises:
             ContractError: An argument does not fit its annotation, or cannot be mapped as asked.
@@ -239,6 +265,9 @@ class Entry:
         contract = self.core.contract
         view = self.layout.view(contract, arrays, self.statics)
         request = self.request
+        if request.options.shard is not None:
+            request = self.on_mesh(mesh)
+            view = with_modules(view, self._in_modules(view))
         if self.chosen:
             request = replace(request, chosen=self.chosen.get(_key_of(arrays, counts)))
         if counts is not None:
@@ -246,7 +275,7 @@ class Entry:
         elif request.options.pad:
             request = replace(request, exact="at exact size")
         if not jit:
-            request = replace(request, whole="un-jitted: all at once")
+            request = replace(request, whole="un-jitted: all at once", single="un-jitted")
         plan = Plan.make(view, request)
         if not self.core.options.check:
             return Planned(view, plan)
@@ -255,6 +284,16 @@ class Entry:
         named = self.core.binder.named(values)
         sizes, notes = check_arguments(contract, named)
         return Planned(view, plan, named, sizes, notes)
+
+    def on_mesh(self, mesh: Any = None) -> Request:
+        """The request, with the mesh that the call runs on."""
+        mesh = mesh or current_mesh(self.core.options.mesh, nested=self.request.nested)
+        return replace(self.request, mesh=mesh, axes=tuple(self.core.contract.axes))
+
+    def _in_modules(self, view: View) -> list[InModule | None]:
+        values = self.layout.values([leaf.abstract() for leaf in view.leaves], self.statics)
+        found = axes_in_modules(values)
+        return [found[i] for i in self.layout.dynamic]
 
     def called(self, *arrays: Any) -> Any:
         """The body with every stage inside Jit around it, on tracers or on arrays."""
@@ -266,6 +305,7 @@ class Entry:
         flat = planned.plan.build(body)(*arrays, *(counts.values if counts is not None else ()))
         if counts is not None:
             self._padded(planned, outcome, flat)
+        flat = self._placed(planned, outcome, flat)
         chunk = planned.plan.stage("chunk")
         if not isinstance(chunk, Skip):
             chunk.check(outcome)
@@ -274,6 +314,18 @@ class Entry:
             inner = tree_map(partial(_without_leading, count=levels), outcome.whole(flat))
             check_result(core.contract, inner, planned.sizes, planned.named)
         return outcome.output(flat)
+
+    def _placed(self, planned: Planned, outcome: Outcome, flat: Sequence[Any]) -> Sequence[Any]:
+        """The results where their annotations say, if the program is sharded."""
+        shard = planned.plan.stage("shard")
+        if isinstance(shard, Skip):
+            return flat
+        levels = getattr(planned.plan.stage("vmap"), "axes", ())
+        whole = outcome.whole(flat)
+        inner = tree_map(partial(_without_leading, count=len(levels)), whole)
+        hints = zip(leaf_hints(self.core.contract.result, inner), axes_in_modules(whole), jax.tree.leaves(whole), strict=True)
+        kept = [(hint or (inside and inside.hint) or None, inside is not None) for hint, inside, leaf in hints if is_computed(leaf)]
+        return shard.results(flat, kept, levels)
 
     def _body(self, outcome: Outcome) -> Callable[..., list[Any]]:
         """The user's function on flat arrays; what else it returns stays in the outcome."""
@@ -288,14 +340,15 @@ class Entry:
 
     def padded_plan(self, view: View) -> Plan:
         """The plan of a call that is padded if it can be; else the plan at exact size, with the reason."""
-        plan = Plan.make(view, self.request)
+        request = self.on_mesh()
+        plan = Plan.make(view, request)
         mask = plan.stage("mask")
         if isinstance(mask, Skip):
             return plan
         try:
             mask.prove(self.body_inside(plan, "mask"))
         except Refused as refusal:
-            return Plan.make(view, replace(self.request, exact=f"at exact size: {refusal}"))
+            return Plan.make(view, replace(request, exact=f"at exact size: {refusal}"))
         return plan
 
     def body_inside(self, plan: Plan, stage: str, outcome: Outcome | None = None) -> Callable[..., Any]:

@@ -35,6 +35,10 @@ class PrecisionError(JitneyError, ArithmeticError):
     """`precision="auto:..."` finds no choice of products that holds its tolerance on the arguments of the call."""
 
 
+class MeshError(JitneyError, ValueError):
+    """Arrays or devices cannot be laid out as asked: too few devices, an axis that does not divide, a mesh without that axis."""
+
+
 class DerivativeError(JitneyError, TypeError):
     """A derivative is asked for with respect to something, or of something, that has none."""
 

@@ -100,8 +100,8 @@ def facts_of(entry: Entry, arrays: Sequence[Any], buckets: Mapping[str, Bucket] 
 
     With `buckets`, of these axes alone, and for the sizes that share a bucket with the size of the call.
     """
-    view = entry.planned(arrays).view
-    plan = Plan.make(view, replace(entry.request, exact="at exact size"))
+    view = entry.planned(arrays, jit=False).view
+    plan = Plan.make(view, replace(entry.request, exact="at exact size", whole="facts are of the body", single="facts are of the body"))
     mapped = getattr(plan.stage("vmap"), "axes", ())
     inside = plan.stage("vmap").inner(view)
     sizes = sizes_of(inside, named_axes(inside))

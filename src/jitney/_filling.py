@@ -22,6 +22,7 @@ from ._errors import JitneyWarning, sentence, users_level
 from ._runners import Run, runner
 from ._stage import Skip
 from ._stages import Fill, Mask
+from ._stages.place import divided
 from ._trees import device_put, extended, issubdtype, tree_flatten, tree_unflatten
 
 if TYPE_CHECKING:
@@ -85,8 +86,9 @@ def cut(result: jax.Array, shape: Sequence[int]) -> jax.Array:
     if tuple(result.shape) == tuple(shape):
         return result
     part = np.asarray(result)[tuple(slice(0, size) for size in shape)]
-    put = device_put
-    return put(part, next(iter(result.devices()))) if result.committed else put(part)
+    if len(result.devices()) > 1:
+        return device_put(part, divided(result.sharding, shape))
+    return device_put(part, next(iter(result.devices()))) if result.committed else device_put(part)
 
 
 class Filling:
@@ -105,7 +107,7 @@ class Filling:
             return self._run(arrays)
 
     def _run(self, arrays: Sequence[Any]) -> Any:
-        key = tuple(described(array) for array in arrays)
+        key = (*self._where(), *[described(array) for array in arrays])
         try:
             padded = self.known[key]
         except KeyError:
@@ -116,7 +118,7 @@ class Filling:
             return self._program(key, arrays)(*arrays)
         given = (*padded.arrays(arrays), padded.counts)
         try:
-            out = self._program((padded.counts.names, padded.counts.weak, padded.key), given)(*given)
+            out = self._program((*self._where(), padded.counts.names, padded.counts.weak, padded.key), given)(*given)
         except Refused as refusal:
             return self._refuse(padded, refusal, arrays)
         self.entry.core.counters.padded(padded.fill.axes)
@@ -129,8 +131,8 @@ class Filling:
             ContractError: The call does not fit the contract.
         """
         entry = self.entry
-        view = entry.planned(arrays).view
-        fill = Fill.plan(view, entry.request)
+        view = entry.planned(arrays, jit=False).view
+        fill = Fill.plan(view, entry.on_mesh())
         if isinstance(fill, Skip) or fill.axes in self.refused:
             return None
         shapes = tuple(map(tuple, fill.shapes(view)))
@@ -158,8 +160,11 @@ class Filling:
         if found is None:
             if len(self._runs) >= MAX_ENTRIES:
                 self._runs = {}
-            found = self._runs[key] = runner(self.entry, arrays)
+            found = self._runs[key] = self.entry.runner(arrays)
         return found
+
+    def _where(self) -> tuple[Any, ...]:
+        return () if self.entry.placing is None else self.entry.placing.where()
 
     def _refuse(self, padded: Padded, refusal: Refused, arrays: Sequence[Any]) -> Any:
         """From now on, calls of this bucket run at exact size."""

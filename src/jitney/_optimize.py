@@ -10,11 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 import equinox as eqx
+import jax
 
 from ._binding import around_method, where_of
 from ._buckets import Bucket
 from ._core import REGISTRY
 from ._errors import OptionError, sentence
+from ._mesh import Mesh
 from ._options import read_options
 from ._program import Program
 from ._trees import is_a
@@ -23,6 +25,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 Names = str | tuple[str, ...] | list[str]
+Along = Mapping[str, str | Sequence[str]]
+Shard = Literal["fsdp"] | Along | tuple[Literal["fsdp"], Along]
 Product = Literal["bf16", "fp16", "f32"]
 Precision = Literal["bf16", "fp16", "bf16-all", "fp16-all", "f32", "f64", "tf32"] | str | Mapping[str, Product]  # str: "auto:1e-2"
 
@@ -45,6 +49,8 @@ def optimize(
     on_trace_error: Literal["raise", "eager"] = "raise",
     compiler: Literal["default", "fast"] = "default",
     debug_nans: bool = False,
+    shard: Shard | None = None,
+    mesh: Mesh | jax.sharding.Mesh | None = None,
 ) -> Callable[[Callable[P, R]], Program[P, R]]: ...
 @overload
 def optimize(
@@ -64,6 +70,8 @@ def optimize(
     on_trace_error: Literal["raise", "eager"] = "raise",
     compiler: Literal["default", "fast"] = "default",
     debug_nans: bool = False,
+    shard: Shard | None = None,
+    mesh: Mesh | jax.sharding.Mesh | None = None,
 ) -> Program[P, R]: ...
 def optimize(fn: Any = None, /, **options: Any) -> Any:
     """Compile a function as its signature says, without rewriting it.
@@ -92,6 +100,9 @@ def optimize(fn: Any = None, /, **options: Any) -> Any:
         on_trace_error: What happens when the body needs a concrete value: an error, or the same function un-jitted.
         compiler: `"fast"` asks XLA for short compile times at the cost of run time.
         debug_nans: Name the first operation that makes a NaN or an infinity in a result. Also `JITNEY_DEBUG_NANS=1`.
+        shard: Named axis -> the axis of the mesh (or several) that it lies along, of arguments, results and fields of modules;
+            `"fsdp"` to spread each parameter along its largest axis that divides; or both: `("fsdp", {"batch": "data"})`.
+        mesh: The devices, from `jitney.mesh` or `jax.make_mesh`. Without it the mesh of the context counts.
 
     Returns:
         A `Program`, or without `fn` a decorator that makes one.

@@ -15,12 +15,11 @@ import jax
 
 from ._buckets import Bucket
 from ._errors import OptionError, Where, sentence
+from ._mesh import Mesh
 from ._precision import FULL, LOW, Policy, tokens
 from ._trees import is_a
 
 NOT_BUILT = {
-    "shard": "sharding over devices",
-    "mesh": "a device mesh",
     "max_compiles": "a limit on compiles",
 }
 PRECISIONS = ("bf16", "fp16", "bf16-all", "fp16-all", "f32", "f64", "tf32")
@@ -37,6 +36,7 @@ POLICIES = (
 )
 MAX_VMAP_AXES = 8
 AUTO = "auto"
+FSDP = "fsdp"
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,14 @@ class VmapAxis:
 
     name: str
     dims: tuple[tuple[str, int], ...] | None = None
+
+
+@dataclass(frozen=True)
+class Sharding:
+    """Which named axes lie along which axes of the mesh, and (`fsdp`) whether parameters are spread however their axes are called."""
+
+    axes: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    fsdp: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,6 +72,8 @@ class Options:
     on_trace_error: str = "raise"
     compiler: str = "default"
     debug_nans: bool = False
+    shard: Sharding | None = None
+    mesh: Any = None
     accumulate: bool = (
         False  # set by `jitney.accumulate`: the axis of `chunk` is summed over, which is to be proven, under an outer trace too
     )
@@ -108,6 +118,8 @@ def read_options(where: Where | str, raw: Mapping[str, Any]) -> Options:
         on_trace_error=_choice(where, "on_trace_error", raw.get("on_trace_error", "raise"), ("raise", "eager")),
         compiler=_choice(where, "compiler", raw.get("compiler", "default"), ("default", "fast")),
         debug_nans=_flag(where, "debug_nans", raw.get("debug_nans", False)),
+        shard=_shard(where, raw.get("shard")),
+        mesh=_mesh(where, raw.get("mesh"), raw.get("shard")),
     )  # fmt: skip
     both = set(options.static) & set(options.donate)
     if both:
@@ -133,6 +145,10 @@ def read_options(where: Where | str, raw: Mapping[str, Any]) -> Options:
         fail(where, f"precision={raw['precision']!r} and on_trace_error=\"eager\" contradict each other.",
              "Products are cast in the traced program; a body that cannot be traced has none.",
              'drop on_trace_error="eager", or write precision="bf16-all", which casts arguments.')  # fmt: skip
+    for other in ("chunk", "memory"):
+        if options.shard is not None and getattr(options, other):
+            fail(where, f"`shard` and `{other}` together are not there yet.", "jitney accepts no option that it does not carry out.",
+                 "keep one.")  # fmt: skip
     mapped = {name for axis in options.vmap for name, _ in axis.dims or ()}
     if mapped & set(options.static):
         fail(
@@ -324,6 +340,40 @@ def _cache(where: Where | str, value: Any) -> bool:
             "leave it out: JAX's persistent compilation cache is on by default.",
         )
     return _flag(where, "cache", value)
+
+
+def _shard(where: Where | str, value: Any) -> Sharding | None:
+    if value is None:
+        return None
+    fsdp = value == FSDP or (is_a(value, (tuple, list)) and len(value) == 2 and value[0] == FSDP)
+    named: Any = {} if value == FSDP else value[1] if fsdp else value
+    if not is_a(named, Mapping) or not (named or fsdp) or not all(map(_is_axis, named)):
+        _not_sharding(where, value)
+    axes: list[tuple[str, tuple[str, ...]]] = []
+    for name, along in named.items():
+        parts: Any = (along,) if is_a(along, str) else along
+        if not is_a(parts, (tuple, list)) or not parts or not all(map(_is_axis, parts)):
+            _not_sharding(where, value)
+        axes.append((name, tuple(parts)))
+    return Sharding(tuple(axes), fsdp)
+
+
+def _not_sharding(where: Where | str, value: Any) -> NoReturn:
+    fail(where, f"shard={value!r} does not say which axis lies along which axis of the mesh.",
+         '`shard` takes a dict from named axis to axis of the mesh (or several), "fsdp", or both: ("fsdp", {...}).',
+         'write shard={"batch": "data"}.')  # fmt: skip
+
+
+def _mesh(where: Where | str, value: Any, shard: Any) -> Any:
+    if value is None:
+        return None
+    if not is_a(value, (Mesh, jax.sharding.Mesh)):
+        fail(where, f"mesh={value!r} is no mesh.", "`mesh` takes what jitney.mesh(...) or jax.make_mesh gives.",
+             "write mesh=jitney.mesh(data=4).")  # fmt: skip
+    if shard is None:
+        fail(where, "`mesh` is given, and `shard` is not.", "The mesh is where `shard` places axes.",
+             'say which: shard={"batch": "data"}.')  # fmt: skip
+    return value.mesh if is_a(value, Mesh) else value
 
 
 def _flag(where: Where | str, option: str, value: Any) -> bool:

@@ -28,9 +28,9 @@ class Outcome:
     def take_apart(self, result: Any) -> list[Any]:
         """The arrays of a result; the structure is kept."""
         leaves, self.treedef = tree_flatten(result)
-        self.rest = tuple((i, snapshot(leaf)) for i, leaf in enumerate(leaves) if not _is_computed(leaf))
+        self.rest = tuple((i, snapshot(leaf)) for i, leaf in enumerate(leaves) if not is_computed(leaf))
         self.seen.append((self.treedef, self.rest))
-        return [leaf for leaf in leaves if _is_computed(leaf)]
+        return [leaf for leaf in leaves if is_computed(leaf)]
 
     def refuse_differences(self) -> None:
         """Check that what a result holds besides arrays is the same at every size.
@@ -62,7 +62,7 @@ class Outcome:
         return Mixed(self, tuple(arrays)) if self.rest else self.whole(arrays)
 
 
-def _is_computed(leaf: Any) -> bool:
+def is_computed(leaf: Any) -> bool:
     """Whether JAX can return it: not a shape that stands for an array, nor text or times in a NumPy array."""
     if is_a(leaf, jax.Array):  # PRNG keys too, whose dtype is of the kind of an object's
         return True

@@ -15,6 +15,7 @@ from ._call import static_text
 from ._diagnose import TRACER_ERRORS
 from ._facts import facts_of
 from ._memory import text
+from ._placing import transfers
 from ._plan import Plan
 from ._precision import tallies
 from ._stage import Skip
@@ -88,7 +89,7 @@ def report(core: Core, entry: Entry, arrays: Sequence[Any]) -> Report:
         ContractError: The call does not fit the contract.
     """
     with entry.numbers():
-        planned = entry.planned(arrays)
+        planned = entry.planned(arrays, jit=not core.options.pad)  # at exact size nothing may divide
         ready = getattr(planned.plan.stage("precision"), "policy", "") is not None  # else the body cannot be built yet
         padded = bool(core.options.pad) and ready
         plan = entry.padded_plan(planned.view) if padded else planned.plan
@@ -104,6 +105,7 @@ def report(core: Core, entry: Entry, arrays: Sequence[Any]) -> Report:
         stages.append(Line("passes", cut.passes is not None, cut.text))
         if cut.fit is not None:
             stages.append(Line("memory", taken=True, why=str(cut.fit)))
+    stages += [Line("transfer", taken=True, why=why) for why in transfers(plan.stage("place"), arrays, entry.paths)]
     stages += _derivative(core, entry, arrays) if ready else []
     stages += _products(plan, entry, arrays)
     stages += [Line(f"axis {name}", found.refused is None, found.text) for name, found in facts.items()]

@@ -27,23 +27,24 @@ if TYPE_CHECKING:
 Run = Callable[..., Any]
 
 
-def runner(entry: Entry, arrays: Sequence[Any]) -> Run:
-    """How calls of this entry run from now on."""
+def runner(entry: Entry, arrays: Sequence[Any], jitted: Any = None) -> Run:
+    """How calls of this entry run from now on; with `jitted`, those that this function of JAX serves."""
     options = entry.core.options
     ensure_cache()
-    run: Run = entry.jitted
+    jitted = entry.jitted if jitted is None else jitted
+    run: Run = jitted
     if not traced(arrays):
         if not entry.checked:
             with entry.numbers():
-                entry.checked = has_equinox_checks(entry.jitted.trace(*arrays).jaxpr)
+                entry.checked = has_equinox_checks(jitted.trace(*arrays).jaxpr)
         if entry.checked:
-            run = _translating(entry)
+            run = _translating(entry, jitted)
         if options.compiler == "fast":
-            run = _fast(entry, run)
+            run = _fast(jitted, run)
         if not options.cache:
             run = _without_cache(run)
         if options.debug_nans:
-            run = _finite(entry, run)
+            run = _finite(entry, jitted, run)
     return _in_x64(run) if options.precision == "f64" else run
 
 
@@ -87,9 +88,9 @@ def _without_cache(run: Run) -> Run:
     return uncached
 
 
-def _fast(entry: Entry, run: Run) -> Run:
+def _fast(jitted: Any, run: Run) -> Run:
     """Compiler options belong to the outermost `jit`; a call without any traced argument shows only by JAX's error that it is not."""
-    plain: Run = entry.jitted.__wrapped__
+    plain: Run = jitted.__wrapped__
 
     def fast(*arrays: Any) -> Any:
         try:
@@ -102,14 +103,14 @@ def _fast(entry: Entry, run: Run) -> Run:
     return fast
 
 
-def _finite(entry: Entry, run: Run) -> Run:
+def _finite(entry: Entry, jitted: Any, run: Run) -> Run:
     """Look at every result, and if one is not finite, run again operation by operation to find the first that made it so."""
 
     def finite(*arrays: Any) -> Any:
         out = run(*arrays)
         leaves = [leaf for leaf in jax.tree.leaves(out) if isinstance(leaf, jax.Array)]
         if not any(isinstance(leaf, Tracer) for leaf in leaves) and nonfinite(leaves):
-            finding = locate(entry.jitted.trace(*arrays).jaxpr, list(arrays), leaves)
+            finding = locate(jitted.trace(*arrays).jaxpr, list(arrays), leaves)
             if finding is not None:  # else the infinities came in with the arguments
                 raise NonFiniteError(message(finding, entry.core.where, entry.paths))
         return out
@@ -117,12 +118,12 @@ def _finite(entry: Entry, run: Run) -> Run:
     return finite
 
 
-def _translating(entry: Entry) -> Run:
+def _translating(entry: Entry, jitted: Any) -> Run:
     """Let Equinox run a program that holds its run-time checks, so that their errors read as its users know them; it waits for
     the result to see them."""
     given = frozenset(entry.request.donated)
     options = dict(FAST) if entry.core.options.compiler == "fast" else None
-    run: Run = entry.jitted.__wrapped__ if options else entry.jitted
+    run: Run = jitted.__wrapped__ if options else jitted
 
     def merged(kept: Sequence[Any], lost: Sequence[Any]) -> Any:
         first, second = iter(kept), iter(lost)

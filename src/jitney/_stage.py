@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -26,6 +27,16 @@ class Request:
     exact: str | None = None  # why nothing is padded
     whole: str | None = None  # why nothing is cut into chunks
     chosen: tuple[Policy, str] | None = None  # what `precision="auto:..."` has come to, and why
+    mesh: Any = None  # that the call runs on
+    axes: tuple[str, ...] = ()  # named in the signature, results too; known where the mesh is
+    single: str | None = None  # why nothing is placed on several devices
+
+    def divisor(self, axis: str) -> int:
+        """How many devices share a named axis."""
+        rules = self.options.shard
+        along = () if rules is None or self.mesh is None else dict(rules.axes).get(axis, ())
+        sizes: Any = {} if self.mesh is None else self.mesh.shape
+        return math.prod(sizes.get(each, 1) for each in along)
 
 
 @dataclass(frozen=True)

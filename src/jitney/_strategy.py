@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ._errors import AxisError, ContractError, OptionError, sentence
 from ._memory import Fit, Misfit, compiled_bytes, fit, free_bytes, text
 from ._options import AUTO, bytes_of
+from ._placing import refuse_sharded
 from ._plan import Plan
 from ._stages import Chunk
 from ._stages.chunk import SYMBOL, in_chunks
@@ -112,6 +113,7 @@ def strategy(
             sentence(where, f"memory={memory!r} is not a size.", "It is a number of bytes, a text with a unit, or \"auto\".",
                      'write memory="2GiB".')
         )  # fmt: skip
+    refuse_sharded(entry, "jitney.strategy")
     budget = free_bytes() if given == AUTO else int(given)
     with entry.numbers():
         view = entry.planned(arrays).view

@@ -26,6 +26,7 @@ from ._errors import AxisError, ContractError, JitneyError, OptionError, sentenc
 from ._memory import Fit, Misfit, counted_bytes, fit, text
 from ._options import AUTO
 from ._outcome import Outcome, unmixed
+from ._placing import refuse_sharded
 from ._plan import Plan
 from ._sources import abstract, identity, is_reversible, is_sliceable, source_of
 from ._stages import Chunk
@@ -129,6 +130,7 @@ def stream(
     where = str(program._core.where)  # pyright: ignore[reportPrivateUsage]
     sources = {name: source_of(name, value, where) for name, value in data.items()}
     entry, arrays = program.abstract((), {name: abstract(value) for name, value in sources.items()}, None)
+    refuse_sharded(entry, "jitney.stream")
     with entry.numbers():
         view = entry.planned(arrays).view
         stage = Chunk.of(view, replace(entry.request, nested=False), axis, size)

@@ -25,6 +25,7 @@ class Leaf:
     dtype: Any  # np.dtype, or the extended dtype of PRNG keys
     weak_type: bool
     hint: LeafHint = None
+    in_module: bool = False  # known where `shard` asks
 
     @property
     def declared_rank(self) -> int | None:

@@ -50,7 +50,7 @@ class Fill:
         axes: list[Filled] = []
         reasons: list[str] = []
         for name, bucket in request.options.pad:
-            found = _place(name, sizes.get(name), bucket)
+            found = _place(name, sizes.get(name), bucket, request.divisor(name))
             reasons.append(str(found))
             if isinstance(found, Filled):
                 axes.append(found)
@@ -82,10 +82,10 @@ class Fill:
         return fn
 
 
-def _place(name: str, size: int | None, bucket: Bucket) -> Filled | str:
+def _place(name: str, size: int | None, bucket: Bucket, divisor: int) -> Filled | str:
     if size is None:
         return f"no array has an axis {name!r}"
-    found = bucket.range(size)
+    found = bucket.range(size, divisor)
     if found is None:
         return f"{name}={size} runs as it is: " + ("sizes 0 and 1 do" if size < 2 else f"it is above the largest bucket of {bucket}")
     return Filled(name, *found, size)

@@ -6,6 +6,7 @@ to the outermost `jit`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -13,6 +14,8 @@ import jax
 
 from .._stage import Fn, Request, Skip
 from .._view import View
+
+_jax: Any = jax
 
 # What `compiler="fast"` asks of XLA; both names are accepted from jax 0.10.2 to 0.12.0.1 on CPU and ignored where they do not apply.
 FAST = (("xla_backend_optimization_level", 0), ("xla_llvm_disable_expensive_passes", True))
@@ -38,10 +41,12 @@ class Jit:
     def inner(self, view: View) -> View:
         return view
 
-    def wrap(self, fn: Fn) -> Fn:
+    def wrap(self, fn: Fn, shardings: Sequence[Any] | None = None) -> Fn:
+        """The compiled function, told where its arguments lie if that is decided."""
         options = dict(self.compiler_options) or None
         body = _inner(fn) if options else fn
-        return jax.jit(body, donate_argnums=self.donate or None, compiler_options=options)  # pyright: ignore[reportUnknownMemberType]
+        placed = {} if shardings is None else {"in_shardings": tuple(shardings)}
+        return _jax.jit(body, donate_argnums=self.donate or None, compiler_options=options, **placed)
 
 
 def _inner(fn: Fn) -> Fn:
@@ -51,7 +56,7 @@ def _inner(fn: Fn) -> Fn:
     def body(*arrays: Any) -> Any:
         return fn(*arrays)
 
-    inner: Any = jax.jit(body)  # pyright: ignore[reportUnknownMemberType]
+    inner: Any = _jax.jit(body)
     inner.__name__ = inner.__qualname__ = fn.__name__
     return inner
 

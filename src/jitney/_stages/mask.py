@@ -49,7 +49,7 @@ class Mask:
         buckets = dict(request.options.pad)
         symbols: list[Symbol] = []
         for name in counts:
-            found = buckets[name].range(sizes[name]) if name in sizes else None
+            found = buckets[name].range(sizes[name], request.divisor(name)) if name in sizes else None
             if found is not None:
                 symbols.append(Symbol(name, f"d{len(symbols)}", *found))
         axes = " and ".join(f"{s.name} from {s.low} to {s.high}" for s in symbols)

@@ -1,0 +1,142 @@
+"""`jitney.communication`: what the devices of a sharded program send each other, and which named axis asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ._derivatives import Derivative
+from ._errors import OptionError, sentence
+from ._hlo import Operation, collectives
+from ._memory import text as bytes_text
+from ._mesh import described
+from ._options import Sharding
+from ._stages.place import Place
+from ._trees import is_a
+from ._view import View
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from ._program import Program
+
+
+@dataclass(frozen=True)
+class Collective:
+    """Collectives of one kind at one line.
+
+    Args:
+        kind: What XLA calls it: "all-reduce", "all-gather", ...
+        count: How many there are.
+        bytes: Of their results, on one device; of one turn where they stand in a loop.
+        along: The axes of the mesh between whose devices they run.
+        axes: The named axes that lie there.
+        line: The line of the function, or what JAX calls the operation.
+        in_loop: Whether they run once for each turn of a loop.
+        whole: The argument that, by its shape, it brings together on every device, if it does.
+    """
+
+    kind: str
+    count: int
+    bytes: int
+    along: tuple[str, ...]
+    axes: tuple[str, ...]
+    line: str
+    in_loop: bool
+    whole: str | None = None
+
+
+@dataclass(frozen=True)
+class Communication:
+    """What `jitney.communication` gives."""
+
+    function: str
+    mesh: str
+    collectives: tuple[Collective, ...]
+
+    @property
+    def bytes(self) -> dict[str, int]:
+        """By kind, on one device."""
+        found: dict[str, int] = {}
+        for each in self.collectives:
+            found[each.kind] = found.get(each.kind, 0) + each.bytes
+        return found
+
+    def __rich__(self) -> Table:
+        from ._console import table
+
+        rows = [[(each.kind, "yellow" if each.whole else ""), (str(each.count), ""), (_sentence(each), "")] for each in self.collectives]
+        none = [[("none", "green"), ("", ""), ("the devices send each other nothing", "")]]
+        return table(f"communication of {self.function}", [[("mesh", ""), ("", ""), (self.mesh, "")], *(rows or none)])
+
+    def __str__(self) -> str:
+        from ._console import text_of
+
+        return text_of(self)
+
+    def _repr_html_(self) -> str:
+        from ._console import html_of
+
+        return html_of(self)
+
+
+def _sentence(each: Collective) -> str:
+    loop = " in each turn of a loop" if each.in_loop else ""
+    flag = f". It brings all of {each.whole!r}, or an array of its shape, to every device" if each.whole else ""
+    named = f" for {', '.join(map(repr, each.axes))}" if each.axes else ""
+    return f"{bytes_text(each.bytes)} along {' and '.join(map(repr, each.along)) or 'no axis'}{named}, {each.line}{loop}{flag}"
+
+
+def communication(f: Program[..., Any] | Derivative, /, *args: Any, **kwargs: Any) -> Communication:
+    """Count the collectives of a sharded program, by kind and line, as XLA compiled it. The program is compiled for that.
+
+    Args:
+        f: A program with `shard`, or a derivative of one.
+        args: As for a call; `jax.ShapeDtypeStruct`s will do.
+        kwargs: As for a call.
+
+    Raises:
+        OptionError: The function has no `shard`.
+        MeshError: There is no mesh, or an axis does not divide.
+    """
+    given: Any = f
+    program: Any = given.program(wrt=kwargs.pop("wrt", None)) if is_a(f, Derivative) else f
+    entry, arrays = program.abstract(args, kwargs, None)
+    if program.options.shard is None:
+        raise OptionError(
+            sentence(entry.core.where, "it is not sharded.", "Devices talk where `shard` lays axes along a mesh.",
+                     'decorate it with @jitney.optimize(shard={"batch": "data"}).')
+        )  # fmt: skip
+    with entry.numbers():
+        planned = entry.planned(arrays)
+    place: Place = planned.plan.stage("place")
+    text = entry.lowered(arrays).compile().as_text()
+    found = collectives(text, dict(place.mesh.shape))
+    return Communication(str(entry.core.where), described(place.mesh), _grouped(found, place, planned.view, program.options.shard))
+
+
+def _grouped(found: Sequence[Operation], place: Place, view: View, rules: Sharding) -> tuple[Collective, ...]:
+    groups: dict[Any, list[Operation]] = {}
+    for each in found:
+        groups.setdefault((each.kind, each.along, each.line, each.in_loop, _gathered(each, place, view, rules)), []).append(each)
+    return tuple(
+        Collective(kind, len(same), sum(each.bytes for each in same), along, _axes(along, rules.axes), line, in_loop, whole)
+        for (kind, along, line, in_loop, whole), same in sorted(groups.items(), key=lambda item: -sum(each.bytes for each in item[1]))
+    )
+
+
+def _axes(along: Sequence[str], rules: Sequence[tuple[str, tuple[str, ...]]]) -> tuple[str, ...]:
+    return tuple(name for name, on in rules if set(on) & set(along))
+
+
+def _gathered(each: Operation, place: Place, view: View, rules: Sharding) -> str | None:
+    """The argument that a gather makes whole on every device, by its shape; parameters under `fsdp` are gathered on purpose."""
+    if each.kind != "all-gather":
+        return None
+    for leaf, spec in zip(view.leaves, place.specs, strict=True):
+        spread = {axis for on in spec for axis in on}
+        on_purpose = leaf.in_module and rules.fsdp
+        if spread and sorted(leaf.shape) == sorted(each.shape) and spread <= set(each.along) and not on_purpose:
+            return leaf.path
+    return None

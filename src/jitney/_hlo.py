@@ -1,0 +1,169 @@
+"""Collectives in the text of a compiled program.
+
+JAX tells how much a program computes, not what its devices send each other; XLA's text does. Nothing else here reads that text. Its
+forms of groups, of source lines and of operations were tried with jaxlib 0.10.0, 0.10.2 and 0.12.0.1.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from ._diagnose import is_users
+
+KINDS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute", "collective-broadcast")
+_OPERATION = re.compile(rf"^\s*(?:ROOT )?%?\S+ = (?P<shape>.*?) (?P<kind>{'|'.join(KINDS)})(?:-start)?\((?P<rest>.*)$")
+_ARRAY = re.compile(r"\b([a-z]+\d*[a-z0-9]*)\[([\d,]*)\]")
+_BITS = re.compile(r"[a-z]+?(\d+)")
+_MESH = re.compile(r"replica_groups=mesh\[([^\]]*)\]\s*\{([^}]*)\}")
+_IOTA = re.compile(r"replica_groups=\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?")
+_LISTED = re.compile(r"replica_groups=\{(\{[\d,{} ]*\})\}")
+_PAIRS = re.compile(r"source_target_pairs=\{(\{[\d,{} ]*\})\}")
+Groups = frozenset[frozenset[int]]
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One collective of a compiled program."""
+
+    kind: str
+    bytes: int  # of its result, on one device
+    shape: tuple[int, ...]
+    along: tuple[str, ...]  # axes of the mesh
+    line: str  # of the user's code, or the name of the operation
+    in_loop: bool
+
+
+def collectives(text: str, mesh: Mapping[str, int]) -> list[Operation]:
+    """All collectives of a program that was compiled for a mesh with these axes."""
+    lines, loops = _Lines(text), _computations_in_loops(text)
+    axes = _groups_by_axes(mesh)
+    found: list[Operation] = []
+    computation = ""
+    for row in text.splitlines():
+        started = re.match(r"^(?:ENTRY )?%?([\w.\-]+) .*\{$", row)
+        computation = started[1] if started else computation
+        match = _OPERATION.match(row)
+        if match:
+            shapes = [tuple(int(n) for n in dims.split(",") if n) for _, dims in _ARRAY.findall(match["shape"])]
+            size = sum(_bits(kind) * math.prod(shape) for (kind, _), shape in zip(_ARRAY.findall(match["shape"]), shapes, strict=True))
+            along = _along(match["rest"], axes, mesh)
+            found.append(Operation(match["kind"], size // 8, max(shapes, key=math.prod), along, lines.of(row), computation in loops))
+    return found
+
+
+def _bits(dtype: str) -> int:
+    match = _BITS.match(dtype)
+    return 8 if dtype == "pred" or match is None else int(match[1])
+
+
+def _along(rest: str, axes: Mapping[Groups, tuple[str, ...]], mesh: Mapping[str, int]) -> tuple[str, ...]:
+    """The axes of the mesh that a collective goes along."""
+    pairs = _PAIRS.search(rest)
+    if pairs:
+        places = np.array([np.unravel_index(each, tuple(mesh.values())) for pair in _listed(pairs[1]) for each in pair])
+        moved = places.reshape(-1, 2, len(mesh))
+        return tuple(name for i, name in enumerate(mesh) if np.any(moved[:, 0, i] != moved[:, 1, i]))
+    groups = _groups(rest)
+    return tuple(mesh) if groups is None else axes.get(groups, tuple(mesh))
+
+
+def _groups(rest: str) -> Groups | None:
+    named, iota, listed = _MESH.search(rest), _IOTA.search(rest), _LISTED.search(rest)
+    if named:
+        sizes = {key.strip(" '"): int(size) for key, size in (part.split("=") for part in named[1].split(","))}
+        if ":" in named[2] or re.search(r"\bdevice_ids=", rest):
+            return None  # a part of an axis, or an order of its own
+        return _varying(tuple(sizes.values()), [list(sizes).index(name.strip(" '")) for name in named[2].split(",") if name.strip()])
+    if iota:
+        order = np.arange(math.prod(_numbers(iota[2]))).reshape(_numbers(iota[2]))
+        rows = order.transpose(_numbers(iota[3])) if iota[3] else order
+        return frozenset(frozenset(row) for row in rows.reshape(_numbers(iota[1])).tolist())
+    return frozenset(frozenset(group) for group in _listed(listed[1])) if listed else None
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(n) for n in text.split(","))
+
+
+def _listed(text: str) -> list[tuple[int, ...]]:
+    return [_numbers(group) for group in re.findall(r"\{([\d,]+)\}", text.replace(" ", ""))]
+
+
+def _varying(sizes: tuple[int, ...], axes: list[int]) -> Groups:
+    """Groups of devices that differ along these axes only."""
+    order = np.arange(math.prod(sizes)).reshape(sizes)
+    count = math.prod(sizes[i] for i in axes)
+    rows: Any = np.moveaxis(order, axes, range(-len(axes), 0)) if axes else order
+    return frozenset(frozenset(row) for row in rows.reshape(-1, count).tolist())
+
+
+def _groups_by_axes(mesh: Mapping[str, int]) -> dict[Groups, tuple[str, ...]]:
+    """For each choice of axes the groups that it makes; the smallest choice first, since an axis of one device changes nothing."""
+    names = list(mesh)
+    found: dict[Groups, tuple[str, ...]] = {}
+    for count in range(len(names) + 1):
+        for chosen in combinations(range(len(names)), count):
+            found.setdefault(_varying(tuple(mesh.values()), list(chosen)), tuple(names[i] for i in chosen))
+    return found
+
+
+class _Lines:
+    """The tables of a program from which the source line of an operation follows."""
+
+    def __init__(self, text: str):
+        head = text.split("\n%", 1)[0]
+        names = head.partition("FileNames")[2].partition("FunctionNames")[0]
+        self._files = dict(re.findall(r'^(\d+) "(.*)"$', names, re.MULTILINE))
+        self._places = {i: (file, line) for i, file, line in re.findall(r"^(\d+) \{file_name_id=(\d+) .*?\bline=(\d+)", head, re.MULTILINE)}
+        frames = re.findall(r"^(\d+) \{file_location_id=(\d+)(?: parent_frame_id=(\d+))?\}", head, re.MULTILINE)
+        self._frames = {i: (place, parent) for i, place, parent in frames}
+
+    def of(self, row: str) -> str:
+        """`step.py:12`, the innermost line of the user's; without one, what JAX calls the operation."""
+        for file, line in self._stack(row):
+            if is_users(file):
+                return f"{file.rsplit('/', 1)[-1]}:{line}"
+        name = re.search(r'op_name="([^"]*)"', row)
+        return name[1] if name else ""
+
+    def _stack(self, row: str) -> Iterator[tuple[str, str]]:
+        plain = re.search(r'source_file="([^"]*)" source_line=(\d+)', row)
+        if plain:
+            yield plain[1], plain[2]
+        number = re.search(r"stack_frame_id=(\d+)", row)
+        at, seen = (number[1] if number else ""), set[str]()
+        while at in self._frames and at not in seen:
+            seen.add(at)
+            place, parent = self._frames[at]
+            at = str(int(parent or 0) - 1)  # the table counts parents from one further on
+            if place in self._places:
+                file, line = self._places[place]
+                yield self._files.get(file, ""), line
+
+
+def _computations_in_loops(text: str) -> set[str]:
+    """The computations that run once for each turn of a loop."""
+    calls: dict[str, set[str]] = {}
+    bodies: set[str] = set()
+    computation = ""
+    for row in text.splitlines():
+        started = re.match(r"^(?:ENTRY )?%?([\w.\-]+) .*\{$", row)
+        computation = started[1] if started else computation
+        called = re.findall(r"(?:calls|to_apply|body|condition)=%?([\w.\-]+)", row)
+        calls.setdefault(computation, set()).update(called)
+        bodies.update(re.findall(r"body=%?([\w.\-]+)", row))
+    found: set[str] = set()
+    waiting = list(bodies)
+    while waiting:
+        each = waiting.pop()
+        if each not in found:
+            found.add(each)
+            waiting += calls.get(each, ())
+    return found

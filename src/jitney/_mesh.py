@@ -1,0 +1,115 @@
+"""The devices that a program runs on, laid out along named axes. The mesh is JAX's own; this finds it, makes it and checks it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+from jax.sharding import AxisType
+
+from ._errors import MeshError, sentence
+from ._trees import is_a
+
+_jax: Any = jax
+_sharding: Any = jax.sharding
+
+
+class Mesh:
+    """Devices along named axes, for `mesh=` or as a context manager. Made by `jitney.mesh`."""
+
+    def __init__(self, mesh: Any):
+        self.mesh = mesh
+        self._entered: list[Any] = []
+
+    @property
+    def shape(self) -> Mapping[str, int]:
+        """The number of devices along each axis."""
+        return dict(self.mesh.shape)
+
+    def __enter__(self) -> Mesh:
+        context = _jax.set_mesh(self.mesh)
+        context.__enter__()
+        self._entered.append(context)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._entered.pop().__exit__(*error)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Mesh) and self.mesh == other.mesh
+
+    def __hash__(self) -> int:
+        return hash(self.mesh)
+
+    def __repr__(self) -> str:
+        return f"<jitney mesh: {described(self.mesh)}>"
+
+
+def mesh(*, devices: Any = None, explicit: bool = False, **axes: int) -> Mesh:
+    """A mesh of devices, in an order that JAX chooses for how they are wired.
+
+        with jitney.mesh(data=4, model=2):
+            step(model, x)                             # shard={"batch": "data", "hidden": "model"}
+
+        @jitney.optimize(shard={"batch": "data"}, mesh=jitney.mesh(data=-1))
+
+    Args:
+        axes: The number of devices along each axis; -1, once, for all that are left.
+        devices: Which devices; all of the process group if left out.
+        explicit: Axes of JAX's explicit type, whose shardings are part of the types of arrays.
+
+    Raises:
+        MeshError: There are too few devices, or they cannot be laid out so.
+    """
+    found: list[Any] = list(_jax.devices()) if devices is None else list(devices)
+    sizes = _sizes(axes, len(found))
+    kind = AxisType.Explicit if explicit else AxisType.Auto
+    used = found[: math.prod(sizes.values())]
+    return Mesh(_jax.make_mesh(tuple(sizes.values()), tuple(sizes), axis_types=(kind,) * len(sizes), devices=used))
+
+
+def _sizes(axes: Mapping[str, int], count: int) -> dict[str, int]:
+    text = ", ".join(f"{name}={size}" for name, size in axes.items())
+    where = f"jitney.mesh({text})"
+    bad = [name for name, size in axes.items() if not is_a(size, int) or is_a(size, bool) or (size < 1 and size != -1)]
+    if not axes or bad or list(axes.values()).count(-1) > 1:
+        raise MeshError(
+            sentence(where, f"{bad[0]}={axes[bad[0]]!r} is no number of devices." if bad else "that is no layout.",
+                     "Each axis has a number of devices; one of them may be -1, for all that are left.", "write jitney.mesh(data=-1).")
+        )  # fmt: skip
+    known = math.prod(size for size in axes.values() if size != -1)
+    if known > count or (-1 in axes.values() and count % known):
+        raise MeshError(
+            sentence(where, f"there {'is 1 device' if count == 1 else f'are {count} devices'}, which {known} does not divide."
+                     if known <= count else f"{known} devices are needed, and there {'is 1' if count == 1 else f'are {count}'}.",
+                     "A mesh has one device for each of its places.",
+                     "make an axis smaller; on one CPU, XLA_FLAGS=--xla_force_host_platform_device_count=8 gives eight virtual devices.")
+        )  # fmt: skip
+    return {name: count // known if size == -1 else size for name, size in axes.items()}
+
+
+def current(given: Any = None, *, nested: bool = False) -> Any:
+    """JAX's mesh that a call runs on: the one of the decoration, else the one of the context; None if there is none.
+
+    Under an outer trace (`nested`) the mesh of the context is abstract: which devices it has is for the outermost program to know.
+    """
+    if given is not None:
+        return given.mesh if is_a(given, Mesh) else given
+    found = _sharding.get_abstract_mesh() if nested else _sharding.get_mesh()
+    return None if found.empty else found
+
+
+def automatic(found: Any) -> Any:
+    """The same devices and axes with automatic types: XLA places what lies between arguments and results."""
+    if all(kind == AxisType.Auto for kind in found.axis_types):
+        return found
+    if is_a(found, _sharding.AbstractMesh):
+        return found.update(axis_types=(AxisType.Auto,) * len(found.axis_names))
+    return _sharding.Mesh(found.devices, found.axis_names)
+
+
+def described(found: Any) -> str:
+    """`data=4, model=2`."""
+    return ", ".join(f"{name}={size}" for name, size in found.shape.items())

@@ -1,0 +1,168 @@
+"""Calls of a program over several devices: one compiled program for each mesh and set of shapes, told where its arguments lie."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+from jax.sharding import AxisType
+
+from ._call import MAX_ENTRIES, jit_is_off, traced
+from ._errors import OptionError, sentence
+from ._memory import text
+from ._mesh import automatic, current
+from ._runners import Run, runner
+from ._stage import Skip
+from ._stages.place import few, no_mesh
+from ._trees import device_put, is_a, tree_map
+
+if TYPE_CHECKING:
+    from ._entry import Entry
+
+_jax: Any = jax
+_sharding: Any = jax.sharding
+
+
+class Placing:
+    """Runs the calls of an entry whose function shards."""
+
+    def __init__(self, entry: Entry):
+        self.entry = entry
+        self._jits: dict[Hashable, Any] = {}
+        self._runs: dict[Hashable, Run] = {}
+
+    def __call__(self, *arrays: Any) -> Any:
+        entry = self.entry
+        if traced(arrays) or jit_is_off():
+            return runner(entry, arrays)(*arrays)
+        key = (*self.where(), *[getattr(array, "shape", ()) for array in arrays])
+        run = self._runs.get(key)
+        if run is None:
+            if len(self._runs) >= MAX_ENTRIES:
+                self._runs = {}
+            run = self._runs[key] = self.runner(arrays)
+        return run(*arrays)
+
+    def where(self) -> tuple[Any, Any]:
+        """The mesh of a call, and that of the context it is made in."""
+        return current(self.entry.core.options.mesh), _sharding.get_mesh()
+
+    def jit(self, arrays: Sequence[Any]) -> Any:
+        """JAX's function for these arrays or abstract values.
+
+        Raises:
+            MeshError: There is no mesh, or an axis does not divide.
+        """
+        mesh = current(self.entry.core.options.mesh)
+        if mesh is None:
+            raise no_mesh(self.entry.core.where)
+        key = (mesh, *[tuple(getattr(array, "shape", ())) for array in arrays])
+        found = self._jits.get(key)
+        if found is None:
+            if len(self._jits) >= MAX_ENTRIES:
+                self._jits = {}
+            found = self._jits[key] = self.entry.made(mesh, arrays)
+        return found
+
+    def scope(self) -> AbstractContextManager[Any]:
+        """The context in which the program is traced: that of its own mesh, where the caller stands in another."""
+        mesh, context = current(self.entry.core.options.mesh), _sharding.get_mesh()
+        if mesh is None or context.empty or context == automatic(mesh):
+            return nullcontext()
+        return _jax.set_mesh(automatic(mesh))
+
+    def runner(self, arrays: Sequence[Any]) -> Run:
+        """How calls of these shapes run.
+
+        Raises:
+            MeshError: There is no mesh, or an axis does not divide.
+        """
+        mesh, context = self.where()
+        jitted, shardings = self.jit(arrays)
+        explicit = mesh is not automatic(mesh)
+        inside = _automatic(arrays, shardings) if explicit else arrays
+        with self.scope():
+            run = _moving(runner(self.entry, inside, jitted), shardings)
+        if explicit:
+            run = _explicit(run, mesh, shardings)
+        return run if context.empty or context == automatic(mesh) else _inside(run, self.scope)
+
+
+def _moving(run: Run, shardings: Sequence[Any]) -> Run:
+    """JAX refuses arrays that were put elsewhere on purpose; they are moved then, and only then."""
+
+    def moving(*arrays: Any) -> Any:
+        try:
+            return run(*arrays)
+        except ValueError:
+            moved = [device_put(x, to) if to is not None and _lies_elsewhere(x, to) else x for x, to in zip(arrays, shardings, strict=True)]
+            if all(new is old for new, old in zip(moved, arrays, strict=True)):
+                raise
+        return run(*moved)
+
+    return moving
+
+
+def _lies_elsewhere(array: Any, to: Any) -> bool:
+    return is_a(array, jax.Array) and array.committed and not array.sharding.is_equivalent_to(to, array.ndim)
+
+
+def _explicit(run: Run, mesh: Any, shardings: Sequence[Any]) -> Run:
+    """A program for automatic axes between arrays of explicit ones: the same buffers under other labels."""
+
+    def relabelled(x: Any) -> Any:
+        if not is_a(x, jax.Array) or not is_a(x.sharding, _sharding.NamedSharding):
+            return x
+        return device_put(x, _sharding.NamedSharding(mesh, x.sharding.spec))
+
+    def around(*arrays: Any) -> Any:
+        return tree_map(relabelled, run(*_automatic(arrays, shardings)))
+
+    return around
+
+
+def _automatic(arrays: Sequence[Any], shardings: Sequence[Any]) -> list[Any]:
+    return [device_put(x, to) if _is_explicit(x) else x for x, to in zip(arrays, shardings, strict=True)]
+
+
+def _is_explicit(array: Any) -> bool:
+    mesh = getattr(getattr(array, "sharding", None), "mesh", None)
+    return mesh is not None and AxisType.Explicit in mesh.axis_types
+
+
+def _inside(run: Run, scope: Callable[[], AbstractContextManager[Any]]) -> Run:
+    def inside(*arrays: Any) -> Any:
+        with scope():
+            return run(*arrays)
+
+    return inside
+
+
+def refuse_sharded(entry: Entry, what: str) -> None:
+    """Say that something is not there for functions with `shard`.
+
+    Raises:
+        OptionError: The function has it.
+    """
+    if entry.core.options.shard is not None:
+        raise OptionError(
+            sentence(entry.core.where, f"it is sharded, and {what} is not there yet for what is.",
+                     "jitney accepts no option that it does not carry out.", "decorate a second function without `shard` for that.")
+        )  # fmt: skip
+
+
+def transfers(place: Any, arrays: Sequence[Any], paths: Sequence[str]) -> list[str]:
+    """What placing these arrays costs, in words; abstract ones cost nothing."""
+    if isinstance(place, Skip):
+        return []
+    host = [(array.nbytes, path) for array, path in zip(arrays, paths, strict=True) if is_a(array, np.ndarray)]
+    moved = [
+        (array.nbytes, path)
+        for array, path, to in zip(arrays, paths, place.shardings, strict=False)
+        if is_a(array, jax.Array) and not array.sharding.is_equivalent_to(to, array.ndim)
+    ]
+    found = (("from the host straight to the devices that hold it", host), ("from other devices", moved))
+    return [f"{text(sum(size for size, _ in of))} {how}: {few([path for _, path in of])}" for how, of in found if of]

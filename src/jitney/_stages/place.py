@@ -1,0 +1,175 @@
+"""Where the arrays of a call lie: each named axis along an axis of the mesh.
+
+It stands outside Jit, which is told the placements: NumPy arrays then go straight to their devices, and arrays that lie right are
+not moved.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import jax
+
+from .._errors import MeshError, OptionError, Where, sentence
+from .._mesh import automatic, described
+from .._named import Named, named_axes
+from .._options import FSDP, Sharding
+from .._stage import Fn, Request, Skip
+from .._view import Leaf, View
+from .vmap import levels_of
+
+_sharding: Any = jax.sharding
+Spec = tuple[tuple[str, ...], ...]
+"""For each axis of an array the axes of the mesh that it lies along."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """One placement for each array."""
+
+    mesh: Any
+    specs: tuple[Spec, ...]
+    why: str = field(compare=False)
+    name: str = field(default="place", compare=False)
+
+    @classmethod
+    def plan(cls, view: View, request: Request) -> Self | Skip:
+        rules = request.options.shard
+        if rules is None:
+            return Skip("place", "no `shard` given")
+        if request.single is not None:
+            return Skip("place", request.single)
+        if request.mesh is None:
+            if request.nested:
+                return Skip("place", "under an outer trace without a mesh")
+            raise no_mesh(request.where)
+        mesh = automatic(request.mesh)
+        named = named_axes(view, levels_of(view, request))
+        check_names(request, rules, mesh, named)
+        specs = tuple(spec_of(request.where, *each, rules, mesh) for each in zip(view.leaves, named, strict=True))
+        return cls(mesh, specs, f"mesh {described(mesh)}: {_listing(view, specs)}")
+
+    def inner(self, view: View) -> View:
+        return view
+
+    def wrap(self, fn: Fn) -> Fn:
+        return fn
+
+    @property
+    def shardings(self) -> tuple[Any, ...]:
+        """JAX's shardings."""
+        return tuple(sharding(self.mesh, spec) for spec in self.specs)
+
+
+def sharding(mesh: Any, spec: Spec) -> Any:
+    """JAX's sharding of one array."""
+    parts = [None if not along else along[0] if len(along) == 1 else along for along in spec]
+    while parts and parts[-1] is None:
+        parts.pop()
+    return _sharding.NamedSharding(mesh, _sharding.PartitionSpec(*parts))
+
+
+def divided(like: Any, shape: Sequence[int]) -> Any:
+    """A sharding as another one, of an array of this shape: axes that do not divide lie whole on each device."""
+    if not isinstance(like, _sharding.NamedSharding):
+        return like
+    given: Any = like
+    parts: list[Any] = []
+    for size, along in zip(shape, tuple(given.spec), strict=False):
+        names = () if along is None else (along,) if isinstance(along, str) else along
+        parts.append(along if size % math.prod(given.mesh.shape[name] for name in names) == 0 else None)
+    return _sharding.NamedSharding(given.mesh, _sharding.PartitionSpec(*parts))
+
+
+def no_mesh(where: Where) -> MeshError:
+    """The error of a call that has nowhere to lie."""
+    return MeshError(
+        sentence(where, "`shard` has no mesh.", "Axes lie along the axes of a mesh of devices.",
+                 "call it inside `with jitney.mesh(data=-1):`, or decorate with mesh=jitney.mesh(data=-1).")
+    )  # fmt: skip
+
+
+def check_names(request: Request, rules: Sharding, mesh: Any, named: Sequence[Sequence[Named]]) -> None:
+    """Whether the axes that are named exist.
+
+    Raises:
+        MeshError: The mesh has no such axis.
+        OptionError: Neither the signature, nor `vmap`, nor any field has such an axis.
+    """
+    where = request.where
+    for name, along in rules.axes:
+        for axis in along:
+            if axis not in mesh.shape:
+                raise MeshError(
+                    sentence(where, f"{name!r} shall lie along {axis!r}, which the mesh does not have.",
+                             f"The axes of the mesh are {described(mesh)}.", "correct the name, or make a mesh that has it.")
+                )  # fmt: skip
+    known = sorted({axis.size for axes in named for axis in axes} | {axis.name for axis in request.options.vmap} | set(request.axes))
+    for name, _ in rules.axes:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            raise OptionError(
+                sentence(where, f"`shard` names {name!r}, which no array of this call has.",
+                         f"Axes of the signature, of `vmap` and of fields of modules are {', '.join(known) or 'none'}.",
+                         f"did you mean {near[0]!r}?" if near
+                         else "name it in an annotation, or with jitney.register_axes for a class that is not yours.")
+            )  # fmt: skip
+
+
+def spec_of(where: Where, leaf: Leaf, named: Sequence[Named], rules: Sharding, mesh: Any) -> Spec:
+    """The placement of one array. An axis of the mesh serves one axis of it: the first that asks.
+
+    Raises:
+        MeshError: An axis does not divide.
+    """
+    wanted: Mapping[str, tuple[str, ...]] = dict(rules.axes)
+    found: list[tuple[str, ...]] = [()] * len(leaf.shape)
+    taken: set[str] = set()
+    for axis in sorted(named, key=lambda each: each.axis):
+        along = wanted.get(axis.size, ())
+        if not along or taken & set(along):
+            continue
+        parts = math.prod(mesh.shape[each] for each in along)
+        if leaf.shape[axis.axis] % parts:
+            raise _does_not_divide(where, leaf, axis, along, parts)
+        found[axis.axis] = along
+        taken |= set(along)
+    if rules.fsdp and leaf.in_module:
+        _spread(found, leaf, mesh, taken)
+    return tuple(found)
+
+
+def _spread(found: list[tuple[str, ...]], leaf: Leaf, mesh: Any, taken: set[str]) -> None:
+    """Lay the largest axis of a parameter that divides along the mesh, if none lies there yet."""
+    along = FSDP if FSDP in mesh.shape else next(iter(mesh.shape))
+    if along in taken:
+        return
+    free = [i for i, size in enumerate(leaf.shape) if not found[i] and size and size % mesh.shape[along] == 0]
+    if free and mesh.shape[along] > 1:
+        found[max(free, key=lambda i: leaf.shape[i])] = (along,)
+
+
+def _does_not_divide(where: Where, leaf: Leaf, axis: Named, along: Sequence[str], parts: int) -> MeshError:
+    size = leaf.shape[axis.axis]
+    up, text = -(-size // parts) * parts, " and ".join(map(repr, along))
+    return MeshError(
+        sentence(where, f"axis {axis.size!r} of {leaf.path} has size {size}, which the {parts} devices along {text} do not divide.",
+                 "Each device holds an equal part.",
+                 f"make it {up}, make the mesh such that its part along {text} divides {size}, or take {axis.size!r} out of `shard`.")
+    )  # fmt: skip
+
+
+def _listing(view: View, specs: Sequence[Spec]) -> str:
+    spread = [(leaf, spec) for leaf, spec in zip(view.leaves, specs, strict=True) if any(spec)]
+    texts = [f"{leaf.path}[{', '.join('*'.join(along) or '-' for along in spec)}]" for leaf, spec in spread]
+    whole = len(view.leaves) - len(texts)
+    return "; ".join(filter(None, [few(texts), f"{whole} arrays whole on each device" if whole else ""]))
+
+
+def few(texts: Sequence[str]) -> str:
+    """A list that is read, however long it is."""
+    return ", ".join(texts) if len(texts) <= 6 else f"{', '.join(texts[:5])} and {len(texts) - 5} more"

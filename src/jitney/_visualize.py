@@ -1,0 +1,107 @@
+"""`jitney.visualize`: which device holds what of a tree of arrays."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+from ._memory import text as bytes_text
+from ._trees import Tracer, is_a, keystr, tree_flatten_with_path
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+@dataclass(frozen=True)
+class Held:
+    """One array: how it is spread, and what one device holds of it.
+
+    Args:
+        path: Where it stands in the tree.
+        shape: Its shape, of all devices together.
+        spec: For each axis the axes of the mesh that it lies along.
+        part: The shape that one device holds.
+        parts: How many different parts there are; on the other devices lie copies.
+        bytes: Of one part.
+        devices: How many devices hold one.
+    """
+
+    path: str
+    dtype: str
+    shape: tuple[int, ...]
+    spec: tuple[str, ...]
+    part: tuple[int, ...]
+    parts: int
+    bytes: int
+    devices: int
+
+
+@dataclass(frozen=True)
+class Placement:
+    """What `jitney.visualize` gives: each array, and the bytes that each device holds of all."""
+
+    arrays: tuple[Held, ...]
+    bytes: dict[str, int]
+
+    def __rich__(self) -> Table:
+        from ._console import table
+
+        rows = [[(held.path, ""), (f"{held.dtype}{list(held.shape)}", ""), (_drawn(held), "green" if held.parts > 1 else "dim")]
+                for held in self.arrays]  # fmt: skip
+        most = max(self.bytes.values(), default=0)
+        rows += [[(name, "cyan"), (bytes_text(size), ""), ("█" * max(1, round(30 * size / most)) if most else "", "cyan")]
+                 for name, size in self.bytes.items()]  # fmt: skip
+        return table("who holds what", rows)
+
+    def __str__(self) -> str:
+        from ._console import text_of
+
+        return text_of(self)
+
+    def _repr_html_(self) -> str:
+        from ._console import html_of
+
+        return html_of(self)
+
+
+def _drawn(held: Held) -> str:
+    if held.devices == 1:
+        return f"on one device, {bytes_text(held.bytes)}"
+    if held.parts == 1:
+        return f"whole on each of {held.devices} devices, {bytes_text(held.bytes)}"
+    copies = held.devices // held.parts
+    also = f", each on {copies} devices" if copies > 1 else ""
+    return f"[{', '.join(held.spec)}]: {held.parts} parts of {list(held.part)}{also}, {bytes_text(held.bytes)}"
+
+
+def visualize(tree: Any) -> Placement:
+    """Who holds what of a module, an array or any tree of arrays; print it, or show it in a notebook.
+
+    Args:
+        tree: Arrays of JAX count; all else has no device.
+    """
+    arrays: list[Held] = []
+    total: dict[Any, int] = {}
+    for path, leaf in tree_flatten_with_path(tree)[0]:
+        if not is_a(leaf, jax.Array) or is_a(leaf, Tracer):
+            continue
+        places = leaf.sharding.devices_indices_map(leaf.shape)
+        part = leaf.sharding.shard_shape(leaf.shape)
+        size = math.prod(part) * leaf.dtype.itemsize
+        parts = len({str(index) for index in places.values()})
+        arrays.append(
+            Held(keystr(path).removeprefix(".") or "array", str(leaf.dtype), tuple(leaf.shape), _spec(leaf), part, parts, size, len(places))
+        )
+        for device in places:
+            total[device] = total.get(device, 0) + size
+    ordered = sorted(total.items(), key=lambda item: item[0].id)
+    return Placement(tuple(arrays), {f"{device.platform} {device.id}": size for device, size in ordered})
+
+
+def _spec(array: Any) -> tuple[str, ...]:
+    spec: tuple[Any, ...] = tuple(getattr(array.sharding, "spec", ()))
+    full = (*spec, *[None] * (array.ndim - len(spec)))
+    return tuple("-" if on is None else on if is_a(on, str) else "*".join(on) for on in full)

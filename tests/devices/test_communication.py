@@ -1,0 +1,104 @@
+"""What devices send each other, as `jitney.communication` and `jitney.visualize` tell it."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import Array, Float
+
+import jitney
+
+X = np.ones((8, 4), np.float32)
+
+
+def sharded(fn):
+    return jitney.optimize(fn, shard={"batch": "data"}, mesh=jitney.mesh(data=4, model=2, devices=jax.devices()[:8]))
+
+
+def test_a_pointwise_axis_costs_nothing():
+    """No collective at all."""
+
+    @sharded
+    def f(x: Float[Array, "batch n"]) -> Float[Array, "batch n"]:
+        return jnp.sin(x) + jnp.sum(x, 1, keepdims=True)
+
+    assert jitney.communication(f, X).collectives == ()
+
+
+def test_a_reduction_is_an_all_reduce_with_its_axis_and_line():
+    """Of one number a column."""
+
+    @sharded
+    def f(x: Float[Array, "batch n"]) -> Float[Array, "n"]:
+        return jnp.mean(x, 0)
+
+    (found,) = jitney.communication(f, X).collectives
+    assert (found.kind, found.count, found.along, found.axes, found.bytes) == ("all-reduce", 1, ("data",), ("batch",), 16)
+    assert found.line.startswith("test_communication.py:")
+
+
+def test_a_gradient_can_be_asked_about():
+    """As any program."""
+
+    @sharded
+    def f(x: Float[Array, "batch n"], w: Float[Array, "n"]) -> Float[Array, ""]:
+        return jnp.sum(jnp.tanh(x @ w))
+
+    found = jitney.communication(f.grad, X, X[0], wrt="w")
+    assert found.bytes["all-reduce"] >= 16
+
+
+def test_a_full_gather_is_flagged():
+    """Every device gets all of the argument."""
+
+    @sharded
+    def f(x: Float[Array, "batch n"]) -> Float[Array, "batch other"]:
+        return x @ x.T
+
+    found = jitney.communication(f, X)
+    assert "x" in [each.whole for each in found.collectives]
+    assert "brings all of 'x'" in " ".join(str(found).split())
+
+
+def test_a_collective_in_a_loop_says_so():
+    """Its bytes are those of one turn."""
+
+    @sharded
+    def f(x: Float[Array, "batch n"]) -> Float[Array, "batch n"]:
+        return jax.lax.fori_loop(0, 10, lambda _, y: jnp.tanh(y - jnp.mean(y, 0)), x)
+
+    assert any(each.in_loop for each in jitney.communication(f, X).collectives)
+
+
+def test_a_function_that_is_not_sharded_is_refused():
+    """With what to do."""
+    with pytest.raises(jitney.OptionError, match="not sharded"):
+        jitney.communication(jitney.optimize(lambda x: x), X)
+
+
+def test_streams_and_strategies_are_refused():
+    """Rather than run on one device."""
+
+    @sharded
+    def f(x: Float[Array, "batch n"]) -> Float[Array, ""]:
+        return jnp.sum(x)
+
+    with pytest.raises(jitney.OptionError, match=r"jitney.stream is not there yet"):
+        jitney.stream(f, {"x": X}, chunk={"batch": 2})
+    with pytest.raises(jitney.OptionError, match=r"jitney.strategy is not there yet"):
+        jitney.strategy(f, X, memory="1GiB")
+
+
+def test_who_holds_what():
+    """Parts, copies and bytes of each array and device."""
+
+    @sharded
+    def f(x: Float[Array, "batch n"]) -> Float[Array, "batch n"]:
+        return x + 1.0
+
+    placed = jitney.visualize({"y": f(X), "z": jnp.ones(3), "name": "a"})
+    y, z = placed.arrays
+    assert (y.spec, y.part, y.parts, y.devices, y.bytes) == (("data", "-"), (2, 4), 4, 8, 32)
+    assert (z.devices, z.bytes) == (1, 12)
+    assert placed.bytes["cpu 0"] == 44
+    assert "each on 2 devices" in str(placed)
