@@ -35,6 +35,9 @@ from ._mesh import Mesh as Mesh
 from ._mesh import mesh as mesh
 from ._module_axes import register_axes as register_axes
 from ._optimize import optimize as optimize
+from ._pipeline import Pipeline as Pipeline
+from ._pipeline import Schedule as Schedule
+from ._pipeline import pipeline as pipeline
 from ._precision import LossScale as LossScale
 from ._program import Program as Program
 from ._report import Report as Report

@@ -87,6 +87,7 @@ def _check(where: str, core: Any, axis: str) -> None:
         ("pad", core.options.pad, "leave it out: a last microbatch that is shorter needs no padding."),
         ("chunk", core.options.chunk, "leave it out: `microbatch` is the chunk."),
         ("memory", core.options.memory, 'leave it out, or use chunk={axis: "auto"} with `memory` and `value_and_grad` instead.'),
+        ("shard", core.options.shard, "leave it out: chunks of a spread axis are not there yet."),
     ):
         if value:
             raise OptionError(

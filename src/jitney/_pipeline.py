@@ -1,0 +1,273 @@
+"""`jitney.pipeline`: a stack of like layers, spread over devices along the axis of a mesh, with microbatches on their way through.
+
+The schedule is that of GPipe (Huang et al. 2019, arXiv:1811.06965): all microbatches forward, then all backward. Each device holds a
+part of the layers, works on one microbatch at a time, and hands the result to the next device. It is written with JAX's own `shard_map`
+and `ppermute` in one loop, so that gradients are JAX's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from ._errors import MeshError, OptionError, sentence
+from ._mesh import Mesh, automatic, described
+from ._trees import is_a, tree_map, type_of
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_jax: Any = jax
+_jnp: Any = jnp
+_lax: Any = jax.lax
+_sharding: Any = jax.sharding
+_P: Any = jax.sharding.PartitionSpec
+_eqx: Any = eqx
+_WHERE = "jitney.pipeline()"
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Which device works on which microbatch when. Printed, a picture.
+
+    Args:
+        stages: Devices along the axis of the pipeline.
+        microbatches: Parts of the batch.
+    """
+
+    stages: int
+    microbatches: int
+
+    @property
+    def ticks(self) -> int:
+        """Turns of the loop."""
+        return self.microbatches + self.stages - 1
+
+    def at(self, stage: int, tick: int) -> int | None:
+        """The microbatch that a stage works on; None while it waits."""
+        found = tick - stage
+        return found if 0 <= found < self.microbatches else None
+
+    @property
+    def bubble(self) -> float:
+        """The part of its time that a device waits: counted from the schedule. In theory (S-1)/(M+S-1)."""
+        waits = sum(self.at(stage, tick) is None for stage in range(self.stages) for tick in range(self.ticks))
+        return waits / (self.stages * self.ticks)
+
+    def __rich__(self) -> Table:
+        from ._console import table
+
+        def cell(found: int | None) -> str:
+            return " ." if found is None else f"{found % 100:2d}"
+
+        rows = [[(f"stage {stage}", ""), (" ".join(cell(self.at(stage, tick)) for tick in range(self.ticks)), "")]
+                for stage in range(self.stages)]  # fmt: skip
+        theory = (self.stages - 1) / (self.microbatches + self.stages - 1)
+        rows.append([("bubble", "cyan"), (f"{self.bubble:.1%} of the time a device waits; (S-1)/(M+S-1) = {theory:.1%}", "")])
+        return table(f"{self.microbatches} microbatches through {self.stages} stages, forward", rows)
+
+    def __str__(self) -> str:
+        from ._console import text_of
+
+        return text_of(self)
+
+
+class Pipeline(eqx.Module):
+    """A stack of layers over the devices of a mesh. Made by `jitney.pipeline`; its arrays have the layer as their first axis."""
+
+    layers: Any
+    axis: str = eqx.field(static=True)
+    microbatches: int = eqx.field(static=True)
+    batch: str | None = eqx.field(static=True)
+    mesh: Any = eqx.field(static=True)
+    remat: bool = eqx.field(static=True)
+
+    @property
+    def depth(self) -> int:
+        """How many layers there are."""
+        return jax.tree.leaves(_eqx.filter(self.layers, _eqx.is_array))[0].shape[0]
+
+    def schedule(self) -> Schedule:
+        """The schedule on the mesh given, or that of the context."""
+        return Schedule(self._sizes()[self.axis], self.microbatches)
+
+    def __call__(self, x: Any) -> Any:
+        """All layers on each element of a batch.
+
+        Args:
+            x: An array with the batch as its first axis; its size divides by the microbatches, times the devices along `batch`.
+
+        Raises:
+            MeshError: There is no mesh with these axes, or a size does not divide.
+            OptionError: A layer changes the shape or the dtype of what it gets.
+        """
+        sizes = self._sizes()
+        stages, copies = sizes[self.axis], sizes[self.batch] if self.batch else 1
+        _check_divides(f"the {self.depth} layers", self.depth, stages, f"stages along {self.axis!r}")
+        parts = f"{self.microbatches} microbatches" + (f" times {copies} devices along {self.batch!r}" if copies > 1 else "")
+        _check_divides(f"a batch of {x.shape[0]}", x.shape[0], self.microbatches * copies, parts)
+        arrays, rest = _eqx.partition(self.layers, _eqx.is_array)
+        _check_layer(arrays, rest, x)
+
+        def layer(x: Any, own: Any) -> tuple[Any, None]:
+            return _jax.vmap(_eqx.combine(own, rest))(x), None
+
+        step = _jax.checkpoint(layer) if self.remat else layer
+
+        def stage(own: Any, x: Any) -> Any:
+            return _lax.scan(step, x, own)[0]
+
+        if stages == 1 and copies == 1:
+            return stage(arrays, x)
+        schedule = Schedule(stages, self.microbatches)
+        mesh = {} if self.mesh is None else {"mesh": automatic(self.mesh)}
+
+        def here(own: Any, parts: Any) -> Any:
+            return _through(own, parts, stage, self.axis, schedule)
+
+        run = _jax.shard_map(
+            here, **mesh,
+            in_specs=(_P(self.axis), _P(None, self.batch)), out_specs=_P(self.axis, None, self.batch), check_vma=False,
+        )  # fmt: skip
+        split = x.reshape(self.microbatches, -1, *x.shape[1:])
+        return run(arrays, split)[-1].reshape(x.shape)
+
+    def _sizes(self) -> dict[str, int]:
+        mesh = self.mesh if self.mesh is not None else _sharding.get_abstract_mesh()
+        if mesh.empty:
+            raise MeshError(
+                sentence(_WHERE, "there is no mesh.", "Layers lie along an axis of a mesh of devices.",
+                         f"call it inside `with jitney.mesh({self.axis}=-1):`, or give mesh=jitney.mesh({self.axis}=-1).")
+            )  # fmt: skip
+        for axis in filter(None, (self.axis, self.batch)):
+            if axis not in mesh.shape:
+                raise MeshError(
+                    sentence(_WHERE, f"the mesh has no axis {axis!r}.", f"Its axes are {described(mesh)}.",
+                             "correct the name, or make a mesh that has it.")
+                )  # fmt: skip
+        return dict(mesh.shape)
+
+
+def _through(own: Any, parts: Any, stage: Any, axis: str, schedule: Schedule) -> Any:
+    """What one device does: its layers on each microbatch in turn, as they come from the device before."""
+    here, last = _lax.axis_index(axis), schedule.stages - 1
+    onwards = [(i, i + 1) for i in range(last)]
+
+    def work(x: Any) -> Any:
+        return stage(own, x)
+
+    def tick(carry: Any, t: Any) -> Any:
+        came, done = carry
+        number = t - here
+        working = (number >= 0) & (number < schedule.microbatches)
+        place = _jnp.clip(number, 0, schedule.microbatches - 1)
+        x = _jnp.where(here == 0, parts[place], came)
+        # A branch, so that a device that waits computes nothing, and nothing of what it would compute reaches a gradient.
+        y = _lax.cond(working, work, _same, x)
+        kept = _lax.dynamic_update_index_in_dim(done, y, place, 0)
+        done = _jnp.where(working & (here == last), kept, done)
+        return (_lax.ppermute(y, axis, onwards), done), None
+
+    begin = (_jnp.zeros_like(parts[0]), _jnp.zeros_like(parts))
+    (_, done), _ = _lax.scan(tick, begin, _jnp.arange(schedule.ticks))
+    return done[None]
+
+
+def _same(x: Any) -> Any:
+    return x
+
+
+def pipeline(
+    layers: Any, /, *, axis: str = "stage", microbatches: int, batch: str | None = None, mesh: Any = None, remat: bool = False
+) -> Pipeline:
+    """Spread a stack of like layers over the devices along an axis of a mesh.
+
+        blocks = jitney.pipeline([Block(key) for key in keys], axis="stage", microbatches=8)
+        with jitney.mesh(stage=4, data=2):
+            y = blocks(x)                      # as `for block in ...: x = vmap(block)(x)`, and so are its gradients
+        print(blocks.schedule())
+
+    Each device holds an equal part of the layers. The batch goes through in microbatches; the more there are, the less devices wait
+    for each other: (S-1)/(M+S-1) of the time with S stages and M microbatches.
+
+    Args:
+        layers: Equinox modules of one structure, each from one element to one of the same shape and dtype; or one module whose arrays have
+            the layer as their first axis (`eqx.filter_vmap(Block)(keys)`).
+        axis: The axis of the mesh that layers lie along.
+        microbatches: How many parts the batch goes through in.
+        batch: The axis of the mesh that each microbatch is spread over, if any.
+        mesh: The devices; that of the context where it is left out.
+        remat: Whether to keep only what each layer got, and compute the rest again in the backward pass.
+
+    Returns:
+        A module; call it with a batch. Its arrays are the layers' parameters, stacked.
+
+    Raises:
+        OptionError: There is no layer, or they differ.
+    """
+    if not is_a(microbatches, int) or is_a(microbatches, bool) or microbatches < 1:
+        raise OptionError(
+            sentence(_WHERE, f"microbatches={microbatches!r} is no number of parts.", "The batch goes through in equal parts.",
+                     "write microbatches=8.")
+        )  # fmt: skip
+    chosen = mesh.mesh if is_a(mesh, Mesh) else mesh
+    return Pipeline(_stacked(layers) if is_a(layers, (list, tuple)) else layers, axis, microbatches, batch, chosen, remat)
+
+
+def _stacked(layers: Sequence[Any]) -> Any:
+    parts = [_eqx.partition(layer, _eqx.is_array) for layer in layers]
+    if not parts:
+        raise OptionError(sentence(_WHERE, "there is no layer.", "It spreads a stack of layers.", "pass at least one."))
+    kinds = [tree_map(_kind, arrays) for arrays, _ in parts]
+    for number, (kind, (_, rest)) in enumerate(zip(kinds, parts, strict=True)):
+        if kind != kinds[0] or _eqx.tree_equal(rest, parts[0][1]) is not True:
+            raise OptionError(
+                sentence(_WHERE, f"layer {number} ({type_of(layers[number]).__name__}) differs from layer 0 in more than its numbers.",
+                         "All devices run one program, so layers have one structure, one set of shapes, and equal static values.",
+                         "put what differs before or behind the pipeline; share functions such as activations between layers.")
+            )  # fmt: skip
+    return _eqx.combine(tree_map(_stack, *(arrays for arrays, _ in parts)), parts[0][1])
+
+
+def _kind(leaf: Any) -> Any:
+    return leaf.shape, leaf.dtype
+
+
+def _stack(*leaves: Any) -> Any:
+    return _jnp.stack(leaves)
+
+
+def _one(leaf: Any) -> Any:
+    """What the first layer has of stacked arrays."""
+    return jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype)
+
+
+def _check_divides(what: str, size: int, parts: int, of: str) -> None:
+    if size % parts:
+        raise MeshError(
+            sentence(_WHERE, f"{what} cannot be cut into {of}.", "Each part has the same size.", f"make it a multiple of {parts}.")
+        )
+
+
+def _check_layer(arrays: Any, rest: Any, x: Any) -> None:
+    """Whether a layer gives what it gets.
+
+    Raises:
+        OptionError: It does not.
+    """
+    given = _one(x)
+
+    def layer(own: Any, x: Any) -> Any:
+        return _eqx.combine(own, rest)(x)
+
+    got = _jax.eval_shape(layer, tree_map(_one, arrays), given)
+    if getattr(got, "shape", None) != given.shape or got.dtype != given.dtype:
+        raise OptionError(
+            sentence(_WHERE, f"a layer makes {got} of {given}.", "What leaves one device enters the next, so shape and dtype stay.",
+                     "put layers that change them before or behind the pipeline.")
+        )  # fmt: skip
