@@ -112,7 +112,8 @@ def training(chosen: argparse.Namespace, console: Console) -> int:
         console.print("Interrupted. The same command goes on from the last checkpoint.")
         return 130
     stats = done.step.stats
-    console.print(f"Trained in {time.perf_counter() - began:.0f} s; the step was compiled {stats.compiles} times.", highlight=False)
+    programs = f"{stats.traces} programs ({stats.compiles} compiled, {stats.persistent_hits} from the cache)"
+    console.print(f"Trained in {time.perf_counter() - began:.0f} s; the step is {programs}.", highlight=False)
     test = held_out(run, 0, chosen.held_out)
     found = compare(done.model, test, held_out(run, 1, chosen.held_out), EXACT)
     console.print(table(found))

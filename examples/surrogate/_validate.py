@@ -15,7 +15,7 @@ from examples.surrogate.model import Surrogate
 
 BINS = 10
 THRESHOLDS = tuple(np.round(np.arange(0.05, 0.8, 0.05), 2))
-PENALTIES = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4)
+PENALTIES = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
 
 predict = jitney.optimize(vmap="example", pad={"example": [32, 256, 1024], **PAD})(Surrogate.__call__)
 

@@ -132,6 +132,15 @@ def test_the_command_line_trains_compares_and_draws(tmp_path, monkeypatch):
     assert "damaged" in out.getvalue()
 
 
+def test_the_demo_shows_a_posterior_and_a_proof():
+    """Of one model, and of each axis of the loss."""
+    out = io.StringIO()
+    assert command.demo(Console(file=out, width=120)) == 0
+    assert "the true one" in out.getvalue()
+    for axis in ("samples", "vars", "sets", "parents"):
+        assert f"{axis}: reduced" in out.getvalue()
+
+
 def test_the_command_line_names_what_is_wrong(capsys):
     """Too many variables."""
     with pytest.raises(SystemExit):
