@@ -10,6 +10,8 @@ import pytest
 from jaxtyping import Array, Float
 
 from jitney import JitneyWarning, TraceError, optimize
+from jitney._diagnose import low_product_error
+from jitney._errors import Where
 
 X = jnp.asarray(np.linspace(-1, 1, 4, dtype=np.float32))
 
@@ -209,3 +211,10 @@ def test_errors_of_the_body_are_the_users_own(kind, options):
         f(X)
     assert caught.value is error
     assert caught.value.args == ("mine",)
+
+
+def test_a_product_that_the_cpu_compiler_has_no_kernel_for_is_explained():
+    """With the flag that turns the fusion off that loses it; other errors of the backend are the user's to see."""
+    lost = RuntimeError("UNIMPLEMENTED: Unsupported element type for DotThunk::Execute: BF16 x BF16 = F32")
+    assert "XLA_FLAGS=--xla_cpu_experimental_ynn_fusion_type= " in str(low_product_error(lost, Where("f")))
+    assert low_product_error(RuntimeError("RESOURCE_EXHAUSTED"), Where("f")) is None

@@ -147,7 +147,7 @@ def test_auto_holds_its_tolerance_and_the_plan_says_how():
 
     assert "not called yet" in why()
     assert off(np.asarray(loss(NET, X, X + 0)), double(NET, X)) < 1e-3
-    assert "model.first in f32; model.last in f32; chosen on the first call's arguments to hold 0.001" in why()
+    assert "model.first in f32, model.last in f32; chosen on the first call's arguments to hold 0.001" in why()
     before = loss.stats.traces
     loss(NET, X, X + 0)
     assert loss.stats.traces == before == 1

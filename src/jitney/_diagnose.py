@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from ._errors import DonationError, TraceError, Where, sentence
+from ._errors import DonationError, PrecisionError, TraceError, Where, sentence
 
 TRACER_ERRORS = (
     jax.errors.ConcretizationTypeError,  # and its subclass TracerBoolConversionError
@@ -88,6 +88,17 @@ def donation_error(
         sentence(where, f"{paths[twice[0]]!r} and {paths[twice[1]]!r} are the same buffer, and {paths[twice[0]]!r} is donated.",
                  "A donated buffer is overwritten, so nothing else in the call may read it.",
                  "pass a copy (jnp.copy) for one of them, or take the name out of `donate`.")
+    )  # fmt: skip
+
+
+def low_product_error(error: Exception, where: Where) -> PrecisionError | None:
+    """A product of low factors that XLA fuses for CPUs and then has no kernel for, in jaxlib 0.10.2 and 0.12.0.1; None for other errors."""
+    if "Unsupported element type for DotThunk::Execute" not in str(error):
+        return None
+    return PrecisionError(
+        sentence(where, "XLA has compiled a product of low factors for this CPU that it cannot run.",
+                 "A fusion of its CPU compiler leaves some products without a kernel: those of a masked transpose, as by `pad`.",
+                 "set XLA_FLAGS=--xla_cpu_experimental_ynn_fusion_type= before jax is imported, which turns that fusion off.")
     )  # fmt: skip
 
 

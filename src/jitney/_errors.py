@@ -32,7 +32,7 @@ class AxisError(JitneyError):
 
 
 class PrecisionError(JitneyError, ArithmeticError):
-    """`precision="auto:..."` finds no choice of products that holds its tolerance on the arguments of the call."""
+    """`precision="auto:..."` finds no choice of products that holds its tolerance, or the compiler has no kernel for a low product."""
 
 
 class MeshError(JitneyError, ValueError):

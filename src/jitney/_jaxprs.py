@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sysconfig
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -60,10 +61,16 @@ def is_backward(eqn: Any) -> bool:
     return "transpose(" in str(eqn.source_info.name_stack)
 
 
+def at_line_of(eqn: Any) -> AbstractContextManager[Any]:
+    """The scope in which operations have the line of another."""
+    return source_info_util.user_context(eqn.source_info.traceback)
+
+
 def bound(eqn: Any, values: Sequence[Any], **changed: Any) -> list[Any]:
-    """The results of an operation on other values, with some parameters changed."""
+    """The results of an operation on other values, with some parameters changed. It keeps its line and its name in profiles."""
     params = eqn.primitive.get_bind_params({**eqn.params, **changed})
-    with eqn.ctx.manager:
+    name = source_info_util.current_name_stack() + eqn.source_info.name_stack
+    with source_info_util.user_context(eqn.source_info.traceback, name_stack=name), eqn.ctx.manager:
         out = eqn.primitive.bind(*values, **params)
     return list(out) if eqn.primitive.multiple_results else [out]
 

@@ -15,7 +15,7 @@ from ._abstract import abstract_values
 from ._call import Layout, traced, unwrap_statics
 from ._core import REGISTRY, Core
 from ._derivatives import Defaults, Derivative
-from ._diagnose import TRACER_ERRORS, donation_error, trace_error
+from ._diagnose import TRACER_ERRORS, donation_error, low_product_error, trace_error
 from ._entry import Entry, Retry
 from ._errors import JitneyWarning, users_level
 from ._events import LISTENER, Stats
@@ -81,6 +81,7 @@ class Program(Generic[P, R]):
             return self._not_traceable(error, entry, layout.pick(leaves))
         except (RuntimeError, ValueError) as error:
             named = donation_error(error, core.where, layout.pick(leaves), entry.paths, layout.donated) if core.options.donate else None
+            named = named or low_product_error(error, core.where)
             if named is not None:
                 raise named from error
             if not entry.overlooked(error):

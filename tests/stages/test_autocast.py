@@ -14,6 +14,7 @@ from jax import lax
 from jax.extend import core
 from jaxtyping import Array, Float, Float32
 
+import jitney
 from jitney import OptionError, optimize
 
 rng = np.random.default_rng(5)
@@ -337,7 +338,7 @@ def test_a_source_line_can_be_named_too():
 def test_a_path_that_no_array_has_is_an_error_that_names_near_ones():
     """When the call is planned."""
     f = optimize(precision={"default": "bf16", "heads": "f32"})(loss)
-    with pytest.raises(OptionError, match=r"(?s)loss.*'heads'.*near are 'head'"):
+    with pytest.raises(OptionError, match=r"(?s)loss.*'heads'.*near to it are 'head'"):
         f(NET, X)
     with pytest.raises(OptionError, match="'heads'"):
         f.plan(NET, X)
@@ -402,10 +403,22 @@ def test_a_branch_on_a_value_is_explained_as_ever():
         body(jnp.float32(1.0), W)
 
 
+def test_operations_keep_their_lines():
+    """What `debug_nans` names is the line of the user's body, of a cast that overflows too."""
+
+    def body(x, w):
+        return jnp.log(x) @ w
+
+    line = body.__code__.co_firstlineno + 1
+    for policy, x, made in (("bf16", -jnp.ones((1, 6)), "log"), ("fp16", jnp.exp(jnp.full((1, 6), 80.0)), "")):
+        with pytest.raises(jitney.NonFiniteError, match=rf"`{made}.*test_autocast.py:{line} \(body\)"):
+            optimize(precision=policy, debug_nans=True)(body)(x, 1e5 * W)
+
+
 def test_the_plan_counts_products():
     """What is pinned is counted by the name that pins it. The body was run for it, which is no trace in `stats`."""
     f = optimize(precision={"default": "bf16", "head": "f32"})(lambda model, x: loss(model, x))
-    assert lines(f, NET, X) == ["2 products in bfloat16", "1 product in float32: `head`"]
+    assert lines(f, NET, X) == ["2 products in bfloat16", "1 product in float32, by `head`"]
     assert f.stats.traces == 0
 
 

@@ -17,7 +17,7 @@ import jax
 
 from .._jaxprs import CALLS, bound, name_of, opened, programs, while_parts
 from .._trees import type_of
-from ._policy import LOW, Policy
+from ._policy import LOW, Policy, few
 from ._products import SOLVERS, holds_products, low_product, solves
 from ._walk import Label, Site, Walk
 
@@ -39,7 +39,9 @@ class Tally:
     def lines(self) -> list[str]:
         """For the plan."""
         cast = ", ".join(f"{_products(count)} in {LOW[name]}" for name, count in self.cast.items()) or "no product is cast"
-        kept = [f"{_products(count)} in float32: {name}" for name, count in (self.pinned + self.stays).items()]
+        kept = [f"{_products(count)} in float32: {name}" for name, count in self.stays.items()]
+        if self.pinned:
+            kept = [f"{_products(sum(self.pinned.values()))} in float32, by {few(list(self.pinned))}", *kept]
         alone = [f"{name} ({_products(count)})" for name, count in self.alone.items()]
         left = [f"left alone, with {'their' if len(alone) > 1 else 'its'} own rule or loop: {', '.join(alone)}"] if alone else []
         return [cast, *kept, *left]
@@ -94,7 +96,7 @@ class _Autocast(Walk):
             self.tally.cast[type_] += 1
             return [low_product(eqn, operands[0], operands[1], LOW[type_], operands[2:])]
         else:
-            self.tally.pinned[f"`{said_by}`" if said_by is not None else "the default"] += 1
+            self.tally.pinned[f"`{said_by or 'default'}`"] += 1
         return bound(eqn, operands)
 
     def other(self, eqn: Any, operands: Sequence[Any], labels: Sequence[Label], source: str) -> tuple[list[Any], list[Label]] | None:

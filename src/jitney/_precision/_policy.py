@@ -73,9 +73,13 @@ class Policy:
             return name, difflib.get_close_matches(name, parts, n=3, cutoff=0.5) or list(dict.fromkeys(paths))[:4]
         return None
 
-    def __str__(self) -> str:
-        pins = ", ".join(f"{name} in {type_}" for name, type_ in self.exceptions)
-        return f"{self.default}{f' ({pins})' if pins else ''}"
+
+def few(names: Sequence[str]) -> str:
+    """A list of names, to be read."""
+    return ", ".join(names) if len(names) <= _FEW else f"{', '.join(names[: _FEW - 1])} and {len(names) - _FEW + 1} more"
+
+
+_FEW = 4
 
 
 def written(path: Tokens) -> str:

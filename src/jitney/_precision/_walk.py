@@ -12,7 +12,7 @@ from typing import Any
 
 from jax.extend import core
 
-from .._jaxprs import bound, is_backward, opened, programs, source_of
+from .._jaxprs import at_line_of, bound, is_backward, opened, programs, source_of
 from .._trees import is_a
 from ._policy import Tokens, written
 from ._products import LINEAR, MOVES, is_product, near_solves
@@ -123,7 +123,9 @@ class _Run:
             site = self.site(eqn, labels, near)
             owners = [label.path[:-1] if label.leaf and len(label.path) > _ARRAY else label.path for label in labels[:2]]
             deepest = [path for path, label in zip(owners, labels, strict=False) if label.leaf] if _parameters(labels) else owners
-            return self.walk.product(eqn, operands, site), [joined([Label(path) for path in deepest])]
+            with at_line_of(eqn):
+                out = self.walk.product(eqn, operands, site)
+            return out, [joined([Label(path) for path in deepest])]
         found = self.walk.other(eqn, operands, labels, source_of(eqn) or self.seen_at) if programs(eqn.params) else None
         if found is not None:
             return found

@@ -16,7 +16,7 @@ import jax
 from .._annotations import ArrayHint
 from .._errors import OptionError, Where, sentence
 from .._options import policy_of, tolerance_of
-from .._precision import LOW, Label, Policy, autocast, is_line, tokens
+from .._precision import LOW, Label, Policy, autocast, few, is_line, tokens
 from .._stage import Fn, Request, Skip
 from .._view import Leaf, View
 
@@ -52,16 +52,17 @@ class Autocast:
             return Skip("precision", "no policy of products given")
         missing = policy.unmatched([leaf.path for leaf in view.leaves])
         if missing is not None:
+            name, near = missing
             raise OptionError(
-                sentence(request.where, f"`precision` names {missing[0]!r}, which is in no argument's path.",
+                sentence(request.where, f"`precision` names {name!r}, which is in no argument's path.",
                          "A name fits where its parts stand in the path of an array, one behind the other: 'head' fits model.head.weight.",
-                         f"near are {', '.join(map(repr, missing[1])) or 'none: no argument holds an array'}.")
+                         f"near to it are {', '.join(map(repr, near))}; plans print all paths." if near else "pass arrays to it.")
             )  # fmt: skip
-        low = " and ".join(str(LOW[name]) for name in policy.types)
-        why = f"products in {low}, accumulated in float32, the rest as it is" if low else "every product in float32"
-        named = [f"{name} in {type_}" for name, type_ in policy.exceptions]
-        slow = [text for name in policy.types if (text := emulated(name)) is not None]
-        return cls(policy, labels_of(view), request.where, "; ".join([why, *named, *([chosen] if chosen else []), *slow]))
+        low = " and ".join(str(LOW[type_]) for type_ in policy.types)
+        what = f"products in {low}, accumulated in float32, the rest as it is" if low else "every product in float32"
+        said = few([f"{name} in {type_}" for name, type_ in policy.exceptions])
+        slow = [emulated(type_) or "" for type_ in policy.types]
+        return cls(policy, labels_of(view), request.where, "; ".join(filter(None, [what, said, chosen, *slow])))
 
     def inner(self, view: View) -> View:
         return view
