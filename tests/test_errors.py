@@ -13,6 +13,7 @@ from jitney._errors import Where, sentence
         (jitney.ContractError, TypeError),
         (jitney.TraceError, TypeError),
         (jitney.StaticError, TypeError),
+        (jitney.BudgetError, MemoryError),
         (jitney.DonationError, RuntimeError),
         (jitney.NonFiniteError, FloatingPointError),
     ],

@@ -10,6 +10,7 @@ from ._communication import communication as communication
 from ._derivatives import Derivative as Derivative
 from ._derivatives import lazy_derivatives as lazy_derivatives
 from ._errors import AxisError as AxisError
+from ._errors import BudgetError as BudgetError
 from ._errors import ContractError as ContractError
 from ._errors import DerivativeError as DerivativeError
 from ._errors import DonationError as DonationError
@@ -29,6 +30,9 @@ from ._evidence import Product as Product
 from ._evidence import precision_report as precision_report
 from ._facts import AxisFacts as AxisFacts
 from ._facts import axes as axes
+from ._frontier import Frontier as Frontier
+from ._frontier import Saving as Saving
+from ._frontier import frontier as frontier
 from ._host import Fetch as Fetch
 from ._host import host as host
 from ._mesh import Mesh as Mesh

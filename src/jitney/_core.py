@@ -18,7 +18,7 @@ from ._entry import Entry
 from ._errors import Where
 from ._events import LISTENER, Counters
 from ._flatten import Flattener
-from ._options import Options, fail
+from ._options import AUTO, Options, fail
 from ._stages.derive import Derived
 from ._statics import has_hash
 from ._variety import Variety
@@ -113,7 +113,15 @@ class Core:
     @property
     def differs_nested(self) -> bool:
         options = self.options
-        return bool(options.donate) or bool(options.chunk) or options.shard is not None or options.compiler == "fast" or options.debug_nans
+        nested = (
+            options.donate,
+            options.chunk,
+            options.shard is not None,
+            options.remat == AUTO,
+            options.compiler == "fast",
+            options.debug_nans,
+        )
+        return any(map(bool, nested))
 
 
 class Registry:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, get_args, overload
 from ._binding import around_method
 from ._core import REGISTRY
 from ._errors import OptionError, Where, sentence
+from ._options import AUTO
 from ._report import Report
 from ._sparsity import Mode
 from ._stages.derive import COTANGENT, TANGENT, Derived, What, unknown_name
@@ -58,6 +59,11 @@ class Derivative:
             names = tuple(tangents)
             kwargs.update({TANGENT + name: tangent for name, tangent in tangents.items()})
         return self._made(names, single)(*args, **kwargs)
+
+    @property
+    def function(self) -> Program[..., Any]:
+        """The program that this is a derivative of."""
+        return self._program
 
     def program(self, *, wrt: Wrt = None) -> Program[..., Any]:
         """The program of this derivative, for `plan`, `compile` and `stats`. Directions are arguments `tangent_of_x` and `cotangent`."""
@@ -128,7 +134,8 @@ class Derivative:
                 core.options.memory,
                 core.options.remat,
             )
-            options = replace(core.options, donate=(), remat=None)
+            auto = core.options.remat == AUTO
+            options = replace(core.options, donate=(), remat=None, memory=None if auto else core.options.memory)
             made = program._made[key] = type(program)(REGISTRY.core(derived, options, core.namespace), derived)
         return made.bound_to(program._args, program._kwargs) if program._args or program._kwargs else made
 

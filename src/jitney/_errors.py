@@ -39,6 +39,10 @@ class MeshError(JitneyError, ValueError):
     """Arrays or devices cannot be laid out as asked: too few devices, an axis that does not divide, a mesh without that axis."""
 
 
+class BudgetError(JitneyError, MemoryError):
+    """A gradient does not fit into the memory that it may take, whatever is saved and recomputed."""
+
+
 class DerivativeError(JitneyError, TypeError):
     """A derivative is asked for with respect to something, or of something, that has none."""
 

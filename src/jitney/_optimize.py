@@ -90,7 +90,9 @@ def optimize(fn: Any = None, /, **options: Any) -> Any:
             as many passes as the body needs; what cannot be cut is an `AxisError` that names the line.
         memory: How many bytes temporaries and arguments may take, as the compiler counts them: a number, a text such as `"2GiB"`, or
             `"auto"` for what is free. What does not fit is cut into chunks, along the axis of `chunk` or the longest that can be cut.
-        remat: Recompute intermediate values in the backward pass: True, or the name of a policy in `jax.checkpoint_policies`.
+        remat: Recompute intermediate values in the backward pass: True, or the name of a policy in `jax.checkpoint_policies`. `"auto"`
+            recomputes the least that brings a gradient of this function below `memory`; where nothing does, a `BudgetError` says what is
+            the least.
         precision: `"bf16"` and `"fp16"` compute matrix products and convolutions in the low type, accumulated in float32, and all else
             as it is; a dict says it by module path, and `"auto:1e-2"` chooses by the error on the first call's arguments. `"bf16-all"`,
             `"fp16-all"`, `"f32"` and `"f64"` compute everything in that type; arguments and results keep theirs. `"tf32"` sets the

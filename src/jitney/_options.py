@@ -138,6 +138,16 @@ def read_options(where: Where | str, raw: Mapping[str, Any]) -> Options:
     if options.memory is not None and any(chunk != AUTO for _, chunk in options.chunk):
         fail(where, f"`memory` chooses the size of chunks, and chunk={dict(options.chunk)!r} says it already.",
              'It goes with chunk={axis: "auto"}, or alone.', 'write chunk={"points": "auto"}, memory="2GiB".')  # fmt: skip
+    if options.remat == AUTO and options.memory is None:
+        fail(where, 'remat="auto" has no memory to keep to.',
+             "It recomputes the least in the backward pass that brings a gradient below `memory`.",
+             'write memory="2GiB" beside it, or memory="auto" for what is free.')  # fmt: skip
+    if options.remat == AUTO and options.chunk:
+        fail(where, 'remat="auto" and `chunk` together are not there yet.', "`memory` is kept by recomputing or by cutting, one of them.",
+             "keep one; `jitney.accumulate` takes the batch of a loss in parts.")  # fmt: skip
+    if options.remat == AUTO and options.shard is not None:
+        fail(where, 'remat="auto" and `shard` together are not there yet.', "What a gradient takes is measured on one device.",
+             "keep one, or name a policy of `jax.checkpoint_policies`.")  # fmt: skip
     if options.memory is not None and options.pad:
         fail(where, "`pad` and `memory` together are not there yet.", "jitney accepts no option that it does not carry out.",
              "keep one: what `memory` cuts needs no padding.")  # fmt: skip
@@ -286,11 +296,13 @@ def _remat(where: Where | str, value: Any) -> str | None:
         return None
     if value is True:
         return "nothing_saveable"
+    if value == AUTO:
+        return AUTO
     if not isinstance(value, str) or value not in POLICIES or not hasattr(jax.checkpoint_policies, value):
         fail(
             where,
             f"remat={value!r} is not a policy that a name alone can choose.",
-            f"`remat` takes True or one of {', '.join(POLICIES)} from `jax.checkpoint_policies`.",
+            f'`remat` takes True, "auto" or one of {", ".join(POLICIES)} from `jax.checkpoint_policies`.',
             "choose one of these, or wrap the part in question in `jax.checkpoint` yourself.",
         )
     return value

@@ -15,6 +15,7 @@ from ._call import static_text
 from ._diagnose import TRACER_ERRORS
 from ._facts import facts_of
 from ._memory import text
+from ._options import AUTO
 from ._placing import transfers
 from ._plan import Plan
 from ._precision import tallies
@@ -97,7 +98,8 @@ def report(core: Core, entry: Entry, arrays: Sequence[Any]) -> Report:
         donated = entry.request.donated and not entry.request.nested and ready
         donation = _donation(entry, planned.view, arrays) if donated else []
     inside = isinstance(core.fn(), Derived)  # where `remat` stands, then
-    stages = [Line(stage.name, not isinstance(stage, Skip), stage.why) for stage in plan.stages if not (inside and stage.name == "remat")]
+    hidden = _hidden(core, inside=inside)
+    stages = [Line("remat" if s.name == "saved" else s.name, not isinstance(s, Skip), s.why) for s in plan.stages if s.name not in hidden]
     chunk = plan.stage("chunk")
     if not isinstance(chunk, Skip) and ready:
         with entry.numbers():
@@ -121,6 +123,13 @@ def report(core: Core, entry: Entry, arrays: Sequence[Any]) -> Report:
     )
 
 
+def _hidden(core: Core, *, inside: bool) -> tuple[str, ...]:
+    """Stages that have no line: of the two for `remat`, the one that it is not for, and both where it stands inside a derivative."""
+    if inside:
+        return ("remat", "saved")
+    return ("remat",) if core.options.remat == AUTO else ("saved",)
+
+
 def _derivative(core: Core, entry: Entry, arrays: Sequence[Any]) -> list[Line]:
     """How a derivative is made, if the program is one."""
     derived = core.fn()
@@ -129,7 +138,9 @@ def _derivative(core: Core, entry: Entry, arrays: Sequence[Any]) -> list[Line]:
     with entry.numbers(), decisions() as found:
         jax.eval_shape(entry.called, *arrays)  # pyright: ignore[reportUnknownMemberType]
     lines = [Line("derivative", taken=True, why=f"{decision.mode}: {decision.why}") for decision in found[:1]]
-    if derived.remat:
+    if derived.remat == AUTO:
+        lines.append(Line("remat", taken=True, why="inside the derivative: what is saved is the line above"))
+    elif derived.remat:
         lines.append(Line("remat", taken=True, why=f"inside the derivative: the backward pass keeps what `{derived.remat}` says"))
     return lines
 

@@ -75,6 +75,8 @@ class Chunk:
         options = request.options
         if not options.chunk and options.memory is None:
             return Skip("chunk", "no `chunk` given")
+        if options.remat == AUTO:
+            return Skip("chunk", '`memory` is for what `remat="auto"` saves')
         if request.whole is not None:
             return Skip("chunk", request.whole)
         if request.nested and not options.accumulate:

@@ -29,6 +29,7 @@ from .._options import AUTO
 from .._sparsity import REVERSE, WAYS, Mode, Way, elements, jacobian, possible
 from .._trees import is_a, issubdtype, keystr, tree_flatten, tree_flatten_with_path, tree_unflatten, type_of
 from .remat import within
+from .saved import saving
 
 _jax: Any = jax
 _eqx: Any = eqx
@@ -75,7 +76,7 @@ class Derived:
         mode: Of a Jacobian.
         sparse: Whether Jacobians and Hessians are BCOO arrays.
         memory: Bytes that it may take, or "auto": of a Jacobian as many directions at a time as fit, of a gradient what is recomputed.
-        remat: A policy of `jax.checkpoint_policies` for the function.
+        remat: A policy of `jax.checkpoint_policies` for the function, or "auto": what fits into `memory`.
         aux: Whether the function returns its number and something else, which `value_and_grad` hands on: `((value, aux), grad)`.
         summed: Whether the function has to be a sum along the axis whose size is not known while this is traced.
     """
@@ -276,7 +277,11 @@ class _Derivation:
         return self._by_name(_jax.jvp(_jax.grad(self._scalar), (self.at,), (self._tangents(),))[1])
 
     def _vjp(self) -> Any:
-        self._decided("reverse", "one direction: one backward pass")
+        how, budget = "one direction: one backward pass", self._budget
+        if self.derived.remat == AUTO and budget is not None and not at_any_size():
+            self._save_to_fit(self._differentiable, budget, how)
+        else:
+            self._decided("reverse", how)
         value, pull = _jax.vjp(self._differentiable, self.at)
         cotangent = self._fitting(COTANGENT, self.directions[COTANGENT], value)
         return value, self._by_name(pull(cotangent)[0])
@@ -298,8 +303,12 @@ class _Derivation:
     def _recompute_to_fit(self) -> None:
         """Recompute in the backward pass what the budget has no room to keep, unless `remat` says already what is kept."""
         budget = self._budget
-        if budget is None or self.derived.remat is not None or at_any_size():
+        auto = self.derived.remat == AUTO
+        if budget is None or (self.derived.remat is not None and not auto) or at_any_size():
             self._decided("reverse", _BACKWARD)
+            return
+        if auto:
+            self._save_to_fit(self._scalar, budget, _BACKWARD)
             return
         leaves, treedef = tree_flatten(self.at)
 
@@ -310,6 +319,21 @@ class _Derivation:
         found = within(traced, leaves, budget)
         self.primal = lambda at: found.fn(tree_flatten(at)[0])
         self._decided("reverse", f"{_BACKWARD}; {found.why}")
+
+    def _save_to_fit(self, fn: Any, budget: int, how: str) -> None:
+        """Save what computes the least again of what fits: `remat="auto"`."""
+        leaves, treedef = tree_flatten(self.at)
+        form: Any = None
+
+        def flat(*arrays: Any) -> Any:
+            nonlocal form
+            out, form = tree_flatten(fn(tree_unflatten(treedef, arrays)))
+            return out
+
+        found = saving(self.where, flat, leaves, budget)
+        if found.again:
+            self.primal = lambda at: tree_unflatten(form, found.fn(tree_flatten(at)[0]))
+        self._decided("reverse", f"{how}; {found.why}")
 
     @property
     def _budget(self) -> int | None:
@@ -400,7 +424,7 @@ class _Derivation:
 
 
 def _recomputing(fn: Callable[[Any], Any], policy: str | None) -> Callable[[Any], Any]:
-    return fn if policy is None else _jax.checkpoint(fn, policy=getattr(jax.checkpoint_policies, policy))
+    return fn if policy in (None, AUTO) else _jax.checkpoint(fn, policy=getattr(jax.checkpoint_policies, policy))
 
 
 def unknown_name(where: Where | str, name: str, names: list[str]) -> DerivativeError:

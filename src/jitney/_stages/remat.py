@@ -11,6 +11,7 @@ from jax.extend import core
 
 from .._jaxprs import CALLS, bound, opened, scan_parts
 from .._memory import compiled_bytes, text
+from .._options import AUTO
 from .._stage import Fn, Request, Skip
 from .._trees import is_a
 from .._view import View
@@ -32,6 +33,8 @@ class Remat:
         policy = request.options.remat
         if policy is None:
             return Skip("remat", "no `remat` policy given")
+        if policy == AUTO:
+            return Skip("remat", "what is saved is chosen for all examples together")
         return cls(policy, f"the backward pass keeps what `{policy}` says and recomputes the rest")
 
     def inner(self, view: View) -> View:

@@ -1,0 +1,132 @@
+"""What an option takes, guessed from the program before anything is compiled."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+
+from .._jaxprs import opened, scan_parts
+from ._flat import Flat, bytes_of
+from ._flops import of_equation
+from ._layers import Stack
+from ._option import Option, Saved, evaluated, policy_of
+
+_jax: Any = jax
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer of a stack, on average.
+
+    Args:
+        count: How many there are.
+        enters: Bytes that one hands to the next.
+        kept: Bytes that its backward pass needs, if everything is saved.
+        products: Bytes of them if matrix products are saved.
+        flops: Operations that recompute it.
+        others: Operations besides those of matrix products.
+        own: Bytes of what each layer reads that is its own, such as weights: a loop has copies of these.
+    """
+
+    count: int
+    enters: int
+    kept: int
+    products: int
+    flops: int
+    others: int
+    own: int
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Guesses for all options of a program, calibrated by what saving everything takes."""
+
+    layers: tuple[Layer, ...]
+    everything: int
+
+    def bytes(self, option: Option) -> int:
+        base = self.everything - sum(each.count * each.kept for each in self.layers)
+        if option.whole:
+            return base + (sum(each.count * each.products for each in self.layers) if option.saved == "dots" else 0)
+        left, total, at_once = option.layers, base, 0
+        for each in self.layers:
+            mine = min(left, each.count)
+            left -= mine
+            inside = each.products if option.saved == "dots" else 0
+            total += -(-mine // option.group) * each.enters + mine * inside + (2 * mine * each.own if option.rolled else 0)
+            total += (each.count - mine) * each.kept
+            if mine:
+                again = min(option.group, mine) * (each.kept - inside)
+                at_once = max(at_once, again - (each.count - mine) * each.kept)
+        return total + max(at_once, 0)
+
+    def flops(self, option: Option) -> int:
+        """Operations that are done again."""
+        if option.whole:
+            return sum(each.count * each.others for each in self.layers)
+        left, total = option.layers, 0
+        for each in self.layers:
+            mine = min(left, each.count)
+            left -= mine
+            total += mine * (each.flops if option.saved == "nothing" else each.others)
+        return total
+
+
+def layers_of(flat: Flat, stacks: Sequence[Stack]) -> tuple[Layer, ...]:
+    """Look at the one in the middle of each stack."""
+    return tuple(_turn(flat, stack) if stack.turns else _segment(flat, stack) for stack in stacks)
+
+
+def _segment(flat: Flat, stack: Stack) -> Layer:
+    middle = stack.count // 2
+    start, stop = stack.bounds[middle], stack.bounds[middle + 1]
+    reads, writes = flat.reads_of(start, stop), flat.needed_after(start, stop)
+    steps = flat.steps[start:stop]
+
+    def segment(*values: Any) -> list[Any]:
+        env = dict(zip(reads, values, strict=True))
+        for step in steps:
+            env.update(zip(step.makes, step.run(env), strict=True))
+        return [env[n] for n in writes]
+
+    takes = set(flat.takes)
+    own = sum(flat.sizes[n] for n in reads if n in takes)
+    return _layer(stack.count, sum(flat.sizes[n] for n in writes), segment, [flat.avals[n] for n in reads], [s.eqn for s in steps], own)
+
+
+def _turn(flat: Flat, stack: Stack) -> Layer:
+    eqn = flat.steps[stack.start].eqn
+    body, constants = opened(eqn.params["jaxpr"])
+    _, carry, _ = scan_parts(eqn, [atom.aval for atom in eqn.invars])
+    avals = [atom.aval for atom in body.invars]
+
+    def turn(*values: Any) -> list[Any]:
+        return evaluated(body, constants, values)
+
+    return _layer(stack.count, sum(map(bytes_of, carry)), turn, avals, body.eqns, 0)
+
+
+def _layer(count: int, enters: int, fn: Any, avals: Sequence[Any], eqns: Sequence[Any], own: int) -> Layer:
+    total = sum(map(of_equation, eqns))
+    products = sum(of_equation(eqn) for eqn in eqns if eqn.primitive.name == "dot_general")
+    kept = kept_by(fn, avals)
+    pure = not any(eqn.effects for eqn in eqns)
+    return Layer(count, enters, kept, kept_by(fn, avals, "dots") if pure else kept, total, total - products, own)
+
+
+def kept_by(fn: Any, avals: Sequence[Any], saved: Saved = "everything") -> int:
+    """Bytes that the backward pass of a function needs besides its arguments."""
+    given = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals]
+    again = fn if saved == "everything" else _jax.checkpoint(fn, policy=policy_of(saved))
+
+    def pull(*values: Any) -> Any:
+        return _jax.vjp(again, *values)[1]
+
+    back = _jax.eval_shape(pull, *given)
+    kept = Counter((leaf.shape, leaf.dtype) for leaf in _jax.tree.leaves(back))
+    kept -= Counter((each.shape, each.dtype) for each in given)
+    return sum(bytes_of(jax.ShapeDtypeStruct(*form)) * count for form, count in kept.items())

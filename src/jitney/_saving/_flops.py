@@ -1,0 +1,65 @@
+"""How many operations on numbers a program takes, counted from its equations.
+
+The compiler's `cost_analysis()` counts the body of a loop once however often it turns, and leaves out what is handed to a library, so it
+cannot compare a stack of layers with the same stack as a loop.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from jax.extend import core
+
+from .._jaxprs import CALLS, opened, programs
+from .._trees import is_a
+
+_MOVES = (
+    "reshape transpose broadcast_in_dim squeeze expand_dims convert_element_type slice dynamic_slice dynamic_update_slice concatenate "
+    "gather pad iota copy copy_p rev stop_gradient name device_put split bitcast_convert_type optimization_barrier"
+)
+_FREE = frozenset(_MOVES.split())
+
+
+def flops(jaxpr: Any, wanted: Sequence[bool] | None = None) -> int:
+    """Operations that the wanted results of a program take; what none of them needs is not counted."""
+    program, _ = opened(jaxpr)
+    pairs = zip(program.outvars, wanted or [True] * len(program.outvars), strict=True)
+    needed = {atom for atom, asked in pairs if asked and not is_a(atom, core.Literal)}
+    total = 0
+    for eqn in reversed(program.eqns):
+        asked = [atom in needed for atom in eqn.outvars]
+        if any(asked) or eqn.effects:
+            needed.update(atom for atom in eqn.invars if not is_a(atom, core.Literal))
+            total += of_equation(eqn, asked)
+    return total
+
+
+def of_equation(eqn: Any, asked: Sequence[bool] | None = None) -> int:
+    """Operations of one equation: two for each product that is added up, one for each element that is computed or added."""
+    name = eqn.primitive.name
+    if name in CALLS:
+        inner = eqn.params[CALLS[name]]
+        return flops(inner, asked if asked and len(opened(inner)[0].outvars) == len(asked) else None)
+    if name == "scan":
+        return int(eqn.params["length"]) * flops(eqn.params["jaxpr"])
+    if name == "cond":
+        return max(map(flops, eqn.params["branches"]), default=0)
+    inside = programs(eqn.params)
+    if inside:
+        return sum(map(flops, inside))
+    if name == "dot_general":
+        (contracted, _), _ = eqn.params["dimension_numbers"]
+        return 2 * _size(eqn.outvars[0]) * math.prod(eqn.invars[0].aval.shape[axis] for axis in contracted)
+    if name == "conv_general_dilated":
+        kernel = eqn.params["dimension_numbers"].rhs_spec
+        shape = eqn.invars[1].aval.shape
+        return 2 * _size(eqn.outvars[0]) * math.prod(shape[axis] for axis in kernel[1:])
+    if name in _FREE:
+        return 0
+    return max(sum(map(_size, eqn.outvars)), max(map(_size, eqn.invars), default=0) if name.startswith(("reduce", "arg", "cum")) else 0)
+
+
+def _size(atom: Any) -> int:
+    return math.prod(getattr(atom.aval, "shape", ()))

@@ -1,0 +1,192 @@
+"""Find the layers of a program: stretches of operations that repeat, loops, or else pieces with little between them.
+
+A stack of layers that a Python loop made is the same operations again and again, on values of the same shapes. So it is found as a
+period in the list of operations, and cut where the fewest bytes cross.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Any
+
+import numpy as np
+
+from .._jaxprs import opened, programs
+from .._trees import is_a
+from ._flat import Const, Flat, Step, bytes_of
+from ._flops import of_equation
+
+_PERIOD = 2000  # operations of a layer, at most
+_SHARE = 0.1  # of the bytes that a program makes, below which a repetition is no stack
+_NEAR = 0.98  # a shorter period is the layer where it covers nearly as much
+_PIECES = 8  # where nothing repeats
+_PLAIN = (str, int, float, bool, bytes, tuple, type(None))
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Layers that follow one another.
+
+    Args:
+        bounds: Where each begins, and where the last one ends, among the steps.
+        turns: Of a loop, how often it turns; it is one step then. 0 for layers that stand one behind the other.
+        alike: Whether the layers are equal, so that they can be turned into a loop.
+    """
+
+    bounds: tuple[int, ...]
+    turns: int = 0
+    alike: bool = False
+
+    @property
+    def count(self) -> int:
+        return self.turns or len(self.bounds) - 1
+
+    @property
+    def start(self) -> int:
+        return self.bounds[0]
+
+    @property
+    def stop(self) -> int:
+        return self.bounds[-1]
+
+
+def stacks_of(flat: Flat) -> tuple[Stack, ...]:
+    """The stacks of a program, in its order; where nothing repeats, one of pieces of about equal work."""
+    weights = [sum(flat.sizes[n] for n in step.makes) + _inside(step) for step in flat.steps]
+    crossing = flat.crossing()
+    labels = _numbered([_label(step) for step in flat.steps])
+    found = [*_repeated(flat, np.asarray(labels), np.asarray(weights, float), crossing, 0, len(labels), _SHARE * sum(weights))]
+    covered = {i for stack in found for i in range(stack.start, stack.stop)}
+    for i, step in enumerate(flat.steps):
+        if i not in covered and step.name == "scan" and step.eqn.params["length"] > 1 and weights[i] >= _SHARE * sum(weights):
+            found.append(Stack((i, i + 1), int(step.eqn.params["length"])))
+    return tuple(sorted(found, key=lambda stack: stack.start)) or _pieces(flat, crossing)
+
+
+def _repeated(flat: Flat, labels: Any, weights: Any, crossing: Sequence[int], low: int, high: int, least: float) -> Iterator[Stack]:
+    """The repetition that covers most, and what stands before and behind it."""
+    best = _best(labels[low:high], weights[low:high])
+    if best is None or best[0] < least:
+        return
+    _, first, length, period = best
+    first, end = low + first, low + first + length
+    stack = _cut(flat, crossing, first, end, period)
+    yield from _repeated(flat, labels, weights, crossing, low, stack.start, least)
+    yield stack
+    yield from _repeated(flat, labels, weights, crossing, stack.stop, high, least)
+
+
+def _best(labels: Any, weights: Any) -> tuple[float, int, int, int] | None:
+    """Weight, start, length and period of the repetition that covers most."""
+    sums = np.concatenate([[0.0], np.cumsum(weights)])
+    best: tuple[float, int, int, int] | None = None
+    for period in range(1, min(len(labels) // 2, _PERIOD) + 1):
+        same = np.concatenate([[0], (labels[:-period] == labels[period:]).astype(np.int8), [0]])
+        edges = np.flatnonzero(np.diff(same))
+        for first, last in zip(edges[::2], edges[1::2], strict=True):
+            if last - first >= period:
+                stop = int(last) + period
+                weight = float(sums[stop] - sums[first])
+                if best is None or weight * _NEAR > best[0]:
+                    best = (weight, int(first), stop - int(first), period)
+    return best
+
+
+def _cut(flat: Flat, crossing: Sequence[int], first: int, end: int, period: int) -> Stack:
+    """Cut a repetition where the fewest bytes cross."""
+    spare = (end - first) % period + (period if (end - first) // period > 2 else 0)
+    starts = range(first, first + min(spare, period - 1) + 1)
+    begin = min(starts, key=lambda at: (sum(crossing[at:end:period]) / len(crossing[at:end:period]), at))
+    bounds = tuple(range(begin, begin + (end - begin) // period * period + 1, period))
+    kinds = {alike(flat, a, b)[0] for a, b in pairwise(bounds)}
+    pure = not any(step.eqn.effects for step in flat.steps[bounds[0] : bounds[-1]])
+    return Stack(bounds, alike=len(kinds) == 1 and pure)
+
+
+def _pieces(flat: Flat, crossing: Sequence[int]) -> tuple[Stack, ...]:
+    """Pieces of about equal work, cut where little crosses."""
+    work = list(accumulate(of_equation(step.eqn) + 1 for step in flat.steps))
+    if len(work) < 2 * _PIECES:
+        return ()
+    bounds = [0]
+    for i in range(1, _PIECES):
+        low, high = (bisect(work, work[-1] * (i + part) / _PIECES) for part in (-0.25, 0.25))
+        at = min(range(max(low, bounds[-1] + 1), max(high, bounds[-1] + 1) + 1), key=crossing.__getitem__)
+        if bounds[-1] < at < len(flat.steps):
+            bounds.append(at)
+    return (Stack((*bounds, len(flat.steps))),)
+
+
+def _inside(step: Step) -> int:
+    """Bytes of what a loop makes over all its turns."""
+    if step.name != "scan":
+        return 0
+    program, _ = opened(step.eqn.params["jaxpr"])
+    return int(step.eqn.params["length"]) * sum(bytes_of(atom.aval) for eqn in program.eqns for atom in eqn.outvars)
+
+
+def _numbered(labels: Sequence[Hashable]) -> list[int]:
+    known: dict[Hashable, int] = {}
+    return [known.setdefault(label, len(known)) for label in labels]
+
+
+def _label(step: Step) -> Hashable:
+    """What an operation is, as far as it tells one layer from the next."""
+    eqn = step.eqn
+    params = tuple((name, repr(value) if is_a(value, _PLAIN) else type(value).__name__) for name, value in sorted(eqn.params.items()))
+    inner = tuple(len(opened(program)[0].eqns) for program in programs(eqn.params))
+    return step.name, params, inner, tuple(_kind(a) for a in eqn.invars), tuple(_kind(a) for a in eqn.outvars)
+
+
+def _kind(atom: Any) -> Hashable:
+    return getattr(atom.aval, "shape", ()), str(getattr(atom.aval, "dtype", "")), getattr(atom.aval, "weak_type", False)
+
+
+def alike(flat: Flat, start: int, stop: int) -> tuple[Hashable, list[int], list[int]]:
+    """What steps are, such that equal ones compute the same of what they read; what they read from outside; and what they make.
+
+    Functions among the parameters are told apart by identity: two rules of differentiation may differ though their programs agree.
+    """
+    made: dict[int, int] = {}
+    outside: dict[int, int] = {}
+    found: list[Hashable] = []
+
+    def place(ref: Any) -> Hashable:
+        if is_a(ref, Const):
+            return ("constant", *_identity(ref.value))
+        return ("made", made[ref]) if ref in made else ("read", outside.setdefault(ref, len(outside)))
+
+    for step in flat.steps[start:stop]:
+        reads = tuple(map(place, step.reads))
+        for n in step.makes:
+            made[n] = len(made)
+        params = tuple((name, _identity(value)) for name, value in sorted(step.eqn.params.items()))
+        kinds = tuple(_kind(a) for a in (*step.eqn.invars, *step.eqn.outvars))
+        found.append((step.name, params, reads, kinds, bool(step.eqn.effects)))
+    return tuple(found), list(outside), list(made)
+
+
+def _identity(value: Any) -> tuple[Hashable, ...]:
+    if is_a(value, _PLAIN) or is_a(value, (np.dtype, np.generic)):
+        return (repr(value),)
+    if is_a(value, np.ndarray) and value.ndim == 0:
+        return (repr(value),)
+    program, constants = opened(value)
+    if hasattr(program, "eqns") and not constants:
+        return ("program", *(_equation(eqn) for eqn in program.eqns), str(program) if not programs_inside(program) else id(value))
+    try:
+        hash(value)
+    except TypeError:
+        return ("object", id(value))
+    return ("value", value) if type(value).__eq__ is not object.__eq__ else ("object", id(value))
+
+
+def programs_inside(program: Any) -> bool:
+    return any(programs(eqn.params) for eqn in program.eqns)
+
+
+def _equation(eqn: Any) -> Hashable:
+    return eqn.primitive.name, tuple((name, _identity(value)) for name, value in sorted(eqn.params.items()))

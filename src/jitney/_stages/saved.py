@@ -1,0 +1,91 @@
+"""Choose what the backward pass of a gradient finds saved: `remat="auto"`.
+
+It stands outside Vmap, since memory is that of all examples together. It acts where the program is called under an outer trace, which is
+where a gradient of it can be taken; of `f.grad` and its kin it acts inside the derivative. The program is changed before anyone
+differentiates it, so what it is changed to is found on the gradient with respect to all its floating-point arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import jax
+
+from .._axes import at_any_size
+from .._errors import Where
+from .._memory import free_bytes, text
+from .._options import AUTO
+from .._saving import EVERYTHING, Nothing, Problem, choose, not_fitting
+from .._stage import Fn, Request, Skip
+from .._view import View
+
+_jax: Any = jax
+_BY_ITSELF = (
+    "no gradient of it is asked: a call by itself saves nothing for a backward pass. It acts on gradients of this function, as "
+    "`jitney.frontier` shows; a gradient that the body takes is that of the loss in it: decorate the loss"
+)
+
+
+@dataclass(frozen=True)
+class Saving:
+    """A function as its backward pass will see it.
+
+    Args:
+        fn: Of a list of arrays; the results of the function, flat.
+        again: Whether anything is recomputed: else the function serves as it is.
+        why: For a line of the plan.
+    """
+
+    fn: Callable[[Sequence[Any]], list[Any]]
+    again: bool
+    why: str
+
+
+def saving(where: Where, fn: Callable[..., Any], arrays: Sequence[Any], budget: int) -> Saving:
+    """What to save so that the gradient of a function fits.
+
+    Raises:
+        BudgetError: Nothing fits.
+    """
+    problem = Problem(_jax.make_jaxpr(fn)(*arrays))
+    if not problem.has_gradient:
+        return Saving(lambda arrays: list(fn(*arrays)), again=False, why="no gradient: no result or no argument is real and varies")
+    try:
+        chosen = choose(problem, budget)
+    except Nothing as failed:
+        raise not_fitting(where, failed.points, budget) from None
+    return Saving(chosen.fn, chosen.point.option != EVERYTHING, chosen.text(budget))
+
+
+@dataclass(frozen=True)
+class Saved:
+    """The body, with parts of it under `jax.checkpoint` so that its gradient fits."""
+
+    budget: int
+    where: Where = field(compare=False)
+    why: str = field(compare=False)
+    name: str = field(default="saved", compare=False)
+
+    @classmethod
+    def plan(cls, view: View, request: Request) -> Self | Skip:
+        memory = request.options.memory
+        if request.options.remat != AUTO or memory is None:
+            return Skip("saved", 'no `remat="auto"` given')
+        if not request.nested:
+            return Skip("saved", _BY_ITSELF)
+        budget = free_bytes() if memory == AUTO else int(memory)
+        return cls(budget, request.where, f"what a gradient saves is chosen to fit into {text(budget)}")
+
+    def inner(self, view: View) -> View:
+        return view
+
+    def wrap(self, fn: Fn) -> Fn:
+        def saved(*arrays: Any) -> Sequence[Any]:
+            if at_any_size():
+                return fn(*arrays)
+            found = saving(self.where, fn, arrays, self.budget)
+            return found.fn(arrays) if found.again else fn(*arrays)
+
+        return saved

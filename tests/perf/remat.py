@@ -1,0 +1,129 @@
+"""`remat="auto"` beside an exhaustive search over the same options, on three models.
+
+    python -m tests.perf.remat [attention] [mlp] [transformer]
+
+Memory is `compiled.memory_analysis()` of the gradient, temporaries and arguments. Recomputed operations are counted from the program of the
+gradient, since `cost_analysis()` counts the body of a loop once and leaves out what is handed to a library. For three limits of memory it
+prints what the search recomputes, what the best of all options does, and how many options each compiled. That the gradients are equal is
+asserted first.
+"""
+
+import sys
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jitney._memory import text
+from jitney._saving import Nothing, Problem, choose, flops_text
+from jitney._saving._option import EVERYTHING
+
+PARTS = (0.25, 0.5, 0.75)
+
+
+def normal(i, *shape):
+    return jax.random.normal(jax.random.key(i), shape) / shape[0] ** 0.5
+
+
+def attend(p, x):
+    """Pre-norm attention over the axis before the last."""
+    h = (x - x.mean(-1, keepdims=True)) / jnp.sqrt(x.var(-1, keepdims=True) + 1e-6)
+    q, k, v = (h @ p[name] for name in "qkv")
+    a = jax.nn.softmax(jnp.einsum("...id,...jd->...ij", q, k) / q.shape[-1] ** 0.5)
+    return x + jnp.einsum("...ij,...jd->...id", a, v) @ p["o"]
+
+
+def feed(p, x):
+    return x + jax.nn.gelu(x @ p["up"]) @ p["down"]
+
+
+def block(i, d):
+    names = {"q": (d, d), "k": (d, d), "v": (d, d), "o": (d, d), "up": (d, 2 * d), "down": (2 * d, d)}
+    return {name: normal(10 * i + j, *shape) for j, (name, shape) in enumerate(names.items())}
+
+
+def attention():
+    """Alternating attention over samples and over variables, four times, in a Python loop."""
+    blocks = [block(i, 16) for i in range(4)]
+
+    def loss(blocks, x):
+        for p in blocks:
+            x = feed(p, attend(p, jnp.swapaxes(attend(p, x), 0, 1)))
+            x = jnp.swapaxes(x, 0, 1)
+        return jnp.mean(jnp.max(x, 0) ** 2)
+
+    return loss, (blocks, normal(99, 64, 8, 16))
+
+
+def mlp():
+    """24 layers in a Python loop."""
+    layers = [(normal(i, 64, 64), jnp.zeros(64)) for i in range(24)]
+
+    def loss(layers, x):
+        for w, b in layers:
+            x = jnp.tanh(x @ w + b)
+        return jnp.mean(x**2)
+
+    return loss, (layers, normal(99, 512, 64))
+
+
+def transformer():
+    """Eight blocks in a `lax.scan` over their stacked parameters."""
+    blocks = jax.tree.map(lambda *leaves: jnp.stack(leaves), *[block(i, 32) for i in range(8)])
+
+    def loss(blocks, x):
+        x, _ = jax.lax.scan(lambda x, p: (feed(p, attend(p, x)), None), x, blocks)
+        return jnp.mean(x**2)
+
+    return loss, (blocks, normal(99, 8, 64, 32))
+
+
+class Known(Problem):
+    """A problem whose options were all measured: what the search asks for is looked up."""
+
+    def __init__(self, traced, known):
+        super().__init__(traced)
+        self.known = known
+
+    def measure(self, option):
+        return self.points.setdefault(option, self.known[option])
+
+
+def compare(make):
+    loss, arguments = make()
+    leaves, tree = jax.tree.flatten(arguments)
+    traced = jax.make_jaxpr(lambda *flat: [loss(*jax.tree.unflatten(tree, flat))])(*leaves)
+    problem, start = Problem(traced), time.perf_counter()
+    options = problem.options()
+    for option in options:
+        problem.measure(option)
+    known, seconds = problem.points, time.perf_counter() - start
+    most, least = known[EVERYTHING].bytes, problem.least
+    print(f"{make.__name__}: {make.__doc__.strip()}")
+    print(
+        f"  {len(options)} options in {seconds:.0f} s; everything {text(most)}, least {text(least)}; forward {flops_text(problem.forward)}"
+    )
+    expected = jax.jit(jax.grad(lambda flat: loss(*jax.tree.unflatten(tree, flat))))(leaves)
+    for part in PARTS:
+        budget = int(least + part * (most - least))
+        best = min((point for point in known.values() if point.bytes <= budget), key=lambda point: point.flops)
+        search = Known(traced, known)
+        try:
+            found = choose(search, budget)
+        except Nothing:
+            print(f"  {text(budget):>10}: nothing found, of best {best}")
+            continue
+        grads = jax.jit(jax.grad(lambda flat, fn=found.fn: fn(flat)[0]))(leaves)
+        for ours, theirs in zip(grads, expected, strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=2e-3, atol=1e-5)
+        again, whole = found.point.flops / max(1, best.flops), 3 * problem.forward
+        total = (whole + found.point.flops) / (whole + best.flops)
+        print(f"  {text(budget):>10}: recomputes {flops_text(found.point.flops):>10}, best {flops_text(best.flops):>10}: {again:.2f}x, "
+              f"{total:.3f}x of all work; {len(search.points)} compiled; saves {found.point.option}; best {best.option}")  # fmt: skip
+
+
+if __name__ == "__main__":
+    models = {make.__name__: make for make in (attention, mlp, transformer)}
+    for name in sys.argv[1:] or models:
+        compare(models[name])
