@@ -210,7 +210,8 @@ def report_on(entry: Entry, arrays: Sequence[Any], tolerance: float, low: str) -
                      "call it with arrays first, or write the policy that `jitney.precision_report` gave.")
         )  # fmt: skip
     core = entry.core
-    options = replace(core.options, precision=None, donate=(), pad=(), chunk=(), memory=None, remat=None, on_trace_error="raise")
+    alone = {"shard": None, "mesh": None, "accumulate": False, "on_trace_error": "raise", "debug_nans": False}
+    options = replace(core.options, precision=None, donate=(), pad=(), chunk=(), memory=None, remat=None, **alone)
     plain = Entry(REGISTRY.core(core.fn(), options, core.namespace), entry.layout, entry.statics, None)
     return _Measured(plain, arrays, low).report(tolerance)
 
