@@ -60,11 +60,11 @@ def lower_bounds() -> list[str]:
 DEFAULT = None if sys.version_info >= (3, 11) else newest()
 
 
-def run_tests(session: nox.Session, *requirements: str, paths: tuple[str, ...] = (), **env: str) -> None:
+def run_tests(session: nox.Session, *requirements: str, paths: tuple[str, ...] = (), workers: str = "auto", **env: str) -> None:
     """Install the project and run its tests, or what follows `--` on the command line."""
     session.install("-e", ".[examples,tests]", *requirements)
     session.run("python", "-c", "import sys, jax; print('Python', sys.version.split()[0], '- jax', jax.__version__)", env=env)
-    session.run("pytest", *(session.posargs or ["-n", "auto", "--maxprocesses=4", "--dist=worksteal", *paths]), env=env)
+    session.run("pytest", *(session.posargs or ["-n", workers, "--maxprocesses=4", "--dist=worksteal", *paths]), env=env)
 
 
 @nox.session(python=DEFAULT)
@@ -110,7 +110,8 @@ def tests_cpu(session: nox.Session) -> None:
 def tests_cpu8(session: nox.Session) -> None:
     """Run the tests of several devices on eight virtual CPU devices; other sessions skip them. `-- tests` runs all tests there."""
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8"
-    run_tests(session, paths=("tests/devices",), JAX_PLATFORMS="cpu", XLA_FLAGS=flags.strip())
+    # One process: its eight devices wait for each other, and have to come to run.
+    run_tests(session, paths=("tests/devices",), workers="1", JAX_PLATFORMS="cpu", XLA_FLAGS=flags.strip())
 
 
 @nox.session(python=DEFAULT, name="tests-gpu")
