@@ -217,6 +217,20 @@ def test_layers_with_rules_of_their_own_are_not_made_a_loop():
     close(jax.jit(jax.grad(lambda flat: found.fn(Option("nothing", 8, 2))(flat)[0]))(leaves), expected)
 
 
+def test_mapped_layers_with_rules_that_do_the_same_are_made_a_loop():
+    """`jax.nn.relu` under `jax.vmap`, whose rule JAX wraps anew in each layer."""
+
+    def body(ws, x):
+        for w in ws:
+            x = jax.vmap(lambda row, w=w: jax.nn.relu(row @ w))(x)
+        return jnp.sum(x)
+
+    found, leaves = problem(body)
+    assert any(option.rolled for option in found.options())
+    expected = jax.grad(lambda flat: body(flat[:LAYERS], flat[LAYERS]))(leaves)
+    close(jax.jit(jax.grad(lambda flat: found.fn(Option("nothing", 8, 2, rolled=True))(flat)[0]))(leaves), expected)
+
+
 @pytest.mark.parametrize("fn", [loop, scanned])
 def test_saving_nothing_of_the_whole_is_no_option(fn):
     """It would compute everything again and hold it all at once."""

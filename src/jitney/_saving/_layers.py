@@ -12,13 +12,15 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any
 
+import jax
 import numpy as np
 
-from .._jaxprs import opened, programs
-from .._trees import is_a
+from .._jaxprs import bound, opened, programs
+from .._trees import is_a, issubdtype
 from ._flat import Const, Flat, Step, bytes_of
 from ._flops import of_equation
 
+_jax: Any = jax
 _PERIOD = 2000  # operations of a layer, at most
 _SHARE = 0.1  # of the bytes that a program makes, below which a repetition is no stack
 _NEAR = 0.98  # a shorter period is the layer where it covers nearly as much
@@ -163,10 +165,31 @@ def alike(flat: Flat, start: int, stop: int) -> tuple[Hashable, list[int], list[
         reads = tuple(map(place, step.reads))
         for n in step.makes:
             made[n] = len(made)
-        params = tuple((name, _identity(value)) for name, value in sorted(step.eqn.params.items()))
+        params = _rule(step) or tuple((name, _identity(value)) for name, value in sorted(step.eqn.params.items()))
         kinds = tuple(_kind(a) for a in (*step.eqn.invars, *step.eqn.outvars))
         found.append((step.name, params, reads, kinds, bool(step.eqn.effects)))
     return tuple(found), list(outside), list(made)
+
+
+def _rule(step: Step) -> tuple[Hashable, ...] | None:
+    """What a function with a forward rule of its own, such as `jax.nn.relu`, computes, and its first two derivatives, as the text of one
+    program; None if that does not tell all. JAX wraps the rule anew wherever it stands, so identity would tell each from the next."""
+    avals = tuple(jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype) for atom in step.eqn.invars)
+    if step.name != "custom_jvp_call" or not all(issubdtype(aval.dtype, np.inexact) for aval in avals):
+        return None
+
+    def function(*given: Any) -> list[Any]:
+        return bound(step.eqn, given)
+
+    def first(values: Any, tangents: Any) -> Any:
+        return _jax.jvp(function, values, tangents)
+
+    def second(values: Any, tangents: Any) -> Any:
+        return _jax.jvp(first, (values, tangents), (tangents, values))
+
+    program = _jax.make_jaxpr(second)(avals, avals)
+    text = str(program)
+    return ("rule", text) if not program.consts and "custom_vjp" not in text else None
 
 
 def _identity(value: Any) -> tuple[Hashable, ...]:
