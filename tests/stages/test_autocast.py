@@ -24,6 +24,16 @@ LOW = {"bf16": jnp.bfloat16, "fp16": jnp.float16}
 HOST = {"bf16": ml_dtypes.bfloat16, "fp16": np.float16}
 
 
+@pytest.fixture
+def native(monkeypatch):
+    """Products in the low type itself, as everywhere but on CPUs."""
+    monkeypatch.setattr("jitney._precision._products.has_kernels", lambda low: True)
+    monkeypatch.setattr("jitney._stages.autocast.has_kernels", lambda low: True)
+
+
+pytestmark = pytest.mark.usefixtures("native")
+
+
 def products(fn, *args):
     """(type of the factors, type of the result) of each product in the program of a function, at any depth, in order."""
     found = []
@@ -413,6 +423,32 @@ def test_operations_keep_their_lines():
     for policy, x, made in (("bf16", -jnp.ones((1, 6)), "log"), ("fp16", jnp.exp(jnp.full((1, 6), 80.0)), "")):
         with pytest.raises(jitney.NonFiniteError, match=rf"`{made}.*test_autocast.py:{line} \(body\)"):
             optimize(precision=policy, debug_nans=True)(body)(x, 1e5 * W)
+
+
+def attention(layers, x):
+    for q, k, v in layers:
+        x = x + jax.nn.softmax((x @ q) @ (x @ k).T) @ jnp.tanh(x @ v)
+    return jnp.mean(x**2)
+
+
+def test_on_a_cpu_rounded_factors_are_multiplied_in_float32(monkeypatch):
+    """The same numbers; gradients and padded Gram matrices, for some of which XLA has no low kernel there, run. The plan says so."""
+    monkeypatch.undo()
+
+    def gram(x: Float[Array, "n k"], w: Float[Array, "k m"]) -> Float[Array, "m m"]:
+        y = jnp.tanh(x @ w)
+        return y.T @ y
+
+    f = optimize(precision="bf16", pad={"n": [8]})(gram)
+    y = rounded(np.tanh(rounded(X) @ rounded(W)).astype(np.float32))
+    np.testing.assert_allclose(f(X, W), y.T @ y, rtol=1e-2, atol=1e-2)
+    layers = [tuple(0.3 * X[:, :3] + i for i in range(3))] * 2
+    g = optimize(precision="bf16")(attention)
+    for grad in (g.grad(layers, X[:, :3], wrt="layers"), jax.jit(jax.grad(g))(layers, X[:, :3])):
+        for leaf, exact in zip(jax.tree.leaves(grad), jax.tree.leaves(jax.jit(jax.grad(attention))(layers, X[:, :3])), strict=True):
+            np.testing.assert_allclose(leaf, exact, rtol=0.1, atol=0.02)
+    (why,) = [d["why"] for d in g.plan(layers, X[:, :3]).to_dict()["decisions"] if d["name"] == "precision"]
+    assert "rounded to bfloat16 and multiplied in float32" in why
 
 
 def test_the_plan_counts_products():

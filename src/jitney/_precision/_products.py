@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -68,8 +70,17 @@ def low_product(eqn: Any, x: Any, y: Any, low: np.dtype[Any], rest: Sequence[Any
     and so run in float32. Its result is rounded once, which JAX does with the cotangent of anything low.
     """
 
+    native = has_kernels(low)
+    digits = _jax.numpy.finfo(low)
+
+    def rounded(x: Any) -> Any:
+        return _jax.lax.reduce_precision(x, digits.nexp, digits.nmant)
+
     def plain(x: Any, y: Any, out: np.dtype[Any], rest: Sequence[Any]) -> Any:
-        return bound(eqn, [_as(x, low), _as(y, low), *rest], preferred_element_type=out)[0]
+        if native:
+            return bound(eqn, [_as(x, low), _as(y, low), *rest], preferred_element_type=out)[0]
+        result = bound(eqn, [rounded(x), rounded(y), *rest])[0]
+        return result if out == SINGLE else rounded(result)
 
     def product(x: Any, y: Any, *rest: Any) -> Any:
         return plain(x, y, SINGLE, rest)
@@ -85,6 +96,17 @@ def low_product(eqn: Any, x: Any, y: Any, low: np.dtype[Any], rest: Sequence[Any
     ruled: Any = _jax.custom_jvp(product)
     ruled.defjvp(derivative, symbolic_zeros=True)
     return ruled(x, y, *rest)
+
+
+def has_kernels(low: np.dtype[Any]) -> bool:
+    """Whether products of a low type run wherever they stand.
+
+    On CPUs the compiler of jaxlib 0.10.0 to 0.12.0.1 fuses some bfloat16 products such that no kernel is left for them ("Unsupported
+    element type for DotThunk::Execute"), in gradients of attention for one. There the factors are rounded and multiplied in float32: the
+    same numbers, since products of eight digits fit. Delete this when such a program runs without the flag that is looked for here.
+    """
+    fuses = re.search(r"--xla_cpu_experimental_ynn_fusion_type=(\s|$)", os.environ.get("XLA_FLAGS", "")) is None
+    return not (fuses and low == _jax.numpy.bfloat16 and _jax.default_backend() == "cpu")
 
 
 def _as(x: Any, dtype: np.dtype[Any]) -> Any:

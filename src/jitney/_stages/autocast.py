@@ -16,7 +16,7 @@ import jax
 from .._annotations import ArrayHint
 from .._errors import OptionError, Where, sentence
 from .._options import policy_of, tolerance_of
-from .._precision import LOW, Label, Policy, autocast, few, is_line, tokens
+from .._precision import LOW, Label, Policy, autocast, few, has_kernels, is_line, tokens
 from .._stage import Fn, Request, Skip
 from .._view import Leaf, View
 
@@ -109,6 +109,8 @@ def body_of(fn: Fn, arrays: Sequence[Any]) -> Any:
 def emulated(low: str) -> str | None:
     """What to expect where the device has no units for a low type."""
     device: Any = _jax.local_devices()[0]
+    if not has_kernels(LOW[low]):
+        return f"on CPUs factors are rounded to {LOW[low]} and multiplied in float32: the same numbers, and no faster than float32"
     what = f"{LOW[low]}, so it will be slower here (python -m tests.perf.precision in the repository measures how much)"
     if device.platform == "cpu":
         flags = _cpu_flags()
