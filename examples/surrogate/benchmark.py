@@ -11,17 +11,21 @@ The step is mean loss, gradient, clip by norm and AdamW. The ways:
 
 Loops over more than `--most` examples, or over wide ones, are left out, with a dash: they compile for minutes. The first step is measured
 apart, with nothing in any cache: it is what tracing and compiling take, and the step. Warm steps go in turns, and the fastest counts.
+The last table has first steps in processes of their own: with an empty persistent cache, and with what that process left in it; jitney has
+one by default, `eqx.filter_jit` has none.
 """
 
 import argparse
 import os
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-os.environ["JITNEY_CACHE"] = "off"  # a first step is one that compiles
+os.environ.setdefault("JITNEY_CACHE", "off")  # a first step is one that compiles, but in the processes of `fresh`
 
 import equinox as eqx
 import jax
@@ -149,6 +153,26 @@ def mixed(examples: int, hidden: int, exact: bool) -> str:
     return "One step each with 3, 4, ..., 20 variables, " + "; ".join(lines)
 
 
+def fresh(cell: tuple[int, ...]) -> list[tuple[str, float, float]]:
+    """Seconds of the first step of each compiled way in a process of its own, without and with what an earlier process compiled."""
+    out = []
+    for way in ("filter_jit vmap", "jitney", "jitney padded"):
+        with tempfile.TemporaryDirectory() as folder:
+            ours = "off" if way.startswith("filter_jit") else "on"  # JAX has one cache for a process: jitney's would serve both
+            env = {**os.environ, "JITNEY_CACHE": ours, "JITNEY_CACHE_DIR": folder}
+            command = [sys.executable, "-m", "examples.surrogate.benchmark", "--one", way, *map(str, cell)]
+            runs = [subprocess.run(command, capture_output=True, text=True, check=True, env=env) for _ in range(2)]
+            out.append((way, *(float(run.stdout.splitlines()[-1]) for run in runs)))
+    return out
+
+
+def one(way: str, hidden: int, examples: int, variables: int) -> float:
+    """Seconds of the first step in this process."""
+    data = batch(np.random.default_rng(examples), examples, variables, SAMPLES)
+    model = Surrogate(hidden, key=jax.random.key(0))
+    return once(steps(data)[way], (model, start(RECIPE, model)))[0]
+
+
 def main() -> None:
     """Run each cell, print the tables."""
     parser = argparse.ArgumentParser(prog="python -m examples.surrogate.benchmark", description=__doc__.splitlines()[0])
@@ -157,7 +181,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5, help="turns of warm steps (default: %(default)s)")
     parser.add_argument("--most", type=int, default=8, help="the largest batch that is looped over (default: %(default)s)")
     parser.add_argument("--no-mixed", action="store_true", help="leave out the run over all numbers of variables")
+    parser.add_argument("--one", nargs=4, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
+    if chosen.one:
+        print(one(chosen.one[0], *map(int, chosen.one[1:])))
+        return
     cells = [tuple(map(int, cell.split(","))) for cell in chosen.cells or ()] or (FULL if chosen.full else QUICK)
     console = Console(width=140)
     tables = [Table(box=SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left") for title in ("warm step, ms", "first step, s")]
@@ -180,6 +208,12 @@ def main() -> None:
         jax.clear_caches()
     for table in tables:
         console.print(table)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, title="first step in a process of its own, s", title_justify="left")
+    for name in ("hidden", "batch", "vars", "way", "empty cache", "filled cache"):
+        table.add_column(name, justify="left" if name == "way" else "right")
+    for way, cold, again in fresh(cells[0]):
+        table.add_row(*map(str, cells[0]), way, f"{cold:.2f}", f"{again:.2f}")
+    console.print(table)
     if not chosen.no_mixed:
         console.print(mixed(8, 16, chosen.full))
 
