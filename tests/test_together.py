@@ -38,7 +38,7 @@ def step(losses, model, x):
     return eqx.apply_updates(model, jax.tree.map(lambda g: (-0.1 * g).astype(g.dtype), grads)), value
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(
     depth=st.integers(1, 4),
     width=st.integers(1, 5),
