@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ._counts import parted
 from ._derivatives import Derivative
 from ._errors import OptionError, sentence
+from ._filling import Filling
 from ._hlo import Operation, collectives
 from ._memory import text as bytes_text
 from ._mesh import described
@@ -108,10 +110,11 @@ def communication(f: Program[..., Any] | Derivative, /, *args: Any, **kwargs: An
             sentence(entry.core.where, "it is not sharded.", "Devices talk where `shard` lays axes along a mesh.",
                      'decorate it with @jitney.optimize(shard={"batch": "data"}).')
         )  # fmt: skip
+    runs = Filling(entry).ahead(arrays) if program.options.pad else arrays
     with entry.numbers():
-        planned = entry.planned(arrays)
+        planned = entry.planned(*parted(runs))
     place: Place = planned.plan.stage("place")
-    text = entry.lowered(arrays).compile().as_text()
+    text = entry.lowered(runs).compile().as_text()
     found = collectives(text, dict(place.mesh.shape))
     return Communication(str(entry.core.where), described(place.mesh), _grouped(found, place, planned.view, program.options.shard))
 

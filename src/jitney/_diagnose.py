@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sysconfig
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from ._errors import DonationError, PrecisionError, TraceError, Where, sentence
+from ._errors import DonationError, PrecisionError, TraceError, Where, is_users, sentence
 
 TRACER_ERRORS = (
     jax.errors.ConcretizationTypeError,  # and its subclass TracerBoolConversionError
@@ -21,8 +20,6 @@ TRACER_ERRORS = (
     jax.errors.TracerIntegerConversionError,
     jax.errors.NonConcreteBooleanIndexError,
 )
-_LIBRARIES = tuple(str(Path(sysconfig.get_path(name)).resolve()) for name in ("purelib", "platlib", "stdlib"))
-_OURS = str(Path(__file__).resolve().parent)
 # How JAX names the argument that a value depends on, in the messages of 0.10.2 to 0.12.0.1. Without a match no argument is named.
 _ARGUMENT = re.compile(r"the value(?:s)? of the arguments? ([^.]*arrays\[\d+\][^.\n]*)")
 
@@ -61,11 +58,6 @@ def user_line(error: BaseException) -> str | None:
             code = f" (`{frame.line}`)" if frame.line else ""
             return f"{Path(frame.filename).name}:{frame.lineno}{code}"
     return None
-
-
-def is_users(file: str) -> bool:
-    """Whether a file is neither jitney's, nor of an installed package or the standard library."""
-    return not str(Path(file).resolve()).startswith((_OURS, *_LIBRARIES)) and not file.startswith("<frozen")
 
 
 def donation_error(

@@ -6,7 +6,10 @@ that was broken, and the fix.
 
 from __future__ import annotations
 
+import functools
 import inspect
+import sysconfig
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -83,6 +86,24 @@ class Where:
 def sentence(where: Where | str, what: str, rule: str, fix: str) -> str:
     """Format a message: where and what, the rule, the fix, one line each."""
     return f"{where}: {what}\n{rule}\nFix: {fix}"
+
+
+_FEW = 4
+
+
+def few(texts: Sequence[str]) -> str:
+    """A list that is read, however long it is."""
+    return ", ".join(texts) if len(texts) <= _FEW else f"{', '.join(texts[: _FEW - 1])} and {len(texts) - _FEW + 1} more"
+
+
+_LIBRARIES = tuple(str(Path(sysconfig.get_path(name)).resolve()) for name in ("purelib", "platlib", "stdlib"))
+_OURS = str(Path(__file__).resolve().parent)
+
+
+@functools.cache
+def is_users(file: str) -> bool:
+    """Whether a file is neither jitney's, nor of an installed package or the standard library."""
+    return not str(Path(file).resolve()).startswith((_OURS, *_LIBRARIES)) and not file.startswith("<frozen")
 
 
 def users_level() -> int:

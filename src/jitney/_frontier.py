@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from ._derivatives import Derivative, Wrt, check_names, named
-from ._errors import DerivativeError, OptionError, sentence
-from ._memory import free_bytes, text
-from ._options import AUTO, bytes_of
+from ._errors import DerivativeError, sentence
+from ._memory import budget_of, text
+from ._placing import refuse_sharded
 from ._plan import Plan
 from ._saving import Nothing, Point, Problem, choose, flops_text, frontier_of, unsupported
 
@@ -165,7 +165,9 @@ def frontier(
         program, wrt = program.function, wrt if wrt is not None else program.function._defaults.wrt  # pyright: ignore[reportPrivateUsage]
     entry, arrays = program.abstract(examples, keywords, sizes)
     core = entry.core
-    budget = _budget(core.where, memory if memory is not None else core.options.memory)
+    refuse_sharded(entry, "jitney.frontier")
+    given = memory if memory is not None else core.options.memory
+    budget = None if given is None else budget_of(core.where, given)
     names = named(core.where, "wrt", wrt)[0] if wrt is not None else None
     check_names(core.where, names or (), core)
     with entry.numbers():
@@ -204,15 +206,3 @@ def _frontier(function: str, problem: Problem, budget: int | None, chosen: Point
     best = {point.option for point in frontier_of(points)}
     ways = {point.option: Saving(str(point.option), point.bytes, point.flops, point.option in best) for point in points}
     return Frontier(function, problem.forward, budget, tuple(ways.values()), ways[chosen.option] if chosen else None, unsupported())
-
-
-def _budget(where: Any, memory: Any) -> int | None:
-    if memory is None:
-        return None
-    found = bytes_of(memory)
-    if found is None:
-        raise OptionError(
-            sentence(where, f"memory={memory!r} is not a size.", "It is a number of bytes, a text with a unit, or \"auto\".",
-                     'write memory="2GiB".')
-        )  # fmt: skip
-    return free_bytes() if found == AUTO else int(found)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-import sysconfig
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from jax.extend import source_info_util
 
+from ._errors import is_users
 from ._trees import is_a
 
 T = TypeVar("T")
@@ -26,6 +27,16 @@ CALLS: Final = {  # primitive -> the parameter that holds its program, in jax 0.
     "remat2": "jaxpr",
     "checkpoint": "jaxpr",
 }
+
+
+@dataclass(frozen=True)
+class Const:
+    """A value of a program that is known before anything runs; the others are numbered."""
+
+    value: Any
+
+
+Ref = int | Const
 
 
 def opened(jaxpr: Any) -> tuple[Any, Sequence[Any]]:
@@ -109,8 +120,7 @@ def source_of(eqn: Any) -> str:
     """
     lines = [re.fullmatch(r"(.+?):(\d+)(?::\d+)? \((.*)\)", line) for line in source_info_util.summarize(eqn.source_info, 50).splitlines()]
     frames = [line for line in reversed(lines) if line is not None]
-    libraries = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), str(Path(__file__).parent))
-    frames = [frame for frame in frames if not frame[1].startswith(libraries)] or frames
+    frames = [frame for frame in frames if is_users(frame[1])] or frames
     if not frames:
         return ""
     file, line, function = frames[0].groups()

@@ -10,6 +10,9 @@ from typing import Any
 
 import jax
 
+from ._errors import OptionError, Where, sentence
+from ._options import AUTO, bytes_of
+
 _jax: Any = jax
 _NARROW, _WIDE = 32, 4  # the widths through which the line goes are these parts of the widest
 _LINES = 2  # so often a line says how wide; from then on the width is halved
@@ -108,6 +111,21 @@ def free_bytes() -> int:
     if found and "bytes_limit" in found:
         return int(found["bytes_limit"]) - int(found.get("bytes_in_use", 0))
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+
+
+def budget_of(where: Where | str, memory: Any) -> int:
+    """What `memory=` of a function comes to, in bytes.
+
+    Raises:
+        OptionError: It is not a size.
+    """
+    found = bytes_of(memory)
+    if found is None:
+        raise OptionError(
+            sentence(where, f"memory={memory!r} is not a size.", "It is a number of bytes, a text with a unit, or \"auto\".",
+                     'write memory="2GiB".')
+        )  # fmt: skip
+    return free_bytes() if found == AUTO else int(found)
 
 
 def text(count: float) -> str:

@@ -11,12 +11,12 @@ import numpy as np
 from jax.sharding import AxisType
 
 from ._call import MAX_ENTRIES, jit_is_off, traced
-from ._errors import OptionError, sentence
+from ._errors import OptionError, few, sentence
 from ._memory import text
 from ._mesh import automatic, current
 from ._runners import Run, runner
 from ._stage import Skip
-from ._stages.place import few, no_mesh
+from ._stages.place import no_mesh
 from ._trees import device_put, is_a, tree_map
 
 if TYPE_CHECKING:

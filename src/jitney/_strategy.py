@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ._errors import AxisError, ContractError, OptionError, sentence
-from ._memory import Fit, Misfit, compiled_bytes, fit, free_bytes, text
-from ._options import AUTO, bytes_of
+from ._errors import AxisError, ContractError, sentence
+from ._memory import Fit, Misfit, budget_of, compiled_bytes, fit, text
+from ._options import AUTO
 from ._placing import refuse_sharded
 from ._plan import Plan
 from ._stages import Chunk
@@ -107,14 +107,8 @@ def strategy(
     """
     entry, arrays = program.abstract(examples, named, sizes)
     where = entry.core.where
-    given = bytes_of(memory)
-    if given is None:
-        raise OptionError(
-            sentence(where, f"memory={memory!r} is not a size.", "It is a number of bytes, a text with a unit, or \"auto\".",
-                     'write memory="2GiB".')
-        )  # fmt: skip
     refuse_sharded(entry, "jitney.strategy")
-    budget = free_bytes() if given == AUTO else int(given)
+    budget = budget_of(where, memory)
     with entry.numbers():
         view = entry.planned(arrays).view
         stage = Chunk.any(view, replace(entry.request, nested=False))

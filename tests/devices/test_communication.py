@@ -70,6 +70,16 @@ def test_a_collective_in_a_loop_says_so():
     assert any(each.in_loop for each in jitney.communication(f, X).collectives)
 
 
+def test_a_padded_program_is_that_of_its_bucket():
+    """Whatever size the arrays have."""
+
+    @jitney.optimize(shard={"batch": "data"}, mesh=jitney.mesh(data=4, devices=jax.devices()[:8]), pad={"batch": "pow2"})
+    def f(x: Float[Array, "batch n"]) -> Float[Array, "n"]:
+        return jnp.mean(x, 0)
+
+    assert jitney.communication(f, X[:7]).bytes == {"all-reduce": 16}
+
+
 def test_a_function_that_is_not_sharded_is_refused():
     """With what to do."""
     with pytest.raises(jitney.OptionError, match="not sharded"):
@@ -87,6 +97,8 @@ def test_streams_and_strategies_are_refused():
         jitney.stream(f, {"x": X}, chunk={"batch": 2})
     with pytest.raises(jitney.OptionError, match=r"jitney.strategy is not there yet"):
         jitney.strategy(f, X, memory="1GiB")
+    with pytest.raises(jitney.OptionError, match=r"jitney.frontier is not there yet"):
+        jitney.frontier(f, X)
 
 
 def test_who_holds_what():

@@ -17,7 +17,7 @@ from typing import Any
 
 from jax.extend import core
 
-from .._jaxprs import CALLS, opened, scan_parts
+from .._jaxprs import CALLS, Const, Ref, opened, scan_parts
 from ._extent import is_ragged
 from ._facts import uses_of
 from ._refusal import Refused
@@ -34,16 +34,6 @@ PLACES = ("argmax", "argmin")
 CUMULATIVE = {"cumsum": "add", "cumprod": "mul", "cummax": "max", "cummin": "min", "cumlogsumexp": "logaddexp"}
 SCATTERS = ("scatter-add", "scatter_add", "scatter-mul", "scatter_mul", "scatter-min", "scatter_min", "scatter-max", "scatter_max")
 _DRAWS = ("random_bits", "random_split")
-
-
-@dataclass(frozen=True)
-class Const:
-    """A value that is known before anything runs."""
-
-    value: Any
-
-
-Ref = int | Const
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from ._loss_scale import LossScale as LossScale
 from ._policy import FULL as FULL
 from ._policy import LOW as LOW
 from ._policy import Policy as Policy
-from ._policy import few as few
 from ._policy import is_line as is_line
 from ._policy import tokens as tokens
 from ._products import SOLVERS as SOLVERS

@@ -74,14 +74,6 @@ class Policy:
         return None
 
 
-def few(names: Sequence[str]) -> str:
-    """A list of names, to be read."""
-    return ", ".join(names) if len(names) <= _FEW else f"{', '.join(names[: _FEW - 1])} and {len(names) - _FEW + 1} more"
-
-
-_FEW = 4
-
-
 def written(path: Tokens) -> str:
     """A path as people write it."""
     return "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in path).removeprefix(".")

@@ -10,18 +10,8 @@ from typing import Any
 
 from jax.extend import core
 
-from .._jaxprs import CALLS, bound, opened
+from .._jaxprs import CALLS, Const, Ref, bound, opened
 from .._trees import is_a
-
-
-@dataclass(frozen=True)
-class Const:
-    """A value that is known before anything runs."""
-
-    value: Any
-
-
-Ref = int | Const
 
 
 @dataclass(frozen=True)

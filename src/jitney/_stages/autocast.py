@@ -14,9 +14,9 @@ from typing import Any, Self
 import jax
 
 from .._annotations import ArrayHint
-from .._errors import OptionError, Where, sentence
+from .._errors import OptionError, Where, few, sentence
 from .._options import policy_of, tolerance_of
-from .._precision import LOW, Label, Policy, autocast, few, has_kernels, is_line, tokens
+from .._precision import LOW, Label, Policy, autocast, has_kernels, is_line, tokens
 from .._stage import Fn, Request, Skip
 from .._view import Leaf, View
 

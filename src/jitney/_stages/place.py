@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import jax
 
-from .._errors import MeshError, OptionError, Where, sentence
+from .._errors import MeshError, OptionError, Where, few, sentence
 from .._mesh import automatic, described
 from .._named import Named, named_axes
 from .._options import FSDP, Sharding
@@ -168,8 +168,3 @@ def _listing(view: View, specs: Sequence[Spec]) -> str:
     texts = [f"{leaf.path}[{', '.join('*'.join(along) or '-' for along in spec)}]" for leaf, spec in spread]
     whole = len(view.leaves) - len(texts)
     return "; ".join(filter(None, [few(texts), f"{whole} arrays whole on each device" if whole else ""]))
-
-
-def few(texts: Sequence[str]) -> str:
-    """A list that is read, however long it is."""
-    return ", ".join(texts) if len(texts) <= 6 else f"{', '.join(texts[:5])} and {len(texts) - 5} more"
