@@ -33,7 +33,7 @@ from ._named import is_count, with_counts
 from ._nans import nonfinite
 from ._options import tolerance_of
 from ._outcome import Outcome, is_computed, unmixed
-from ._placing import Placing
+from ._placing import OtherShapes, Placing, shapes_of
 from ._plan import Plan
 from ._precision import Policy
 from ._runners import choosing, runner
@@ -104,8 +104,10 @@ class Entry:
     def paths(self) -> list[str]:
         return [self.layout.names[i][1] for i in self.layout.dynamic]
 
-    def _jit(self, mesh: Any = None, shardings: Sequence[Any] | None = None) -> Any:
+    def _jit(self, mesh: Any = None, shardings: Sequence[Any] | None = None, shapes: Sequence[Any] | None = None) -> Any:
         def body(*arrays: Any) -> Any:
+            if shapes is not None and shapes_of(arrays) != shapes:
+                raise OtherShapes
             return self._trace(arrays, mesh)
 
         body.__name__ = body.__qualname__ = self.core.name  # what profilers and JAX's own messages show
@@ -114,11 +116,12 @@ class Entry:
 
     def made(self, mesh: Any, arrays: Sequence[Any]) -> tuple[Any, Sequence[Any]]:
         """JAX's function of arrays placed on a mesh, and where they lie."""
+        shapes = shapes_of(arrays)
         arrays, counts = parted(arrays)
         shardings = self.planned(arrays, counts, mesh=mesh).plan.stage("place").shardings[: len(arrays)]
         if counts is not None:
             shardings += (None,)  # the true sizes, which every device gets
-        return self._jit(mesh, shardings), shardings
+        return self._jit(mesh, shardings, shapes), shardings
 
     def runner(self, arrays: Sequence[Any]) -> Callable[..., Any]:
         """How calls of these shapes run."""

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from jax.sharding import AxisType
 
-from ._call import MAX_ENTRIES, jit_is_off, traced
+from ._call import MAX_ENTRIES, jit_is_off
 from ._errors import OptionError, few, sentence
 from ._memory import text
 from ._mesh import automatic, current
@@ -26,24 +26,47 @@ _jax: Any = jax
 _sharding: Any = jax.sharding
 
 
+class OtherShapes(Exception):
+    """A program that was made for arrays of some shapes is traced for others."""
+
+
 class Placing:
-    """Runs the calls of an entry whose function shards."""
+    """Runs the calls of an entry whose function shards.
+
+    While all calls have had the same shapes in the same mesh, a call goes straight to that program, and JAX, which compares shapes
+    faster than Python could, has it traced if they are others after all. From then on programs are looked up by shapes.
+    """
 
     def __init__(self, entry: Entry):
         self.entry = entry
         self._jits: dict[Hashable, Any] = {}
         self._runs: dict[Hashable, Run] = {}
+        self._context: Any = None  # that every call so far was made in, if all had the same shapes
+        self._only: Run = self._keyed
+        self._shapes: tuple[Any, ...] = ()
 
     def __call__(self, *arrays: Any) -> Any:
-        entry = self.entry
-        if traced(arrays) or jit_is_off():
-            return runner(entry, arrays)(*arrays)
-        key = (*self.where(), *[getattr(array, "shape", ()) for array in arrays])
+        if jit_is_off():
+            return runner(self.entry, arrays)(*arrays)
+        if self._context is not _sharding.get_mesh():
+            return self._keyed(*arrays)
+        try:
+            return self._only(*arrays)
+        except (OtherShapes, ValueError):
+            if shapes_of(arrays) == self._shapes:
+                raise
+        return self._keyed(*arrays)
+
+    def _keyed(self, *arrays: Any) -> Any:
+        key = (*self.where(), *shapes_of(arrays))
         run = self._runs.get(key)
         if run is None:
             if len(self._runs) >= MAX_ENTRIES:
                 self._runs = {}
-            run = self._runs[key] = self.runner(arrays)
+            run = self.runner(arrays)
+            first = not self._runs
+            self._runs[key] = run
+            self._context, self._only, self._shapes = (key[1], run, key[2:]) if first else (None, self._keyed, ())
         return run(*arrays)
 
     def where(self) -> tuple[Any, Any]:
@@ -59,7 +82,7 @@ class Placing:
         mesh = current(self.entry.core.options.mesh)
         if mesh is None:
             raise no_mesh(self.entry.core.where)
-        key = (mesh, *[tuple(getattr(array, "shape", ())) for array in arrays])
+        key = (mesh, *shapes_of(arrays))
         found = self._jits.get(key)
         if found is None:
             if len(self._jits) >= MAX_ENTRIES:
@@ -89,6 +112,11 @@ class Placing:
         if explicit:
             run = _explicit(run, mesh, shardings)
         return run if context.empty or context == automatic(mesh) else _inside(run, self.scope)
+
+
+def shapes_of(arrays: Sequence[Any]) -> tuple[Any, ...]:
+    """The shape of each; of the true sizes of a padded call, which are numbers, ()."""
+    return tuple([getattr(array, "shape", ()) for array in arrays])
 
 
 def _moving(run: Run, shardings: Sequence[Any]) -> Run:
