@@ -180,6 +180,7 @@ def main() -> None:
     parser.add_argument("--cells", nargs="+", metavar="HIDDEN,BATCH,VARS", help="these alone")
     parser.add_argument("--rounds", type=int, default=5, help="turns of warm steps (default: %(default)s)")
     parser.add_argument("--most", type=int, default=8, help="the largest batch that is looped over (default: %(default)s)")
+    parser.add_argument("--ways", nargs="+", default=WAYS, choices=WAYS, metavar="WAY", help="these alone, by name; jitney among them")
     parser.add_argument("--no-mixed", action="store_true", help="leave out the run over all numbers of variables")
     parser.add_argument("--one", nargs=4, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
@@ -193,7 +194,7 @@ def main() -> None:
         for name in ("hidden", "batch", "vars", *WAYS, "eager loop / jitney", "filter_jit vmap / jitney"):
             table.add_column(name, justify="right")
     for hidden, examples, variables in cells:
-        ways = affordable(hidden, examples, variables, chosen.most)
+        ways = tuple(way for way in affordable(hidden, examples, variables, chosen.most) if way in chosen.ways)
         found = measured(hidden, examples, variables, ways, chosen.rounds)
         for which, (table, scale, digits) in enumerate(zip(tables, (1e3, 1), (1, 2), strict=True)):
             at = 1 - which

@@ -1,6 +1,6 @@
-"""`remat="auto"` beside an exhaustive search over the same options, on three models.
+"""`remat="auto"` beside an exhaustive search over the same options, on four models.
 
-    python -m tests.perf.remat [attention] [mlp] [transformer]
+    python -m tests.perf.remat [surrogate] [attention] [mlp] [transformer]
 
 Memory is `compiled.memory_analysis()` of the gradient, temporaries and arguments. Recomputed operations are counted from the program of the
 gradient, since `cost_analysis()` counts the body of a loop once and leaves out what is handed to a library. For three limits of memory it
@@ -11,10 +11,14 @@ asserted first.
 import sys
 import time
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from examples.surrogate._expert import batch
+from examples.surrogate._losses import LOSSES
+from examples.surrogate.model import Surrogate
 from jitney._memory import text
 from jitney._saving import Nothing, Problem, choose, flops_text
 from jitney._saving._option import EVERYTHING
@@ -54,6 +58,17 @@ def attention():
         return jnp.mean(jnp.max(x, 0) ** 2)
 
     return loss, (blocks, normal(99, 64, 8, 16))
+
+
+def surrogate():
+    """The model and loss of `examples/surrogate`, of eight examples of five variables."""
+    data = batch(np.random.default_rng(0), 8, 5, 32)
+    arrays, rest = eqx.partition(Surrogate(32, key=jax.random.key(0)), eqx.is_array)
+
+    def loss(arrays, *data):
+        return jnp.mean(jax.vmap(LOSSES["weighted"], (None, 0, 0, 0, 0))(eqx.combine(arrays, rest), *data))
+
+    return loss, (arrays, *map(jnp.asarray, data.arrays))
 
 
 def mlp():
@@ -104,7 +119,20 @@ def compare(make):
     print(
         f"  {len(options)} options in {seconds:.0f} s; everything {text(most)}, least {text(least)}; forward {flops_text(problem.forward)}"
     )
-    expected = jax.jit(jax.grad(lambda flat: loss(*jax.tree.unflatten(tree, flat))))(leaves)
+    floats = [i for i, leaf in enumerate(leaves) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
+
+    def gradient(fn):
+        """Of what holds floats."""
+
+        def of(chosen):
+            given = list(leaves)
+            for i, leaf in zip(floats, chosen, strict=True):
+                given[i] = leaf
+            return fn(given)
+
+        return jax.jit(jax.grad(of))([leaves[i] for i in floats])
+
+    expected = gradient(lambda flat: loss(*jax.tree.unflatten(tree, flat)))
     for part in PARTS:
         budget = int(least + part * (most - least))
         best = min((point for point in known.values() if point.bytes <= budget), key=lambda point: point.flops)
@@ -114,7 +142,7 @@ def compare(make):
         except Nothing:
             print(f"  {text(budget):>10}: nothing found, of best {best}")
             continue
-        grads = jax.jit(jax.grad(lambda flat, fn=found.fn: fn(flat)[0]))(leaves)
+        grads = gradient(lambda flat, fn=found.fn: fn(flat)[0])
         for ours, theirs in zip(grads, expected, strict=True):
             np.testing.assert_allclose(ours, theirs, rtol=2e-3, atol=1e-5)
         again, whole = found.point.flops / max(1, best.flops), 3 * problem.forward
@@ -124,6 +152,6 @@ def compare(make):
 
 
 if __name__ == "__main__":
-    models = {make.__name__: make for make in (attention, mlp, transformer)}
+    models = {make.__name__: make for make in (surrogate, attention, mlp, transformer)}
     for name in sys.argv[1:] or models:
         compare(models[name])
