@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from ._annotations import ArrayHint, Dim, ScalarHint
 from ._contract import Contract, Parameter, all_matches
 from ._errors import ContractError, sentence
+from ._hints import ArrayHint, Dim, ScalarHint
 from ._sizes import Unknown, evaluate
 
 if TYPE_CHECKING:

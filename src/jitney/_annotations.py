@@ -1,184 +1,65 @@
-"""Read a type hint as data: which axes, which dtypes, traced or static.
-
-This is the only door to jaxtyping: everything behind it sees `ArrayHint` and its siblings. It stands before `_sizes.py`
-and `_contract.py` because those compare values with what is read here.
-"""
+"""Read a type hint as data. This is the only door to jaxtyping: everything behind it sees `ArrayHint` and its siblings."""
 
 from __future__ import annotations
 
-import ast
-import builtins
 import collections
 import collections.abc
-import contextlib
 import dataclasses
 import enum
 import functools
 import inspect
 import re
-import sys
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias, TypeVar, get_args, get_origin
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
 import jaxtyping
 import numpy as np
 import numpy.typing as npt
 
+from ._hints import AnyHint, ArrayHint, ContainerHint, Dim, Hint, ModuleHint, ScalarHint, StaticHint, TreeHint, UnionHint
+from ._written import UNRESOLVED, class_scope, closure_of, innermost, raw_annotations, resolve, resolved_fields, rewrites
+
 _PyTree: type = jaxtyping.PyTree  # pyright: ignore  # jaxtyping hides its type from type checkers on purpose
-_NARROW = ("float4", "float8", "int2", "int4", "uint2", "uint4")
 
 
-@dataclass(frozen=True)
-class Dim:
-    """One token of a shape string. `rows=4` is fixed 4; `...` is anonymous and variadic."""
+def hints_of(fn: Callable[..., Any], namespace: Mapping[str, Any] | None = None) -> tuple[dict[str, Hint], Hint, tuple[str, ...]]:
+    """Hints of a function's parameters, of its result, and the names of those that cannot be resolved (yet).
 
-    text: str
-    kind: Literal["named", "fixed", "symbolic", "anonymous"]
-    name: str | None = None
-    size: int | None = None
-    expr: str | None = None
-    broadcast: bool = False  # `#n`
-    variadic: bool = False  # `*n` or `...`
-    per_leaf: bool = False  # `?n`
-
-
-@dataclass(frozen=True)
-class ArrayHint:
-    """`Float[Array, "n"]`: a traced array. `dtypes` is None where any dtype fits."""
-
-    dims: tuple[Dim, ...]
-    dtypes: tuple[str | re.Pattern[str], ...] | None
-    text: str = field(compare=False)
-    array_like: bool = False  # Python numbers fit too, as in `Float[ArrayLike, ""]`
-
-    @property
-    def rank(self) -> int | None:
-        """Number of axes, or None where `*name` or `...` leaves it open."""
-        return None if any(dim.variadic for dim in self.dims) else len(self.dims)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Axes that an array binds, in order, without repeats."""
-        return tuple(dict.fromkeys(dim.name for dim in self.dims if dim.name is not None))
-
-    @property
-    def mentions(self) -> tuple[str, ...]:
-        """Axes that symbolic sizes such as `n+1` refer to."""
-        found = (name for dim in self.dims if dim.expr is not None for name in _names_in(dim.expr))
-        return tuple(dict.fromkeys(found))
-
-    @property
-    def exact_dtype(self) -> np.dtype[Any] | None:
-        """The one dtype that fits, if there is just one (`Float32`, `Bool`)."""
-        found = {_named_dtype(name) for name in self.dtypes or (None,)}
-        return found.pop() if len(found) == 1 else None
-
-    def allows(self, dtype: Any) -> bool:
-        """Whether jaxtyping takes an array of this dtype."""
-        if self.dtypes is None:
-            return True
-        name = dtype_name(dtype)
-        return any(allowed == name if isinstance(allowed, str) else allowed.match(name) for allowed in self.dtypes)
-
-    @property
-    def allowed(self) -> str:
-        """The dtypes that fit, in words; the exotic narrow ones are left out where there are many."""
-        names = [name if isinstance(name, str) else name.pattern for name in self.dtypes or ("any dtype",)]
-        wide = [name for name in names if not name.startswith(_NARROW)]
-        return ", ".join(wide) + " and narrower ones" if 0 < len(wide) < len(names) else ", ".join(names)
-
-    def default_dtype(self) -> np.dtype[Any] | None:
-        """The dtype that JAX makes by default under this hint; None where it cannot be known (`Shaped`, `Key`)."""
-        if self.dtypes is None or self.exact_dtype is not None:
-            return self.exact_dtype
-        whole = np.dtype(jnp.result_type(int))
-        unsigned = np.dtype(f"u{whole.name}")
-        defaults = (np.dtype(jnp.result_type(float)), whole, unsigned, np.dtype(jnp.result_type(complex)))
-        return next((dtype for dtype in defaults if self.allows(dtype)), None)
-
-
-@dataclass(frozen=True)
-class ScalarHint:
-    """`float` or `complex`: a traced number of rank 0."""
-
-    kind: Literal["float", "complex"]
-
-    @property
-    def text(self) -> str:
-        """As written."""
-        return self.kind
-
-
-@dataclass(frozen=True)
-class StaticHint:
-    """A value that is part of the program: `int`, `str`, `Literal`, an enum, a type. beartype checks it.
-
-    `parts` are the items of a container or the alternatives of a union: beartype looks at one item at random.
+    `namespace` holds further names, such as the locals of the frame that decorates.
     """
-
-    hint: Any = field(hash=False)
-    text: str
-    parts: Hint | None = field(default=None, compare=False, repr=False)
-
-
-@dataclass(frozen=True)
-class UnionHint:
-    """`X | Y`: the first alternative that fits."""
-
-    options: tuple[Hint, ...]
-    text: str
-
-
-@dataclass(frozen=True)
-class TreeHint:
-    """`PyTree[X]` or `PyTree[X, "T"]`."""
-
-    leaf: Hint
-    structure: str | None
-    text: str
+    base, owner = innermost(fn)
+    scope = {**(namespace or {}), **closure_of(base), **class_scope(base, owner)}
+    hints: dict[str, Hint] = {}
+    unresolved: list[str] = []
+    transformed = rewrites(base)
+    for name, raw in raw_annotations(base).items():
+        if transformed:
+            hints[name] = AnyHint("a JAX or Equinox transform stands between the annotations and the caller")
+            continue
+        try:
+            hints[name] = read(resolve(raw, getattr(base, "__globals__", {}), scope))
+        except UNRESOLVED as error:
+            # Where only a part is missing, as in `list["Later"]`, the rest is read.
+            hints[name] = AnyHint(f"`{raw}` cannot be resolved: {error}") if isinstance(raw, str) else read(raw)
+            unresolved.append(name)
+    result = hints.pop("return", AnyHint())
+    if inspect.isclass(fn):  # calling it returns an instance, not what `__init__` is annotated with
+        result = AnyHint()
+    return hints, result, tuple(unresolved)
 
 
-@dataclass(frozen=True)
-class ContainerHint:
-    """`tuple[X, Y]`, `list[X]`, `dict[str, X]`, a NamedTuple or a TypedDict. `variadic`: one item hint for all."""
-
-    kind: type
-    items: tuple[Hint, ...]
-    variadic: bool
-    text: str
-    keys: tuple[str, ...] = ()  # of a NamedTuple or a TypedDict
+def annotated_names(fn: Callable[..., Any]) -> frozenset[str]:
+    """Every name that the annotations of a function may mention."""
+    return frozenset(name for raw in raw_annotations(innermost(fn)[0]).values() for name in re.findall(r"\w+", str(raw)))
 
 
-@dataclass(frozen=True)
-class ModuleHint:
-    """An instance of a class that may be a pytree: an Equinox module, a dataclass, a callable.
-
-    Its leaves decide themselves: arrays are traced, all else is static.
-    """
-
-    cls: type
-    text: str
-
-
-@dataclass(frozen=True)
-class AnyHint:
-    """No annotation, or one that drives no decision; `reason` says why."""
-
-    reason: str = ""
-
-    @property
-    def text(self) -> str:
-        """For messages."""
-        return "Any"
-
-
-Hint: TypeAlias = ArrayHint | ScalarHint | StaticHint | UnionHint | TreeHint | ContainerHint | ModuleHint | AnyHint
+@functools.lru_cache(maxsize=4096)
+def fields_of(cls: type) -> Mapping[str, Hint]:
+    """Hints of the annotated fields of a class, inherited ones too, each resolved where it was written."""
+    return types.MappingProxyType({name: read(raw) for name, raw in resolved_fields(cls).items()})
 
 
 def read(hint: object) -> Hint:
@@ -367,7 +248,7 @@ def _read_record(kind: type, seen: frozenset[int]) -> Hint:
     """A NamedTuple or a TypedDict."""
     if id(kind) in seen:
         return AnyHint(f"`{kind.__name__}` contains itself")
-    raws = _resolved_fields(kind)
+    raws = resolved_fields(kind)
     names: tuple[str, ...] = getattr(kind, "_fields", tuple(raws))
     hints = tuple(_read(raws.get(name, Any), seen | {id(kind)}) for name in names)
     kind_of_value = dict if typing.is_typeddict(kind) else kind
@@ -413,177 +294,9 @@ def _dim(written: str) -> Dim:
         return Dim(written, "symbolic", expr=rest, **common)
 
 
-def _names_in(expr: str) -> Iterator[str]:
-    """Axis names in a symbolic size; what stands in braces are arguments, not axes."""
-    try:
-        tree = ast.parse(re.sub(r"\{[^}]*\}", "0", expr), mode="eval")
-    except SyntaxError:
-        return
-    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and id(node) not in called:
-            yield node.id
-
-
-def dtype_name(dtype: Any) -> str:
-    """The name that jaxtyping compares: that of the scalar type, so key dtypes are `prng_key`."""
-    kind = getattr(dtype, "type", None)
-    if kind is np.void and dtype != np.dtype(np.void):
-        return str(dtype)  # a structured array
-    if isinstance(kind, type):
-        return kind.__name__
-    return dtype if isinstance(dtype, str) else repr(dtype).rsplit(".", 1)[-1]
-
-
-def _named_dtype(name: str | re.Pattern[str] | None) -> np.dtype[Any] | None:
-    if not isinstance(name, str):
-        return None
-    try:
-        return np.dtype(jnp.dtype(name.removesuffix("_")))
-    except TypeError:
-        return None
-
-
 def _text(hint: Any) -> str:
     if isinstance(hint, str | typing.ForwardRef):
         return hint if isinstance(hint, str) else hint.__forward_arg__
     if isinstance(hint, type) and get_origin(hint) is None:
         return hint.__name__.rpartition(".")[2]
     return re.sub(r"(?:[A-Za-z_]\w*\.)+(?=[A-Za-z_])", "", repr(hint))
-
-
-# Resolving what was written as a string.
-
-
-class _Probe(eqx.Module):
-    def method(self) -> None: ...
-
-
-_BOUND: tuple[type, ...] = (types.MethodType, type(_Probe().method))  # Equinox has a type of its own for bound methods
-_jitted: Any = (jax.jit(len), eqx.filter_jit(len))  # pyright: ignore[reportUnknownMemberType]
-_LOOK_THROUGH: tuple[type, ...] = (*map(type, _jitted), jax.custom_jvp, jax.custom_vjp)
-_UNRESOLVED = (NameError, AttributeError, TypeError, ValueError, SyntaxError, LookupError, ImportError)
-
-
-def hints_of(fn: Callable[..., Any], namespace: Mapping[str, Any] | None = None) -> tuple[dict[str, Hint], Hint, tuple[str, ...]]:
-    """Hints of a function's parameters, of its result, and the names of those that cannot be resolved (yet).
-
-    `namespace` holds further names, such as the locals of the frame that decorates.
-    """
-    base, owner = _innermost(fn)
-    scope = {**(namespace or {}), **_closure(base), **_class_scope(base, owner)}
-    hints: dict[str, Hint] = {}
-    unresolved: list[str] = []
-    transformed = _rewrites(base)
-    for name, raw in _raw_annotations(base).items():
-        if transformed:
-            hints[name] = AnyHint("a JAX or Equinox transform stands between the annotations and the caller")
-            continue
-        try:
-            hints[name] = read(_resolve(raw, getattr(base, "__globals__", {}), scope))
-        except _UNRESOLVED as error:
-            # Where only a part is missing, as in `list["Later"]`, the rest is read.
-            hints[name] = AnyHint(f"`{raw}` cannot be resolved: {error}") if isinstance(raw, str) else read(raw)
-            unresolved.append(name)
-    result = hints.pop("return", AnyHint())
-    if inspect.isclass(fn):  # calling it returns an instance, not what `__init__` is annotated with
-        result = AnyHint()
-    return hints, result, tuple(unresolved)
-
-
-def annotated_names(fn: Callable[..., Any]) -> frozenset[str]:
-    """Every name that the annotations of a function may mention."""
-    return frozenset(name for raw in _raw_annotations(_innermost(fn)[0]).values() for name in re.findall(r"\w+", str(raw)))
-
-
-@functools.lru_cache(maxsize=4096)
-def fields_of(cls: type) -> Mapping[str, Hint]:
-    """Hints of the annotated fields of a class, inherited ones too, each resolved where it was written."""
-    return types.MappingProxyType({name: read(raw) for name, raw in _resolved_fields(cls).items()})
-
-
-def _resolved_fields(cls: type) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for owner in reversed(cls.__mro__):
-        module = sys.modules.get(owner.__module__)
-        for name, raw in _raw_annotations(owner).items():
-            try:
-                found[name] = _resolve(raw, vars(module) if module else {}, {**vars(owner), owner.__name__: owner})
-            except _UNRESOLVED:
-                found[name] = raw
-    if not dataclasses.is_dataclass(cls):
-        return found
-    return {item.name: found.get(item.name, Any) for item in dataclasses.fields(cls)}
-
-
-def _resolve(raw: Any, globalns: dict[str, Any], localns: Mapping[str, Any]) -> Any:
-    def holder() -> None: ...
-
-    holder.__annotations__ = {"value": raw}
-    return typing.get_type_hints(holder, globalns, dict(localns), include_extras=True)["value"]
-
-
-def _raw_annotations(obj: Any) -> Mapping[str, Any]:
-    if sys.version_info >= (3, 14):  # annotations are lazy there: names that are missing become ForwardRefs
-        import annotationlib
-
-        return annotationlib.get_annotations(obj, format=annotationlib.Format.FORWARDREF)
-    if isinstance(obj, type) or callable(obj):
-        return inspect.get_annotations(obj)
-    return {}
-
-
-def _innermost(fn: Any) -> tuple[Any, type | None]:
-    """The function whose annotations count, under partial, bound methods, wrappers, instances and classes."""
-    owner: Any = None
-    while not _rewrites(fn):
-        above = fn.__class__
-        if isinstance(fn, functools.partial):
-            fn = fn.func
-        elif isinstance(fn, _BOUND):
-            receiver, fn = getattr(fn, "__self__", None), getattr(fn, "__func__", None)
-            owner = receiver if isinstance(receiver, type) else receiver.__class__
-        elif isinstance(fn, _LOOK_THROUGH) or (hasattr(fn, "__wrapped__") and not hasattr(fn, "__signature__")):
-            fn = getattr(fn, "__wrapped__")  # noqa: B009
-        elif inspect.isclass(fn):
-            return fn.__init__, fn
-        elif not inspect.isroutine(fn) and inspect.isroutine(inspect.getattr_static(above, "__call__", None)):
-            owner, fn = above, inspect.getattr_static(above, "__call__")
-        else:
-            break
-    return fn, owner
-
-
-def _rewrites(fn: Any) -> bool:
-    """Whether this is `jax.grad(f)`, `eqx.filter_vmap(f)` or the like: they show the signature of `f`, but have another."""
-    if not hasattr(fn, "__wrapped__") or isinstance(fn, (*_BOUND, *_LOOK_THROUGH)):
-        return False
-    home = fn.__globals__.get("__name__", "") if isinstance(fn, types.FunctionType) else fn.__class__.__module__
-    return home.partition(".")[0] in ("jax", "jaxlib", "equinox")
-
-
-def _closure(fn: Any) -> dict[str, Any]:
-    found = {str(param): param for param in getattr(fn, "__type_params__", ())}
-    if isinstance(fn, types.FunctionType):
-        for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
-            with contextlib.suppress(ValueError):  # an empty cell: the variable is not set yet
-                found[name] = cell.cell_contents
-    return found
-
-
-def _class_scope(fn: Any, owner: type | None) -> dict[str, Any]:
-    """Names that a method's annotations see: those of its class body, and the class itself."""
-    path = getattr(fn, "__qualname__", "").split(".")[:-1]
-    found: Any = None
-    for cls in () if owner is None else owner.__mro__:
-        if cls.__qualname__.split(".") == path:
-            found = cls
-    if found is None and path and "<locals>" not in path:
-        found = getattr(fn, "__globals__", {}).get(path[0])
-        for name in path[1:]:
-            found = getattr(found, name, None)
-    if not isinstance(found, type):
-        return {}
-    params = {str(param): param for param in getattr(found, "__type_params__", ())}
-    body = {name: value for name, value in vars(found).items() if not hasattr(builtins, name)}
-    return {**params, **body, found.__name__: found}

@@ -15,9 +15,9 @@ import jax
 import numpy as np
 from jax.tree_util import DictKey, SequenceKey
 
-from ._annotations import ScalarHint
 from ._binding import Binder
 from ._contract import Contract
+from ._hints import ScalarHint
 from ._statics import Opaque, keyer_of, snapshot
 from ._trees import (
     Path,

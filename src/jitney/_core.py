@@ -183,7 +183,7 @@ def _check_names(core: Core) -> None:
 
 def _check_rank_rule(core: Core) -> None:
     """The rank rule needs at least one annotation with a rank."""
-    from ._annotations import AnyHint, ModuleHint, StaticHint
+    from ._hints import AnyHint, ModuleHint, StaticHint
 
     if core.contract.unresolved or any(not isinstance(p.hint, (AnyHint, ModuleHint, StaticHint)) for p in core.contract.parameters):
         return

@@ -12,8 +12,9 @@ from typing import Any
 
 import equinox as eqx
 
-from ._annotations import Hint, fields_of, named_array
+from ._annotations import fields_of, named_array
 from ._errors import OptionError, sentence
+from ._hints import Hint
 from ._trees import is_a, tree_flatten_with_path, type_of
 from ._view import LeafHint, View, leaf_hints
 

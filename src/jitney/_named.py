@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ._annotations import ArrayHint
+from ._hints import ArrayHint
 from ._view import Leaf, View
 
 COUNT = "size of "

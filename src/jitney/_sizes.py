@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ._annotations import ArrayHint, Dim
+from ._hints import ArrayHint, Dim
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ._annotations import ArrayHint, ContainerHint, Hint, ScalarHint, StaticHint, TreeHint, UnionHint
+from ._hints import ArrayHint, ContainerHint, Hint, ScalarHint, StaticHint, TreeHint, UnionHint
 from ._trees import is_a
 
 LeafHint = ArrayHint | ScalarHint | None

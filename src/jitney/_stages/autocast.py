@@ -13,8 +13,8 @@ from typing import Any, Self
 
 import jax
 
-from .._annotations import ArrayHint
 from .._errors import OptionError, Where, few, sentence
+from .._hints import ArrayHint
 from .._options import policy_of, tolerance_of
 from .._precision import LOW, Label, Policy, autocast, has_kernels, is_line, tokens
 from .._stage import Fn, Request, Skip

@@ -18,11 +18,11 @@ from typing import Any, Literal
 import equinox as eqx
 import jax
 
-from .._annotations import AnyHint
 from .._axes import Refused, at_any_size, plan_passes, ranges_at_hand, uses_of
 from .._binding import signature_of, where_of
 from .._contract import Contract, Parameter, contract_of
 from .._errors import DerivativeError, Where, sentence
+from .._hints import AnyHint
 from .._linearized import Linear, fitting
 from .._memory import free_bytes
 from .._options import AUTO

@@ -19,9 +19,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
-from .._annotations import ArrayHint
 from .._diagnose import user_line
 from .._errors import OptionError, Where, sentence
+from .._hints import ArrayHint
 from .._options import policy_of, tolerance_of
 from .._precision import SOLVERS, breaks_low
 from .._stage import Fn, Request, Skip

@@ -1,0 +1,261 @@
+"""Compare a value with a hint. Shapes and dtypes are enough, so tracers and `jax.ShapeDtypeStruct` will do."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax.tree_util
+import numpy as np
+
+from ._annotations import fields_of
+from ._hints import AnyHint, ArrayHint, ContainerHint, Hint, ModuleHint, ScalarHint, StaticHint, TreeHint, UnionHint
+from ._sizes import Problem, Sizes, fit_shape, settle
+from ._values import accepts, arrays_in, bearable, children_of, describe, dtype_text, fit_scalar, flatten_to, is_array, is_number, suggest
+
+_jtu: Any = jax.tree_util  # parts of its types are unknown to pyright
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Where names are bound: one per call, and one per instance of a module."""
+
+    sizes: Sizes
+    arguments: Mapping[str, Any]
+    strict: bool = True  # False inside a module: what is no array there is not looked at
+    leaf: str | None = None
+
+
+def fit(hint: Hint, value: Any, path: str, scope: Scope) -> Problem | None:
+    """What keeps a value from being what its hint says; sizes are bound on the way."""
+    match hint:
+        case ArrayHint():
+            return _fit_array(hint, value, path, scope)
+        case ScalarHint():
+            return fit_scalar(hint, value, path) if scope.strict else None
+        case StaticHint():
+            return _fit_static(hint, value, path, scope) if scope.strict else None
+        case UnionHint():
+            return _fit_union(hint, value, path, scope)
+        case TreeHint():
+            return _fit_tree(hint, value, path, scope)
+        case ContainerHint():
+            return _fit_container(hint, value, path, scope)
+        case ModuleHint():
+            return _fit_module(hint, value, path, scope)
+        case AnyHint(reason=reason):
+            if reason and scope.strict:
+                scope.sizes.notes.append(f"{path!r} is not checked: {reason}")
+            return None
+
+
+def _fit_array(hint: ArrayHint, value: Any, path: str, scope: Scope) -> Problem | None:
+    if not is_array(value):
+        if not scope.strict:
+            return None
+        return None if hint.array_like and _number_allowed(hint, value) else _not_an_array(hint, value, path)
+    if not hint.allows(value.dtype) and not (hint.array_like and isinstance(value, np.generic)):
+        return Problem(
+            f"{path!r} has dtype {dtype_text(value)}, and {hint.text} allows {hint.allowed}.",
+            "An annotation says which dtypes the body sees; nothing is cast in silence.",
+            f"cast it with `.astype(...)`, or annotate `{suggest(value.dtype)}[Array, ...]`.",
+        )
+    return fit_shape(hint, value.shape, repr(path), scope.sizes, scope.arguments, scope.leaf)
+
+
+def _number_allowed(hint: ArrayHint, value: Any) -> bool:
+    if not is_number(value):
+        return False
+    kinds = {bool: "bool", int: "int", float: "float", complex: "complex"}
+    wanted = next(name for kind, name in kinds.items() if isinstance(value, kind))
+    names = [wanted, "float"] if wanted == "int" else [wanted]
+    allowed = hint.dtypes or tuple(names)
+    return any(isinstance(item, str) and item.startswith(name) for item in allowed for name in names)
+
+
+def _not_an_array(hint: ArrayHint, value: Any, path: str) -> Problem:
+    number = is_number(value)
+    kind = "float" if isinstance(value, float) else type(value).__name__
+    fix = f"pass `jnp.asarray({value!r})`, or annotate it `{kind}`." if number else "pass an array, or correct the annotation."
+    return Problem(
+        f"{path!r} is {describe(value)}, and {hint.text} is an array.",
+        "An annotation says what the body sees: a Python number has neither shape nor dtype.",
+        fix,
+    )
+
+
+def _fit_static(hint: StaticHint, value: Any, path: str, scope: Scope) -> Problem | None:
+    fits = bearable(value, hint.hint)
+    if fits is None:
+        scope.sizes.notes.append(f"{path!r} is not checked: beartype does not read `{hint.text}`")
+    if fits is not False:
+        return None if hint.parts is None else fit(hint.parts, value, path, scope)
+    if is_array(value):
+        name = suggest(value.dtype)
+        return Problem(
+            f"{path!r} is {describe(value)}, and is annotated `{hint.text}`.",
+            f"`{hint.text}` is static: its value is part of the compiled program, so it cannot be an array.",
+            f'annotate it `{name}[Array, "{"" if len(value.shape) == 0 else "..."}"]`, or pass a plain `{hint.text}`.',
+        )
+    return _wrong_kind(hint, value, path)
+
+
+def _wrong_kind(hint: Hint, value: Any, path: str) -> Problem:
+    return Problem(
+        f"{path!r} is {describe(value)}, not a `{hint.text}`.",
+        "An argument must be what its annotation says.",
+        f"pass a `{hint.text}`, or correct the annotation.",
+    )
+
+
+def _fit_union(hint: UnionHint, value: Any, path: str, scope: Scope) -> Problem | None:
+    before = scope.sizes.copy()
+    tried: list[str] = []
+    options = hint.options if scope.strict else [option for option in hint.options if accepts(option, value)]
+    if not options:
+        return None
+    for option in options:
+        problem = fit(option, value, path, scope)
+        if problem is None:
+            return None
+        tried.append(f"{option.text}: {problem.what}")
+        scope.sizes.restore(before)
+    listed = "".join(f"\n  not {line}" for line in tried)
+    return Problem(
+        f"{path!r} fits no alternative of {hint.text}:{listed}",
+        "A union takes the first alternative that fits.",
+        "pass what one alternative describes, or add an alternative.",
+    )
+
+
+def _fit_container(hint: ContainerHint, value: Any, path: str, scope: Scope) -> Problem | None:
+    if not isinstance(value, hint.kind):
+        return _wrong_kind(hint, value, path) if scope.strict else None
+    length = len(value)
+    if scope.strict and not hint.variadic and not isinstance(value, Mapping) and length != len(hint.items):
+        return Problem(
+            f"{path!r} has {length} items, and `{hint.text}` has {len(hint.items)}.",
+            "An argument must be what its annotation says.",
+            "pass that many items, or correct the annotation.",
+        )
+    for inner, child, where in children_of(hint, value, path):
+        problem = fit(inner, child, where, scope)
+        if problem is not None:
+            return problem
+    return None
+
+
+def _fit_tree(hint: TreeHint, value: Any, path: str, scope: Scope) -> Problem | None:
+    if value is None:  # jaxtyping takes None for every PyTree
+        return None
+    leaves, structure = flatten_to(hint.leaf, value)
+    problem = None if hint.structure is None else _fit_structure(hint.structure, structure, path, scope)
+    if problem is not None:
+        return problem
+    for index, (keys, leaf) in enumerate(leaves):
+        inner = scope if hint.structure is None else replace(scope, leaf=f"leaf {index} of {hint.structure}")
+        problem = fit(hint.leaf, leaf, path + _jtu.keystr(keys), inner)
+        if problem is not None:
+            return problem
+    return None
+
+
+def _fit_structure(name: str, structure: Any, path: str, scope: Scope) -> Problem | None:
+    known = scope.sizes.structures
+    if name.isidentifier():
+        first, setter = known.setdefault(name, (structure, repr(path)))
+        return None if first == structure else _two_structures(name, (first, setter), (structure, repr(path)))
+    pieces = [piece for piece in name.split() if piece != "..."]
+    missing = [piece for piece in pieces if piece not in known]
+    if missing:
+        scope.sizes.notes.append(f"{path!r}: structure '{name}' is not checked: '{missing[0]}' is not bound before it")
+        return None
+    tree: Any = 0
+    for piece in pieces:
+        inner = _dummy(known[piece][0])
+        tree = _jtu.tree_map(functools.partial(_replace, inner), tree)
+    wanted = _jtu.tree_structure(tree)
+    if name.startswith("..."):
+        fits = _ends_with(structure, wanted)
+    elif name.endswith("..."):
+        fits = _starts_with(structure, tree)
+    else:
+        fits = structure == wanted
+    return None if fits else _two_structures(name, (wanted, "the arguments before it"), (structure, repr(path)))
+
+
+def _replace(new: Any, _old: Any) -> Any:
+    return new
+
+
+def _dummy(structure: Any) -> Any:
+    return _jtu.tree_unflatten(structure, [0] * structure.num_leaves)
+
+
+def _starts_with(structure: Any, prefix: Any) -> bool:
+    try:
+        _jtu.tree_map(_replace, prefix, _dummy(structure))
+    except ValueError:
+        return False
+    return True
+
+
+def _ends_with(structure: Any, wanted: Any) -> bool:
+    def at_end(node: Any) -> bool:
+        return _jtu.tree_structure(node) == wanted
+
+    return all(at_end(node) for node in _jtu.tree_leaves(_dummy(structure), is_leaf=at_end))
+
+
+def _two_structures(name: str, first: tuple[Any, str], second: tuple[Any, str]) -> Problem:
+    return Problem(
+        f"tree structure '{name}' is {first[0]} from {first[1]} and {second[0]} from {second[1]}.",
+        f"Every tree annotated with '{name}' must have the same structure.",
+        "pass trees of one structure, or rename it in one annotation.",
+    )
+
+
+def _fit_module(hint: ModuleHint, value: Any, path: str, scope: Scope) -> Problem | None:
+    cls = value.__class__
+    fits = bearable(value, hint.cls)
+    if fits is None and scope.strict:
+        scope.sizes.notes.append(f"{path!r} is not checked: beartype does not read `{hint.text}`")
+    if fits is False:
+        return _wrong_kind(hint, value, path) if scope.strict else None
+    children = list(children_of(hint, value, path))
+    own = {name: getattr(value, name) for name in fields_of(cls) if hasattr(value, name)} if children else {}
+    inside = Scope(Sizes(), {**own, "self": value}, strict=False)
+    inside.sizes.notes = scope.sizes.notes
+    if _is_stacked(children):
+        scope.sizes.notes.append(f"{path!r} is not checked: its arrays have leading axes more than `{cls.__name__}` names")
+        return None
+    for inner, child, where in children:
+        problem = fit(inner, child, where, inside)
+        if problem is not None:
+            return _per_instance(problem, value)
+    problem = settle(inside.sizes, inside.arguments)
+    return None if problem is None else _per_instance(problem, value)
+
+
+def _is_stacked(children: list[tuple[Hint, Any, str]]) -> bool:
+    """Whether all fields have the same further leading axes, as modules made under `vmap` have."""
+    lead: set[tuple[int, ...]] = set()
+    for hint, value, _ in children:
+        array = next(arrays_in(hint), None) if isinstance(hint, ArrayHint | UnionHint) else None
+        if array is not None and array.rank is not None and is_array(value):
+            lead.add(tuple(value.shape[: max(0, len(value.shape) - array.rank)]))
+    return len(lead) == 1 and lead != {()}
+
+
+def _per_instance(problem: Problem, value: Any) -> Problem:
+    if not problem.rule.startswith("Every argument"):
+        return problem
+    return replace(problem, rule=problem.rule.replace("Every argument", f"Every field of one `{type(value).__name__}`"))
+
+
+def fits_alone(hint: Hint, value: Any) -> bool:
+    """Whether a value fits a hint, whatever the rest of the call."""
+    scope = Scope(Sizes(), {})
+    return fit(hint, value, "", scope) is None
