@@ -13,10 +13,10 @@ from ._filling import Filling
 from ._hlo import Operation, collectives
 from ._memory import text as bytes_text
 from ._mesh import described
-from ._options import Sharding
+from ._options import FSDP, Sharding
 from ._stages.place import Place
 from ._trees import is_a
-from ._view import View
+from ._view import Leaf, View
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -33,7 +33,7 @@ class Collective:
         count: How many there are.
         bytes: Of their results, on one device; of one turn where they stand in a loop.
         along: The axes of the mesh between whose devices they run.
-        axes: The named axes that lie there.
+        axes: The named axes that lie there; `"fsdp"` for a parameter that is gathered before it is used.
         line: The line of the function, or what JAX calls the operation.
         in_loop: Whether they run once for each turn of a loop.
         whole: The argument that, by its shape, it brings together on every device, if it does.
@@ -122,24 +122,23 @@ def communication(f: Program[..., Any] | Derivative, /, *args: Any, **kwargs: An
 def _grouped(found: Sequence[Operation], place: Place, view: View, rules: Sharding) -> tuple[Collective, ...]:
     groups: dict[Any, list[Operation]] = {}
     for each in found:
-        groups.setdefault((each.kind, each.along, each.line, each.in_loop, _gathered(each, place, view, rules)), []).append(each)
+        whole = _gathered(each, place, view)
+        parameter = whole is not None and whole.in_module and rules.fsdp  # gathered on purpose
+        axes = (FSDP,) if parameter else tuple(name for name, on in rules.axes if set(on) & set(each.along))
+        flag = whole.path if whole is not None and not parameter else None
+        groups.setdefault((each.kind, each.along, axes, each.line, each.in_loop, flag), []).append(each)
     return tuple(
-        Collective(kind, len(same), sum(each.bytes for each in same), along, _axes(along, rules.axes), line, in_loop, whole)
-        for (kind, along, line, in_loop, whole), same in sorted(groups.items(), key=lambda item: -sum(each.bytes for each in item[1]))
+        Collective(kind, len(same), sum(each.bytes for each in same), along, axes, line, in_loop, flag)
+        for (kind, along, axes, line, in_loop, flag), same in sorted(groups.items(), key=lambda item: -sum(each.bytes for each in item[1]))
     )
 
 
-def _axes(along: Sequence[str], rules: Sequence[tuple[str, tuple[str, ...]]]) -> tuple[str, ...]:
-    return tuple(name for name, on in rules if set(on) & set(along))
-
-
-def _gathered(each: Operation, place: Place, view: View, rules: Sharding) -> str | None:
-    """The argument that a gather makes whole on every device, by its shape; parameters under `fsdp` are gathered on purpose."""
+def _gathered(each: Operation, place: Place, view: View) -> Leaf | None:
+    """The argument that a gather makes whole on every device, by its shape."""
     if each.kind != "all-gather":
         return None
     for leaf, spec in zip(view.leaves, place.specs, strict=True):
         spread = {axis for on in spec for axis in on}
-        on_purpose = leaf.in_module and rules.fsdp
-        if spread and sorted(leaf.shape) == sorted(each.shape) and spread <= set(each.along) and not on_purpose:
-            return leaf.path
+        if spread and sorted(leaf.shape) == sorted(each.shape) and spread <= set(each.along):
+            return leaf
     return None

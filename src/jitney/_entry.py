@@ -193,7 +193,7 @@ class Entry:
         while True:
             try:
                 with suppress(Retry), self.numbers(), self._scope(), jax.disable_jit(False):  # noqa: FBT003
-                    return self.jit_for(arrays).lower(*arrays)
+                    return self.jit_for(arrays).lower(*(arrays if self.placing is None else self.placing.arrived(arrays, abstract=True)))
             except Undecided as undecided:
                 self.choose(undecided.key, parted(arrays)[0])
 
@@ -269,7 +269,7 @@ class Entry:
         view = self.layout.view(contract, arrays, self.statics)
         request = self.request
         if request.options.shard is not None:
-            request = self.on_mesh(mesh)
+            request = self.on_mesh(mesh) if jit else request  # within an abstract evaluation JAX does not say which mesh there is
             view = with_modules(view, self._in_modules(view))
         if self.chosen:
             request = replace(request, chosen=self.chosen.get(_key_of(arrays, counts)))

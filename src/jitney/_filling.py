@@ -117,8 +117,11 @@ class Filling:
         if padded is None:
             return self._program(key, arrays)(*arrays)
         given = (*padded.arrays(arrays), padded.counts)
+        program = (*self._where(), padded.counts.names, padded.counts.weak, padded.key)
         try:
-            out = self._program((*self._where(), padded.counts.names, padded.counts.weak, padded.key), given)(*given)
+            if self.entry.placing is not None and program not in self._runs:
+                given = self.entry.placing.arrived(given)
+            out = self._program(program, given)(*given)
         except Refused as refusal:
             return self._refuse(padded, refusal, arrays)
         self.entry.core.counters.padded(padded.fill.axes)

@@ -63,11 +63,24 @@ class Placing:
         if run is None:
             if len(self._runs) >= MAX_ENTRIES:
                 self._runs = {}
+            arrays = self.arrived(arrays)
             run = self.runner(arrays)
             first = not self._runs
             self._runs[key] = run
             self._context, self._only, self._shapes = (key[1], run, key[2:]) if first else (None, self._keyed, ())
         return run(*arrays)
+
+    def arrived(self, arrays: Sequence[Any], *, abstract: bool = False) -> tuple[Any, ...]:
+        """The arrays of a first call, with those that are given up where results will lie: they come back as results in the next call,
+        and JAX traces again for arrays that are of a mesh where others were not. `abstract` ones hold no numbers.
+
+        Raises:
+            MeshError: There is no mesh, or an axis does not divide.
+        """
+        given = self.entry.request.donated
+        shardings = self.jit(arrays)[1] if given else ()
+        place = _abstract if abstract else _placed
+        return tuple(place(x, shardings[i]) if i in given else x for i, x in enumerate(arrays))
 
     def where(self) -> tuple[Any, Any]:
         """The mesh of a call, and that of the context it is made in."""
@@ -114,6 +127,7 @@ class Placing:
         return run if context.empty or context == automatic(mesh) else _inside(run, self.scope)
 
 
+            arrays = self.arrived(arrays)
 def shapes_of(arrays: Sequence[Any]) -> tuple[Any, ...]:
     """The shape of each; of the true sizes of a padded call, which are numbers, ()."""
     return tuple([getattr(array, "shape", ()) for array in arrays])

@@ -1,5 +1,6 @@
 """What devices send each other, as `jitney.communication` and `jitney.visualize` tell it."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -58,6 +59,19 @@ def test_a_full_gather_is_flagged():
     found = jitney.communication(f, X)
     assert "x" in [each.whole for each in found.collectives]
     assert "brings all of 'x'" in " ".join(str(found).split())
+
+
+def test_parameters_that_are_gathered_on_purpose_say_so():
+    """`fsdp` asks for it, and nothing is flagged."""
+
+    @jitney.optimize(shard=("fsdp", {"batch": "data"}), mesh=jitney.mesh(data=8, devices=jax.devices()[:8]))
+    def f(model, x: Float[Array, "batch n"]) -> Float[Array, "batch m"]:
+        return jax.vmap(model)(x)
+
+    found = jitney.communication(f, eqx.nn.Linear(4, 16, key=jax.random.key(0)), X)
+    gathers = [each for each in found.collectives if each.kind == "all-gather"]
+    assert gathers
+    assert all(each.axes == ("fsdp",) and each.whole is None for each in gathers)
 
 
 def test_a_collective_in_a_loop_says_so():

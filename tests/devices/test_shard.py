@@ -216,6 +216,35 @@ def test_fsdp_goes_with_named_axes(mesh):
     np.testing.assert_allclose(y, jax.vmap(model)(X), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("shard", [{"batch": "data"}, ("fsdp", {"batch": "data"})])
+@pytest.mark.parametrize("pad", [None, {"batch": "pow2"}])
+def test_a_state_that_comes_back_meets_the_same_program(mesh, shard, pad):
+    """From the host in the first call, from the devices in the second: one trace, ahead of time or not."""
+
+    @jitney.optimize(donate="model", shard=shard, pad=pad, mesh=mesh)
+    def step(model, x: Float[Array, "batch n"]) -> tuple[eqx.nn.MLP, Array]:
+        value, gradient = eqx.filter_value_and_grad(lambda model: jnp.mean(jax.vmap(model)(x) ** 2))(model)
+        return eqx.apply_updates(model, jax.tree.map(lambda slope: -0.1 * slope, gradient)), value
+
+    model, values = eqx.nn.MLP(4, 4, 8, 1, key=jax.random.key(0)), []
+    step.compile(model, X)
+    for _ in range(3):
+        model, value = step(model, X)
+        values.append(float(value))
+    assert values[0] > values[1] > values[2]
+    assert step.stats.traces == 1
+
+
+def test_a_plan_of_what_is_donated(mesh):
+    """In the mesh of the context; many buffers are a short line."""
+    keep = jitney.optimize(lambda model: model, donate="model", shard="fsdp")
+    with mesh:
+        plan = keep.plan(eqx.nn.MLP(4, 4, 8, 1, key=jax.random.key(0)))
+    lines = {line.name: line.why for line in plan.lines}
+    assert lines["donation"].endswith("results take over 4 buffers of model")
+    assert lines["jit"].startswith("donates model.layers[0].weight, ")
+
+
 # Errors
 
 

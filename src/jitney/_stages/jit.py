@@ -12,6 +12,7 @@ from typing import Any, Self
 
 import jax
 
+from .._errors import few
 from .._stage import Fn, Request, Skip
 from .._view import View
 
@@ -68,5 +69,5 @@ def _donation(view: View, request: Request) -> str:
         return "no buffer is donated, because `debug_nans` runs a bad call again"
     given = [leaf.path for i, leaf in enumerate(view.leaves) if i in request.donated]
     missing = [name for name in request.options.donate if not view.of(name)]
-    text = "donates " + (", ".join(given) or "nothing")
+    text = "donates " + (few(given) or "nothing")
     return f"{text}; {', '.join(missing)} holds no array" if missing else text
