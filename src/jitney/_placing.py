@@ -127,10 +127,19 @@ class Placing:
         return run if context.empty or context == automatic(mesh) else _inside(run, self.scope)
 
 
-            arrays = self.arrived(arrays)
 def shapes_of(arrays: Sequence[Any]) -> tuple[Any, ...]:
     """The shape of each; of the true sizes of a padded call, which are numbers, ()."""
     return tuple([getattr(array, "shape", ()) for array in arrays])
+
+
+def _placed(array: Any, to: Any) -> Any:
+    return device_put(array, to) if is_a(array, jax.Array) else array
+
+
+def _abstract(array: Any, to: Any) -> Any:
+    if not is_a(array, (jax.Array, jax.ShapeDtypeStruct)):
+        return array
+    return jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=to, weak_type=bool(array.weak_type))
 
 
 def _moving(run: Run, shardings: Sequence[Any]) -> Run:
