@@ -35,7 +35,6 @@ REFUSED = [
     ({"shard": {"n": 3}}, "shard={'n': 3} does not say", 'write shard={"batch": "data"}'),
     ({"shard": {"n": "data"}, "mesh": ("x", 4)}, "mesh=('x', 4) is no mesh.", "write mesh=jitney.mesh(data=4)"),
     ({"mesh": jitney.mesh(data=1)}, "`mesh` is given, and `shard` is not.", 'say which: shard={"batch": "data"}'),
-    ({"shard": {"n": "data"}, "chunk": {"n": 2}}, "`shard` and `chunk` together are not there yet.", "keep one"),
     ({"chunk": {"n": 4}, "memory": "1GB"}, "`memory` chooses the size of chunks, and chunk={'n': 4} says it already.", "write chunk={"),
     ({"pad": {"n": "pow2"}, "memory": "1GB"}, "`pad` and `memory` together are not there yet.", "keep one"),
     ({"max_compiles": 3}, "option 'max_compiles' (a limit on compiles) is not there yet.", "leave 'max_compiles' out"),

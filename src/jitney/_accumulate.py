@@ -38,7 +38,7 @@ def accumulate(
         loss: A function that returns one number, or a program of `@optimize`, whose options stay. Put the gradient into no step of its own
             first: what is accumulated is the derivative of this function.
         axis: The axis of its signature that is cut.
-        microbatch: How many elements of it at a time.
+        microbatch: How many elements of it at a time; on each device, of a loss with `shard`.
         wrt: The arguments that the gradient is taken with respect to: one name for the gradient itself, several for a dict by name. Without
             it, all that hold floating-point arrays. Of an Equinox module the gradient is a module, with None for what is no such array.
         has_aux: Whether the loss returns `(number, aux)`. The result is `((number, aux), gradient)` then; arrays of `aux` that have
@@ -87,7 +87,6 @@ def _check(where: str, core: Any, axis: str) -> None:
         ("pad", core.options.pad, "leave it out: a last microbatch that is shorter needs no padding."),
         ("chunk", core.options.chunk, "leave it out: `microbatch` is the chunk."),
         ("memory", core.options.memory, 'leave it out, or use chunk={axis: "auto"} with `memory` and `value_and_grad` instead.'),
-        ("shard", core.options.shard, "leave it out: chunks of a spread axis are not there yet."),
     ):
         if value:
             raise OptionError(

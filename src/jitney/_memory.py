@@ -51,9 +51,10 @@ class Misfit(Exception):
         self.least = least
 
 
-def compiled_bytes(fn: Callable[..., Any], avals: Sequence[Any]) -> int:
-    """What a program takes besides its results: temporaries and arguments, as the compiler counts them."""
-    return counted_bytes(_jax.jit(fn).lower(*avals).compile())
+def compiled_bytes(fn: Callable[..., Any], avals: Sequence[Any], shardings: Sequence[Any] | None = None) -> int:
+    """What a program takes besides its results: temporaries and arguments, as the compiler counts them, on one device."""
+    jitted = _jax.jit(fn) if shardings is None else _jax.jit(fn, in_shardings=tuple(shardings))
+    return counted_bytes(jitted.lower(*avals).compile())
 
 
 def counted_bytes(compiled: Any) -> int:

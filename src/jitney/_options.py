@@ -155,10 +155,6 @@ def read_options(where: Where | str, raw: Mapping[str, Any]) -> Options:
         fail(where, f"precision={raw['precision']!r} and on_trace_error=\"eager\" contradict each other.",
              "Products are cast in the traced program; a body that cannot be traced has none.",
              'drop on_trace_error="eager", or write precision="bf16-all", which casts arguments.')  # fmt: skip
-    for other in ("chunk", "memory"):
-        if options.shard is not None and getattr(options, other):
-            fail(where, f"`shard` and `{other}` together are not there yet.", "jitney accepts no option that it does not carry out.",
-                 "keep one.")  # fmt: skip
     mapped = {name for axis in options.vmap for name, _ in axis.dims or ()}
     if mapped & set(options.static):
         fail(

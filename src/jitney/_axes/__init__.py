@@ -3,6 +3,9 @@
 from ._chunked import Chunked as Chunked
 from ._chunked import Known as Known
 from ._chunked import run_chunked as run_chunked
+from ._devices import Devices as Devices
+from ._devices import check_order as check_order
+from ._devices import told as told
 from ._extent import evaluate as evaluate
 from ._extent import is_symbolic as is_symbolic
 from ._facts import demand as demand

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ._extent import is_ragged
+from ._devices import Devices
 from ._jax import jnp, lax
-from ._passes import CUMULATIVE, MONOIDS, PLACES, SCATTERS, Const, Node, Pass, Passes, carried, is_accumulated
+from ._passes import CUMULATIVE, MONOIDS, PLACES, SCATTERS, Const, Node, Pass, Passes, carried, has_state, is_accumulated, monoid_of
 from ._rules import RULES
 from ._rules.reduce import all_bits, highest, lowest, one, zero
 from ._walk import Op, Walk, mentions
@@ -44,11 +44,13 @@ class Chunked:
     Args:
         passes: What is done when.
         size: The size of the whole axis, an int or an int32 scalar.
+        devices: Those that share the axis, if several do; what is called here is called inside their `mapped` then.
     """
 
-    def __init__(self, passes: Passes, size: Any):
+    def __init__(self, passes: Passes, size: Any, devices: Devices | None = None):
         self.passes = passes
         self.size = size
+        self.devices = devices
 
     def known(self, fixed: Sequence[Any]) -> Known:
         """The arguments that do not have the axis, in order; in place of the others, anything."""
@@ -65,7 +67,7 @@ class Chunked:
 
     def start(self, work: Pass, known: Known) -> State:
         """The states that a pass begins with."""
-        return [self._begin(node, known) for node in work.nodes if self._has_state(node)]
+        return [self._begin(node, known) for node in work.nodes if has_state(node, self.passes.streamed)]
 
     def step(
         self, work: Pass, known: Known, chunk: dict[int, Any], state: State, start: Any, count: Any, allocated: int
@@ -77,7 +79,7 @@ class Chunked:
         new: State = []
         for node in work.nodes:
             values = known.read(node.reads, made)
-            if self._has_state(node):
+            if has_state(node, self.passes.streamed):
                 out, after = self._carry(walk, node, values, next(states), back=work.back)
                 new.append(after)
             else:
@@ -85,9 +87,13 @@ class Chunked:
             made.update((n, x) for n, x in zip(node.makes, out, strict=True) if x is not None)
         return new, known.read([self.passes.flat.gives[i] for i in work.emits], made)
 
+    def together(self, work: Pass, state: State) -> State:
+        """What a pass has accumulated, of all devices."""
+        return state if self.devices is None else self.devices.together(work, self.passes.streamed, state)
+
     def finish(self, work: Pass, known: Known, state: State) -> None:
         """What the pass has accumulated is known from now on."""
-        with_state = [node for node in work.nodes if self._has_state(node)]
+        with_state = [node for node in work.nodes if has_state(node, self.passes.streamed)]
         for node, held in zip(with_state, state, strict=True):
             known.values.update(zip(self._accumulated(node), held, strict=False))
 
@@ -101,9 +107,6 @@ class Chunked:
         symbol = self.passes.symbol
         return Walk({symbol: allocated}, {symbol: count}, RULES, {symbol: self.size}, {symbol: start})
 
-    def _has_state(self, node: Node) -> bool:
-        return bool(self._accumulated(node)) or (node.op.name in CUMULATIVE and is_ragged(node.op.ins[0][node.op.params["axis"]]))
-
     def _accumulated(self, node: Node) -> list[int]:
         return [n for n in node.makes if is_accumulated(node, n, self.passes.streamed)]
 
@@ -113,7 +116,7 @@ class Chunked:
             values = [None if isinstance(ref, int) and ref in self.passes.streamed else known.read([ref])[0] for ref in node.reads]
             return [jnp.asarray(x) for x in carried(op, values)]
         if op.name in SCATTERS:
-            return [jnp.asarray(known.read(node.reads[:1])[0])]
+            return [self._on_first(jnp.asarray(known.read(node.reads[:1])[0]), monoid_of(op))]
         aval = op.eqn.outvars[0].aval
         if op.name in CUMULATIVE:
             shape = [1 if axis == op.params["axis"] else size for axis, size in enumerate(aval.shape)]
@@ -123,6 +126,12 @@ class Chunked:
             worst = lowest(dtype) if op.name == "argmax" else highest(dtype)
             return [lax.full(aval.shape, 0, aval.dtype), lax.full(aval.shape, worst, dtype)]
         return [lax.full(aval.shape, _IDENTITY[MONOIDS[op.name]](aval.dtype), aval.dtype)]
+
+    def _on_first(self, x: Any, monoid: str) -> Any:
+        """What is added to is there once, on the first of the devices."""
+        if self.devices is None:
+            return x
+        return jnp.where(self.devices.index() == 0, x, lax.full(x.shape, _IDENTITY[monoid](x.dtype), x.dtype))
 
     def _carry(self, walk: Walk, node: Node, values: list[Any], state: list[Any], *, back: bool) -> tuple[list[Any], list[Any]]:
         """The results for one chunk (None where they are known only later), and the next state."""
@@ -157,20 +166,41 @@ def _further(op: Op, x: Any, part: Any, state: list[Any], start: Any, *, back: b
     return [lax.select(better, part + lax.convert_element_type(start, part.dtype), index), lax.select(better, found, best)]
 
 
-def run_chunked(passes: Passes, arrays: Sequence[Any], size: int, chunk: int) -> list[Any]:
+def run_chunked(passes: Passes, arrays: Sequence[Any], size: int, chunk: int, devices: Devices | None = None) -> list[Any]:
     """Evaluate a program in memory, chunk by chunk.
 
     Args:
         passes: The plan.
         arrays: The arguments.
         size: The size of the axis.
-        chunk: How much of it is worked on at a time.
+        chunk: How much of it is worked on at a time, by each device.
+        devices: Those that share the axis, if several do.
     """
-    work = Chunked(passes, size)
+    work = Chunked(passes, size, devices)
+    if devices is None:
+        return _in_turn(work, arrays, size, chunk)
+    gives, takes = passes.flat.gives, passes.flat.takes
+    made = [i for i, ref in enumerate(gives) if not isinstance(ref, Const)]
+    emitted = {i for each in passes.passes for i in each.emits}
+
+    def here(*parts: Any) -> list[Any]:
+        out = _in_turn(work, parts, size // devices.parts, chunk)
+        return [out[i] for i in made]
+
+    ins = tuple(devices.spec(passes.axis(n) if n in passes.streamed else None) for n in takes)
+    outs = [devices.spec(passes.axis_of_result(i) if i in emitted else None) for i in made]
+    found = dict(zip(made, devices.mapped(here, ins, outs)(*arrays), strict=True))
+    return [ref.value if isinstance(ref, Const) else found[i] for i, ref in enumerate(gives)]
+
+
+def _in_turn(work: Chunked, arrays: Sequence[Any], size: int, chunk: int) -> list[Any]:
+    """The chunks that are here one after the other: `size` elements of the axis, which lie where this device's part begins."""
+    passes = work.passes
     takes = passes.flat.takes
     streamed = {n: x for n, x in zip(takes, arrays, strict=True) if n in passes.streamed}
     known = work.known(arrays)
     full, rest = divmod(size, chunk)
+    offset = np.int32(0) if work.devices is None else lax.convert_element_type(work.devices.index() * size, np.int32)
     emitted: dict[int, Any] = {}
 
     for each in passes.passes:
@@ -180,12 +210,12 @@ def run_chunked(passes: Passes, arrays: Sequence[Any], size: int, chunk: int) ->
         def step(state: State, i: Any, each: Pass = each, here: Known = here) -> tuple[State, list[Any]]:
             at = i * np.int32(chunk)
             cut = {n: lax.dynamic_slice_in_dim(x, at, chunk, passes.axis(n)) for n, x in streamed.items()}
-            return work.step(each, here, cut, state, at, chunk, chunk)
+            return work.step(each, here, cut, state, offset + at, chunk, chunk)
 
         def remainder(state: State, each: Pass = each, here: Known = here) -> tuple[State, list[Any]]:
             at = full * chunk
             cut = {n: lax.slice_in_dim(x, at, size, axis=passes.axis(n)) for n, x in streamed.items()}
-            return work.step(each, here, cut, state, np.int32(at), rest, rest)
+            return work.step(each, here, cut, state, offset + np.int32(at), rest, rest)
 
         state, tail = work.start(each, known), list[Any]()
         if rest and each.back:
@@ -197,7 +227,7 @@ def run_chunked(passes: Passes, arrays: Sequence[Any], size: int, chunk: int) ->
         joined = [_joined(x, axis) for axis, x in zip(axes, outs, strict=True)]
         if rest:
             joined = [lax.concatenate([a, b], axis) for axis, a, b in zip(axes, joined, tail, strict=True)]
-        work.finish(each, known, state)
+        work.finish(each, known, work.together(each, state))
         emitted.update(zip(each.emits, joined, strict=True))
     return work.results(known, emitted)
 

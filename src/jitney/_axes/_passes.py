@@ -179,6 +179,19 @@ def is_accumulated(node: Node, number: int, streamed: set[int] | frozenset[int])
     return number not in streamed and _accumulates(node.op) and any(isinstance(ref, int) and ref in streamed for ref in node.reads)
 
 
+def has_state(node: Node, streamed: set[int] | frozenset[int]) -> bool:
+    """Whether an operation has something that goes on from chunk to chunk."""
+    along = node.op.name in CUMULATIVE and is_ragged(node.op.ins[0][node.op.params["axis"]])
+    return along or any(is_accumulated(node, n, streamed) for n in node.makes)
+
+
+def monoid_of(op: Op) -> str:
+    """What an operation that accumulates does, by its name: "add", "max", ...; of the place of an extreme element, its own name."""
+    if op.name in SCATTERS:
+        return op.name[len("scatter-") :]
+    return op.name if op.name in PLACES else MONOIDS[op.name]
+
+
 def _accumulates(op: Op) -> bool:
     """Whether an operation that reads streamed values makes one of all of them together.
 

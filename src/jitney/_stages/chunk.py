@@ -5,12 +5,13 @@ It stands inside Jit, since the loop over the chunks is part of the program, and
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import jax
 
-from .._axes import Passes, Refused, bytes_per_element, plan_passes, run_chunked, trace
+from .._axes import Devices, Passes, Refused, bytes_per_element, check_order, plan_passes, run_chunked, told, trace
 from .._errors import AxisError, Where, sentence
 from .._memory import Fit, Misfit, compiled_bytes, fit, free_bytes, text
 from .._named import in_names, is_count, named_axes, shape_at, sizes_of
@@ -18,6 +19,7 @@ from .._options import AUTO
 from .._outcome import Outcome
 from .._stage import Fn, Request, Skip
 from .._view import View
+from .place import Place
 from .vmap import levels_of
 
 SYMBOL = "d0"
@@ -37,12 +39,14 @@ class Cut:
         passes: How; None if the whole fits and nothing is cut.
         width: Into pieces of how many elements.
         fit: What was measured, if `memory` was asked for.
+        devices: Those that share the axis, each with pieces of its own, if several do.
     """
 
     axis: str
     passes: Passes | None
     width: int
     fit: Fit | None = None
+    devices: Devices | None = None
 
     @property
     def text(self) -> str:
@@ -51,7 +55,10 @@ class Cut:
             return "not cut: all of it fits"
         back = sum(each.back for each in self.passes.passes)
         ways = f", {back} of them from its end" if back else ""
-        return f"{len(self.passes.passes)} over the data{ways}, {self.width} of {self.axis} at a time"
+        done = f"{len(self.passes.passes)} over the data{ways}, {self.width} of {self.axis} at a time"
+        if self.devices is None:
+            return done
+        return f"{done} on each of {self.devices.parts} devices along {self.devices.text}; {told(self.passes)}"
 
 
 @dataclass(frozen=True)
@@ -67,6 +74,8 @@ class Chunk:
     levels: tuple[tuple[str, tuple[int | None, ...]], ...] = field(compare=False)
     where: Where = field(compare=False)
     why: str = field(compare=False)
+    devices: Devices | None = None  # that share the axis
+    placed: tuple[Any, ...] | None = field(default=None, compare=False)  # where the arrays lie
     name: str = field(default="chunk", compare=False)
     summed: bool = field(default=False, compare=False)  # whether it is for `jitney.accumulate`, for its errors
 
@@ -87,8 +96,8 @@ class Chunk:
         stage = cls.of(view, request, axis, None if chunk == AUTO else int(chunk))
         if stage is None:
             return Skip("chunk", f"no array has an axis {axis!r}")
-        if stage.size < _FEWEST or (stage.chunk is not None and stage.size <= stage.chunk):
-            return Skip("chunk", f"{axis}={stage.size} is one chunk")
+        if stage.size < _FEWEST or (stage.chunk is not None and stage.part <= stage.chunk):
+            return Skip("chunk", f"{axis}={stage.size} is one chunk{'' if stage.devices is None else ' on each device'}")
         return stage
 
     @classmethod
@@ -106,11 +115,16 @@ class Chunk:
             )  # fmt: skip
         memory = request.options.memory
         budget = free_bytes() if memory == AUTO else int(memory) if memory is not None else None
+        place = Place.plan(view, request)
+        devices = None if isinstance(place, Skip) else devices_of(axis, place, request)
         how = f"of {chunk}" if chunk is not None else f"so that the program takes {text(budget)}" if budget else "as suits caches"
+        if devices is not None:
+            how += f" on each of {devices.parts} devices along {devices.text}, by `shard_map`"
         why = f"{axis}={size} in chunks {how}"
         if request.options.accumulate:
             why = f"gradients of {axis}={size} accumulated over microbatches {how}: the loss is a sum over {axis!r}, which is proven"
-        return cls(axis, size, chunk, budget, (), inside, levels, request.where, why, summed=request.options.accumulate)
+        placed = None if isinstance(place, Skip) else place.shardings
+        return cls(axis, size, chunk, budget, (), inside, levels, request.where, why, devices, placed, summed=request.options.accumulate)
 
     @classmethod
     def any(cls, view: View, request: Request) -> Self | None:
@@ -123,6 +137,11 @@ class Chunk:
 
     def inner(self, view: View) -> View:
         return view
+
+    @property
+    def part(self) -> int:
+        """How much of the axis one device has."""
+        return self.size if self.devices is None else self.size // self.devices.parts
 
     def avals(self, sizes: Any) -> list[jax.ShapeDtypeStruct]:
         """The arguments as abstract values, with a size for the symbol."""
@@ -141,7 +160,9 @@ class Chunk:
         """
         ranges = {SYMBOL: (self.size, self.size)}
         try:
-            return plan_passes(trace(fn, self.avals, ranges).jaxpr, SYMBOL, ranges)
+            with nullcontext() if self.devices is None else self.devices.inside:
+                passes = plan_passes(trace(fn, self.avals, ranges).jaxpr, SYMBOL, ranges)
+            self._check_order(passes)
         except Refused as refusal:
             what = f"{refusal.place or 'it'} {in_names(refusal.what, [self.axis])}"
             if self.summed:
@@ -154,6 +175,20 @@ class Chunk:
                 sentence(self.where, f"axis {self.axis!r} cannot be cut into chunks: {what}.",
                          "A chunk sees its own elements; sums and their kin, cumulative operations and loops go on from one to the next.",
                          "move that line out of the function, or drop the axis from `chunk`.")
+            ) from refusal  # fmt: skip
+        return passes
+
+    def _check_order(self, passes: Passes) -> None:
+        if self.devices is None:
+            return
+        try:
+            check_order(passes)
+        except Refused as refusal:
+            what = f"{refusal.place or 'it'} {in_names(refusal.what, [self.axis])}"
+            raise AxisError(
+                sentence(self.where, f"axis {self.axis!r} cannot be cut into chunks where it lies along {self.devices.text}: {what}.",
+                         "Each device works on its own part, and only sums and their kin are put together afterwards.",
+                         f"take {self.axis!r} out of `shard` or out of `chunk`, or move that line out of the function.")
             ) from refusal  # fmt: skip
 
     def check(self, outcome: Outcome) -> None:
@@ -178,16 +213,16 @@ class Chunk:
         if self.budget is not None:
             return self._fitting(fn, self.budget)
         passes = self.passes(fn)
-        return Cut(self.axis, passes, self.chunk or self.suiting(passes))
+        return Cut(self.axis, passes, self.chunk or self.suiting(passes), devices=self.devices)
 
     def suiting(self, passes: Passes) -> int:
         """How long a chunk is whose values suit caches: longer ones take more memory and no less time."""
         most = BUDGET // max(1, bytes_per_element(passes))
-        return min(self.size, max(_LEAST, most - most % _LEAST))
+        return min(self.part, max(_LEAST, most - most % _LEAST))
 
     def _fitting(self, fn: Fn, budget: int) -> Cut:
         avals = self.avals({SYMBOL: self.size})
-        whole = compiled_bytes(fn, avals)
+        whole = compiled_bytes(fn, avals, self.placed)
         if whole <= budget:
             return Cut(self.axis, None, self.size, Fit(self.size, None, whole, budget))
         failed: AxisError | None = None
@@ -196,7 +231,7 @@ class Chunk:
             try:
                 passes = stage.passes(fn)
                 found = fit(
-                    lambda width, stage=stage, passes=passes: compiled_bytes(in_chunks(stage, passes, width), avals),
+                    lambda width, stage=stage, passes=passes: compiled_bytes(in_chunks(stage, passes, width), avals, stage.placed),
                     stage.suiting(passes),
                     budget,
                 )
@@ -205,7 +240,7 @@ class Chunk:
             except Misfit as misfit:
                 least = min(least, misfit.least)
             else:
-                return Cut(stage.axis, passes, found.width, found)
+                return Cut(stage.axis, passes, found.width, found, stage.devices)
         if failed is not None and least == whole:
             raise failed
         names = " or ".join(repr(stage.axis) for stage in (self, *self.others))
@@ -222,7 +257,7 @@ class Chunk:
             cut = self.cut(fn)
             if cut.passes is None:
                 return list(fn(*arrays))
-            return run_chunked(cut.passes, arrays, self.at(cut.axis).size, cut.width)
+            return run_chunked(cut.passes, arrays, self.at(cut.axis).size, cut.width, cut.devices)
 
         return chunked
 
@@ -235,6 +270,13 @@ def in_chunks(stage: Chunk, passes: Passes, width: int) -> Fn:
     """A body in chunks of one width."""
 
     def whole(*arrays: Any) -> list[Any]:
-        return run_chunked(passes, arrays, stage.size, width)
+        return run_chunked(passes, arrays, stage.size, width, stage.devices)
 
     return whole
+
+
+def devices_of(axis: str, place: Place, request: Request) -> Devices | None:
+    """The devices that share an axis; None if it lies whole on each."""
+    rules = request.options.shard
+    along = () if rules is None else dict(rules.axes).get(axis, ())
+    return Devices(place.mesh, along) if request.divisor(axis) > 1 else None

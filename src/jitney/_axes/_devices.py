@@ -1,0 +1,141 @@
+"""Passes over an axis that lies along axes of a mesh: each device works on its own part, and what the passes accumulate is put together
+over the devices when a pass is over.
+
+What goes on from one element to the next has no such end: it is refused. What the body says of positions and of the size of the axis is
+that of the whole axis, never of a part: an unaided `jnp.mean` inside `shard_map` would be the mean of a part.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from ._jax import jnp, lax
+from ._passes import MONOIDS, PLACES, SCATTERS, Pass, Passes, has_state, monoid_of
+from ._refusal import Refused
+from ._rules.reduce import highest, lowest
+
+_jax: Any = jax
+_AxisType: Any = jax.sharding.AxisType
+_NARROW = 4  # bytes; on CPUs XLA dies of a reduction over some of the devices in anything narrower (jaxlib 0.10.0, 0.10.2, 0.12.0)
+
+
+@dataclass(frozen=True)
+class Devices:
+    """The devices that share an axis.
+
+    Args:
+        mesh: JAX's mesh.
+        along: The axes of it that the axis lies along, the slowest first. Along others XLA goes on to place what it likes.
+    """
+
+    mesh: Any
+    along: tuple[str, ...]
+
+    @property
+    def parts(self) -> int:
+        """How many parts the axis has."""
+        return math.prod(self.mesh.shape[name] for name in self.along)
+
+    @property
+    def text(self) -> str:
+        """For a line of the plan."""
+        return " and ".join(map(repr, self.along))
+
+    def spec(self, axis: int | None) -> Any:
+        """Where an array lies that has the axis there; None if it has not."""
+        return _jax.sharding.PartitionSpec() if axis is None else _jax.sharding.PartitionSpec(*[None] * axis, self.along)
+
+    def index(self) -> Any:
+        """Which part a device works on, inside `mapped`."""
+        return lax.axis_index(self.along)
+
+    @property
+    def inside(self) -> Any:
+        """The scope in which a program is traced that is evaluated inside `mapped`: JAX notes the mesh with each operation."""
+        mesh = getattr(self.mesh, "abstract_mesh", self.mesh)
+        kinds = [_AxisType.Manual if name in self.along else _AxisType.Auto for name in mesh.axis_names]
+        return _jax.sharding.use_abstract_mesh(mesh.update(axis_types=tuple(kinds)))
+
+    def mapped(self, fn: Callable[..., Any], ins: Any, outs: Any) -> Callable[..., Any]:
+        """A function of the parts as a function of whole arrays, by JAX's `shard_map`."""
+        return _jax.shard_map(fn, mesh=self.mesh, in_specs=ins, out_specs=outs, axis_names=set(self.along), check_vma=False)
+
+    def together(self, work: Pass, streamed: frozenset[int], state: list[list[Any]]) -> list[list[Any]]:
+        """What a pass has accumulated, of all devices. All sums are one collective operation."""
+        nodes = [node for node in work.nodes if has_state(node, streamed)]
+        kinds = [monoid_of(node.op) for node in nodes]
+        out = [list(held) for held in state]
+        sums = [i for i, kind in enumerate(kinds) if kind == "add"]
+        for i, total in zip(sums, self._reduced(lax.psum, [state[i][0] for i in sums]), strict=True):
+            out[i] = [total]
+        for i, kind in enumerate(kinds):
+            if kind in ("max", "min"):
+                out[i] = [self._extreme(state[i][0], kind)]
+            elif kind != "add":
+                parts = [lax.all_gather(x, self.along) for x in state[i]]
+                out[i] = _first_place(kind, parts) if kind in PLACES else [_FOLD[kind](parts[0], axes=(0,))]
+        return out
+
+    def _reduced(self, over: Any, xs: Sequence[Any]) -> list[Any]:
+        wide = [lax.convert_element_type(x, _wide(x.dtype)) for x in xs]
+        return [lax.convert_element_type(y, x.dtype) for x, y in zip(xs, over(wide, self.along) if wide else [], strict=True)]
+
+    def _extreme(self, x: Any, kind: str) -> Any:
+        """The largest or smallest of all devices. Collectives leave a NaN out or take it, as it comes, so it goes beside."""
+        over, least = (lax.pmax, lowest) if kind == "max" else (lax.pmin, highest)
+        if not jnp.issubdtype(x.dtype, jnp.inexact):
+            return self._reduced(over, [x])[0]
+        bad = jnp.isnan(x)
+        (found,) = self._reduced(over, [jnp.where(bad, jnp.asarray(least(x.dtype), x.dtype), x)])
+        (flag,) = self._reduced(lax.pmax, [bad])
+        return jnp.where(flag, jnp.asarray(np.nan, x.dtype), found)
+
+
+_FOLD: dict[str, Any] = {"mul": lax.reduce_prod, "and": lax.reduce_and, "or": lax.reduce_or, "xor": lax.reduce_xor}
+_BY: dict[str, str] = {"add": "psum", "max": "pmax", "min": "pmin"}
+
+
+def _wide(dtype: Any) -> Any:
+    if dtype.itemsize >= _NARROW:
+        return dtype
+    if jnp.issubdtype(dtype, jnp.floating):
+        return np.dtype(np.float32)
+    return np.dtype(np.uint32 if jnp.issubdtype(dtype, jnp.unsignedinteger) else np.int32)
+
+
+def _first_place(kind: str, parts: Sequence[Any]) -> list[Any]:
+    """Where the extreme element is, of the places that the devices found: parts come in the order of the axis."""
+    index, best = parts
+    which = (jnp.argmax if kind == "argmax" else jnp.argmin)(best, axis=0, keepdims=True)
+    return [jnp.squeeze(jnp.take_along_axis(x, which, axis=0), 0) for x in (index, best)]
+
+
+def check_order(passes: Passes) -> None:
+    """Check that nothing goes on from one element of the axis to the next.
+
+    Raises:
+        Refused: Something does.
+    """
+    for node in (node for work in passes.passes for node in work.nodes):
+        if has_state(node, passes.streamed) and node.op.name not in (*MONOIDS, *PLACES, *SCATTERS):
+            raise Refused(node.op.place, f"goes on from one element of it to the next, and so from device to device (`{node.op.name}`)")
+
+
+def told(passes: Passes) -> str:
+    """What is put together over the devices, for a line of the plan."""
+    counts = Counter(_collectives(passes))
+    found = [f"{count} {'value' if count == 1 else 'values'} by {name}" for name, count in counts.items()]
+    return f"{', '.join(found)} at the end of a pass" if found else "nothing is sent"
+
+
+def _collectives(passes: Passes) -> Iterator[str]:
+    for node in (node for work in passes.passes for node in work.nodes):
+        if has_state(node, passes.streamed):
+            yield _BY.get(monoid_of(node.op), "all_gather")
