@@ -44,6 +44,7 @@ def resolved_fields(cls: type) -> dict[str, Any]:
 
 def resolve(raw: Any, globalns: dict[str, Any], localns: Mapping[str, Any]) -> Any:
     """An annotation with the names in it looked up; raises one of `UNRESOLVED` where one is missing."""
+
     def holder() -> None: ...
 
     holder.__annotations__ = {"value": raw}
