@@ -11,7 +11,7 @@ from typing import Any
 import jax
 
 from ._errors import OptionError, Where, sentence
-from ._options import AUTO, bytes_of
+from ._options import AUTO, parsed_bytes
 
 _jax: Any = jax
 _NARROW, _WIDE = 32, 4  # the widths through which the line goes are these parts of the widest
@@ -120,7 +120,7 @@ def budget_of(where: Where | str, memory: Any) -> int:
     Raises:
         OptionError: It is not a size.
     """
-    found = bytes_of(memory)
+    found = parsed_bytes(memory)
     if found is None:
         raise OptionError(
             sentence(where, f"memory={memory!r} is not a size.", "It is a number of bytes, a text with a unit, or \"auto\".",

@@ -262,7 +262,7 @@ _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "K
 def _memory(where: Where | str, value: Any) -> int | str | None:
     if value is None:
         return None
-    found = bytes_of(value)
+    found = parsed_bytes(value)
     if found is None:
         fail(
             where,
@@ -273,7 +273,7 @@ def _memory(where: Where | str, value: Any) -> int | str | None:
     return found
 
 
-def bytes_of(value: Any) -> int | str | None:
+def parsed_bytes(value: Any) -> int | str | None:
     """A number of bytes from what people write, or "auto"; None if it is neither."""
     if value == AUTO:
         return AUTO

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
 import jax
 
-from .._errors import ContractError, sentence
+from .._errors import ContractError, few, sentence
 from .._options import VmapAxis
 from .._stage import Fn, Request, Skip
 from .._view import Leaf, View
@@ -104,11 +103,7 @@ def _reason(view: View, axis: VmapAxis, dims: Dims, request: Request) -> str:
                 sentence(request.where, f"axis {axis.name!r} has two sizes, {size} from {first.path!r} and {other} from {leaf.path!r}.",
                          f"Every argument mapped over {axis.name!r} must agree on it.", "pass equal sizes.")
             )  # fmt: skip
-    return f"{axis.name}={size} over {_listing([leaf.path for leaf, _ in mapped])}; {len(dims) - len(mapped)} arrays broadcast"
-
-
-def _listing(paths: Sequence[str]) -> str:
-    return ", ".join(paths) if len(paths) <= 4 else f"{', '.join(paths[:3])} and {len(paths) - 3} more"
+    return f"{axis.name}={size} over {few([leaf.path for leaf, _ in mapped])}; {len(dims) - len(mapped)} arrays broadcast"
 
 
 def levels_of(view: View, request: Request) -> tuple[tuple[str, tuple[int | None, ...]], ...]:
