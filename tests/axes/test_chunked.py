@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jitney._axes import Refused, plan_passes, run_chunked, trace
@@ -59,7 +59,6 @@ def test_passes_are_as_many_as_levels(name):
     assert len(planned(BY_NAME[name], 23).passes) == PASSES[name]
 
 
-@settings(max_examples=40, deadline=None)
 @given(name=st.sampled_from(sorted(PASSES)), n=st.integers(5, 40), chunk=st.integers(1, 41))
 def test_any_chunk_of_any_size(name, n, chunk):
     """Whatever is left over."""
@@ -73,17 +72,23 @@ def test_what_no_result_needs_is_not_streamed():
     assert len(planned(cases.Case("weights", lambda w, x: w * 2, [((3,), cases.F), (("n", 3), cases.F)]), 9).passes) == 0
 
 
+def chunked(numbers):
+    """Arrays and sizes of chunks, few enough that programs are compiled once and used again."""
+    sizes = st.sampled_from([(2, 1), (5, 5), (6, 2), (9, 4), (12, 5)])
+    return sizes.flatmap(lambda size: st.tuples(st.lists(numbers, min_size=size[0], max_size=size[0]), st.just(size[1])))
+
+
 NUMBERS = st.sampled_from([0.0, 1.0, -1.0, np.inf, -np.inf, np.nan])
 
 
-@settings(max_examples=60, deadline=None)
-@given(values=st.lists(NUMBERS, min_size=2, max_size=12), chunk=st.integers(1, 6), kind=st.sampled_from(["f4", "i4", "?"]))
-def test_places_of_extremes_are_the_first(values, chunk, kind):
+@given(drawn=chunked(NUMBERS), kind=st.sampled_from(["f4", "i4", "?"]))
+def test_places_of_extremes_are_the_first(drawn, kind):
     """Of equal elements the first, of NaNs the first, whichever chunk it is in."""
+    values, chunk = drawn
     x = np.array(values)
     x = (np.nan_to_num(x, posinf=2, neginf=-2) if kind != "f4" else x).astype(kind)
     case = cases.Case("places", lambda x: (jnp.argmax(x), jnp.argmin(x)), [(("n",), x.dtype)])
-    for got, want in zip(run_chunked(planned(case, len(x)), [x], len(x), min(chunk, len(x))), case.flat(x), strict=True):
+    for got, want in zip(run_chunked(planned(case, len(x)), [x], len(x), chunk), case.flat(x), strict=True):
         assert got == want
         assert got.dtype == want.dtype
 
@@ -143,22 +148,17 @@ FROM_THE_END = {
 
 
 @pytest.mark.parametrize("name", FROM_THE_END)
-@settings(max_examples=25, deadline=None)
-@given(
-    values=st.lists(st.integers(-2, 2), min_size=2, max_size=9),
-    hole=st.integers(0, 20),
-    chunk=st.integers(1, 9),
-    kind=st.sampled_from("fdi"),
-)
-def test_what_runs_from_the_end(name, values, hole, chunk, kind):
+@given(drawn=chunked(st.integers(-2, 2)), hole=st.integers(0, 20), kind=st.sampled_from("fdi"))
+def test_what_runs_from_the_end(name, drawn, hole, kind):
     """Small whole numbers, so that NumPy has the same bits; with ties, and a NaN somewhere."""
+    values, chunk = drawn
     body, expected = FROM_THE_END[name]
     x = np.array(values, kind)
     if kind != "i" and hole < len(x) and name != "scan":
         x[hole] = np.nan
     with jax.enable_x64(kind == "d"):
         case = cases.Case(name, body, [(("n",), x.dtype)])
-        (got,) = run_chunked(planned(case, len(x)), [x], len(x), min(chunk, len(x)))
+        (got,) = run_chunked(planned(case, len(x)), [x], len(x), chunk)
         assert got.dtype == case.flat(x)[0].dtype
     np.testing.assert_array_equal(got, expected(x))
 
