@@ -9,6 +9,7 @@ from ._communication import Communication as Communication
 from ._communication import communication as communication
 from ._derivatives import Derivative as Derivative
 from ._derivatives import lazy_derivatives as lazy_derivatives
+from ._device import Device as Device
 from ._errors import AxisError as AxisError
 from ._errors import BudgetError as BudgetError
 from ._errors import ContractError as ContractError
@@ -46,6 +47,11 @@ from ._precision import LossScale as LossScale
 from ._program import Program as Program
 from ._report import Report as Report
 from ._shared import shared as shared
+from ._simulate import simulate as simulate
+from ._simulation import Share as Share
+from ._simulation import Simulation as Simulation
+from ._simulation import Sweep as Sweep
+from ._simulation import Traffic as Traffic
 from ._state import DerivedField as DerivedField
 from ._state import State as State
 from ._state import derived as derived

@@ -115,7 +115,9 @@ class Entry:
         return jit.wrap(body, shardings)
 
     def made(self, mesh: Any, arrays: Sequence[Any]) -> tuple[Any, Sequence[Any]]:
-        """JAX's function of arrays placed on a mesh, and where they lie."""
+        """JAX's function of arrays placed on a mesh, and where they lie; nowhere in particular if the function does not shard."""
+        if self.placing is None:
+            return self._jit(), ()
         shapes = shapes_of(arrays)
         arrays, counts = parted(arrays)
         shardings = self.planned(arrays, counts, mesh=mesh).plan.stage("place").shardings[: len(arrays)]

@@ -19,7 +19,7 @@ from ._errors import is_users
 
 KINDS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute", "collective-broadcast")
 _OPERATION = re.compile(rf"^\s*(?:ROOT )?%?\S+ = (?P<shape>.*?) (?P<kind>{'|'.join(KINDS)})(?:-start)?\((?P<rest>.*)$")
-_ARRAY = re.compile(r"\b([a-z]+\d*[a-z0-9]*)\[([\d,]*)\]")
+ARRAY = re.compile(r"\b([a-z]+\d*[a-z0-9]*)\[([\d,]*)\]")
 _BITS = re.compile(r"[a-z]+?(\d+)")
 _MESH = re.compile(r"replica_groups=mesh\[([^\]]*)\]\s*\{([^}]*)\}")
 _IOTA = re.compile(r"replica_groups=\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?")
@@ -38,6 +38,8 @@ class Operation:
     along: tuple[str, ...]  # axes of the mesh
     line: str  # of the user's code, or the name of the operation
     in_loop: bool
+    computation: str  # that it stands in
+    widened: bool  # whether the compiler for CPUs made it of 32 bits, where the program has 16
 
 
 def collectives(text: str, mesh: Mapping[str, int]) -> list[Operation]:
@@ -51,14 +53,17 @@ def collectives(text: str, mesh: Mapping[str, int]) -> list[Operation]:
         computation = started[1] if started else computation
         match = _OPERATION.match(row)
         if match:
-            shapes = [tuple(int(n) for n in dims.split(",") if n) for _, dims in _ARRAY.findall(match["shape"])]
-            size = sum(_bits(kind) * math.prod(shape) for (kind, _), shape in zip(_ARRAY.findall(match["shape"]), shapes, strict=True))
+            shapes = [tuple(int(n) for n in dims.split(",") if n) for _, dims in ARRAY.findall(match["shape"])]
+            size = sum(bits(kind) * math.prod(shape) for (kind, _), shape in zip(ARRAY.findall(match["shape"]), shapes, strict=True))
             along = _along(match["rest"], axes, mesh)
-            found.append(Operation(match["kind"], size // 8, max(shapes, key=math.prod), along, lines.of(row), computation in loops))
+            in_loop, widened = computation in loops, "_promoted" in match["rest"]
+            whole = max(shapes, key=math.prod)
+            found.append(Operation(match["kind"], size // 8, whole, along, lines.of(row), in_loop, computation, widened))
     return found
 
 
-def _bits(dtype: str) -> int:
+def bits(dtype: str) -> int:
+    """The bits of a number of this type, as XLA calls it."""
     match = _BITS.match(dtype)
     return 8 if dtype == "pred" or match is None else int(match[1])
 

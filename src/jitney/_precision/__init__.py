@@ -11,6 +11,7 @@ from ._policy import is_line as is_line
 from ._policy import tokens as tokens
 from ._products import SOLVERS as SOLVERS
 from ._products import breaks_low as breaks_low
+from ._products import elsewhere as elsewhere
 from ._products import has_kernels as has_kernels
 from ._replay import Probe as Probe
 from ._replay import in_double as in_double

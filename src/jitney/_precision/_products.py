@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import jax
@@ -58,6 +60,19 @@ def _is_default(precision: Any) -> bool:
     return all(part is None or part == _jax.lax.Precision.DEFAULT for part in parts)
 
 
+_elsewhere: ContextVar[bool] = ContextVar("jitney traces for other devices", default=False)
+
+
+@contextmanager
+def elsewhere() -> Generator[None]:
+    """A scope in which programs are traced as for devices that have kernels for all products, to be looked at and not run."""
+    token = _elsewhere.set(True)
+    try:
+        yield
+    finally:
+        _elsewhere.reset(token)
+
+
 def holds_products(jaxpr: Any) -> int:
     """How many products stand in a program and in those inside it."""
     return sum(map(is_product, equations(jaxpr)))
@@ -105,6 +120,8 @@ def has_kernels(low: np.dtype[Any]) -> bool:
     element type for DotThunk::Execute"), in gradients of attention for one. There the factors are rounded and multiplied in float32: the
     same numbers, since products of eight digits fit. Delete this when such a program runs without the flag that is looked for here.
     """
+    if _elsewhere.get():
+        return True
     fuses = re.search(r"--xla_cpu_experimental_ynn_fusion_type=(\s|$)", os.environ.get("XLA_FLAGS", "")) is None
     return not (fuses and low == _jax.numpy.bfloat16 and _jax.default_backend() == "cpu")
 

@@ -9,5 +9,6 @@ from ._choice import flops_text as flops_text
 from ._choice import frontier_of as frontier_of
 from ._choice import not_fitting as not_fitting
 from ._choice import unsupported as unsupported
+from ._flops import of_equation as of_equation
 from ._option import EVERYTHING as EVERYTHING
 from ._option import Option as Option

@@ -1,0 +1,231 @@
+"""Work in the text of a compiled program: operations on numbers, and bytes that go through memory, on one device.
+
+XLA's own `cost_analysis()` counts the body of a loop once however often it turns. Here loops are multiplied by their turns, which XLA
+writes beside them where it knows them. Tried with jaxlib 0.10.0, 0.10.2 and 0.12.0.1.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from ._hlo import ARRAY, bits
+
+_HEAD = re.compile(r"^(ENTRY )?%?([\w.\-]+) .*\{$")
+_NAME = re.compile(r"^\s*(ROOT )?%?([\w.\-]+) = ")
+_OPERANDS = re.compile(r"%([\w.\-]+)")
+_TURNS = re.compile(r'known_trip_count":\{"n":"(\d+)"')
+_INNER = re.compile(r"(?:calls|to_apply|body|condition|true_computation|false_computation)=%?([\w.\-]+)")
+_BRANCHES = re.compile(r"branch_computations=\{([^}]*)\}")
+_MOVING = (
+    "parameter constant tuple get-tuple-element bitcast copy convert transpose reshape broadcast slice dynamic-slice dynamic-update-slice "
+    "concatenate pad gather iota reverse bitcast-convert copy-start copy-done after-all optimization-barrier partition-id replica-id while "
+    "call conditional fusion custom-call all-reduce all-gather reduce-scatter all-to-all collective-permute collective-broadcast "
+    "select-and-scatter scatter sort rng-bit-generator infeed outfeed domain add-dependency all-gather-start all-gather-done "
+    "all-reduce-start all-reduce-done collective-permute-start collective-permute-done"
+)
+_MOVES = frozenset(_MOVING.split())
+_VIEWS = (
+    "parameter constant tuple get-tuple-element bitcast while call conditional after-all partition-id replica-id optimization-barrier "
+    "domain add-dependency"
+)
+_NO_TRAFFIC = frozenset(_VIEWS.split())
+
+
+@dataclass(frozen=True)
+class Row:
+    """One operation of a computation."""
+
+    name: str
+    op: str
+    arrays: tuple[tuple[str, tuple[int, ...]], ...]  # type and shape of what it makes
+    operands: tuple[str, ...]
+    rest: str
+    root: bool
+
+    @property
+    def elements(self) -> int:
+        return sum(math.prod(shape) for _, shape in self.arrays)
+
+    @property
+    def bytes(self) -> int:
+        return sum(bits(kind) * math.prod(shape) for kind, shape in self.arrays) // 8
+
+    @property
+    def called(self) -> list[str]:
+        branches = _BRANCHES.search(self.rest)
+        return _INNER.findall(self.rest) + (_OPERANDS.findall(branches[1]) if branches else [])
+
+
+class Work:
+    """What one run of a compiled program does on one device."""
+
+    def __init__(self, text: str):
+        self._rows: dict[str, dict[str, Row]] = {}
+        self._entry = ""
+        computation = ""
+        for line in text.splitlines():
+            head = _HEAD.match(line)
+            if head:
+                computation = head[2]
+                self._rows[computation] = {}
+                self._entry = computation if head[1] else self._entry
+            row = _row(line) if computation else None
+            if row is not None:
+                self._rows[computation][row.name] = row
+
+    @cached_property
+    def turns(self) -> dict[str, int]:
+        """How often each computation runs. Those that reduce two numbers are left out: the operation that uses one counts them."""
+        found: dict[str, int] = {}
+        waiting = [(self._entry, 1)]
+        while waiting:
+            computation, times = waiting.pop()
+            found[computation] = found.get(computation, 0) + times
+            for row in self._rows[computation].values():
+                if row.op in ("while", "fusion", "call", "conditional"):
+                    turns = times * (_turns_of(row) or 1)
+                    waiting += [(inner, turns) for inner in row.called if inner in self._rows]
+        return found
+
+    @property
+    def endless(self) -> int:
+        """Loops whose turns XLA does not know; they count once."""
+        return sum(row.op == "while" and _turns_of(row) is None for _, row, _ in self._all())
+
+    @property
+    def opaque(self) -> list[str]:
+        """Calls of libraries, whose work is not known."""
+        found = [re.search(r'custom_call_target="([^"]*)"', row.rest) for _, row, _ in self._all() if row.op == "custom-call"]
+        return sorted({each[1] for each in found if each is not None})
+
+    @property
+    def branches(self) -> int:
+        """Conditionals; all their branches are counted."""
+        return sum(row.op == "conditional" for _, row, _ in self._all())
+
+    @cached_property
+    def products(self) -> int:
+        """Operations of products of matrices and of convolutions: two for each product that is added up."""
+        return sum(times * self._product(computation, row) for computation, row, times in self._all() if row.op in ("dot", "convolution"))
+
+    @cached_property
+    def others(self) -> int:
+        """All other operations on floating-point numbers, one for each element that is computed or reduced."""
+        return sum(times * self._other(computation, row) for computation, row, times in self._all())
+
+    @cached_property
+    def bytes(self) -> int:
+        """Bytes that operations read and write, each fused group one operation; what devices send each other is not among them."""
+        fused = {inner for _, row, _ in self._all() if row.op == "fusion" for inner in row.called}
+        return sum(times * self._traffic(computation, row) for computation, row, times in self._all() if computation not in fused)
+
+    def _all(self) -> Iterator[tuple[str, Row, int]]:
+        for computation, times in self.turns.items():
+            for row in self._rows[computation].values():
+                yield computation, row, times
+
+    def _operand(self, computation: str, row: Row, i: int) -> Row:
+        return self._rows[computation][row.operands[i]]
+
+    def _product(self, computation: str, row: Row) -> int:
+        left, right = (self._operand(computation, row, i).arrays[0][1] for i in (0, 1))
+        if row.op == "dot":
+            axes = re.search(r"lhs_contracting_dims=\{([\d,]*)\}", row.rest)
+            return 2 * row.elements * math.prod(left[int(i)] for i in (axes[1].split(",") if axes and axes[1] else ()))
+        labels = re.search(r"dim_labels=\w+_(\w+)->", row.rest)
+        kernel = [size for label, size in zip(labels[1], right, strict=True) if label != "o"] if labels else right
+        return 2 * row.elements * math.prod(kernel)
+
+    def _other(self, computation: str, row: Row) -> int:
+        if row.op in ("reduce", "reduce-window", "scatter"):
+            kinds = [self._operand(computation, row, i) for i in range(len(row.operands))]
+            return max((each.elements for each in (kinds[-1:] if row.op == "scatter" else kinds) if _is_float(each)), default=0)
+        return row.elements if _is_float(row) and row.op not in (*_MOVES, "dot", "convolution") else 0
+
+    def _traffic(self, computation: str, row: Row) -> int:
+        if row.op in _NO_TRAFFIC or row.op.startswith(("all-", "collective-", "reduce-scatter")) or self._only_widens(row):
+            return 0
+        operands = [self._operand(computation, row, i) for i in range(len(row.operands))]
+        sizes = [self._narrow(computation, each) for each in operands]
+        if row.op in ("dynamic-slice", "slice", "gather"):
+            return 2 * row.bytes
+        if row.op == "dynamic-update-slice":
+            return 2 * sizes[1]
+        if row.op == "scatter":
+            return 3 * sizes[-1]
+        if row.op != "fusion":
+            return row.bytes + sum(sizes)
+        inside = self._rows[row.called[0]]
+        return self._written(inside, row) + sum(self._read(inside, i, size) for i, size in enumerate(sizes))
+
+    def _written(self, inside: dict[str, Row], row: Row) -> int:
+        """What a fused group writes: of arrays that are updated in place the part."""
+        roots = [each for each in inside.values() if each.root]
+        roots = [inside[name] for each in roots for name in each.operands] if roots and roots[0].op == "tuple" else roots
+        found = 0
+        for root in roots:
+            made = _behind(inside, root)
+            found += inside[made.operands[1]].bytes if made.op == "dynamic-update-slice" else root.bytes
+        return found if roots else row.bytes
+
+    def _read(self, inside: dict[str, Row], i: int, size: int) -> int:
+        """What a fused group reads of an argument: of one that is only cut or updated, the part."""
+        names = {row.name for row in inside.values() if row.op == "parameter" and row.rest.startswith(f"{i})")}
+        uses = [row for row in inside.values() if names & set(row.operands)]
+        if not uses or not all(row.op in ("dynamic-slice", "gather", "dynamic-update-slice") and row.operands[0] in names for row in uses):
+            return size
+        return sum(0 if row.op == "dynamic-update-slice" else row.bytes for row in uses)
+
+    def _only_widens(self, row: Row) -> bool:
+        """Whether it only converts: the compiler for CPUs widens 16-bit numbers in memory, others do while they read them."""
+        return row.op == "convert" or (
+            row.op == "fusion" and {each.op for each in self._rows[row.called[0]].values()} == {"parameter", "convert"}
+        )
+
+    def _narrow(self, computation: str, row: Row) -> int:
+        return min(row.bytes, self._operand(computation, row, 0).bytes) if self._only_widens(row) else row.bytes
+
+
+def _turns_of(row: Row) -> int | None:
+    if row.op != "while":
+        return 1
+    known = _TURNS.search(row.rest)
+    return int(known[1]) if known else None
+
+
+def _behind(inside: dict[str, Row], row: Row) -> Row:
+    """What a row is a view of."""
+    while row.op in ("bitcast", "copy", "reshape") and row.operands:
+        row = inside[row.operands[0]]
+    return row
+
+
+def _is_float(row: Row) -> bool:
+    return any(kind.startswith(("f", "bf", "c")) for kind, _ in row.arrays)
+
+
+def _row(line: str) -> Row | None:
+    """`ROOT %name = shape op(operands), attributes`, taken apart."""
+    named = _NAME.match(line)
+    if named is None:
+        return None
+    rest = line[named.end() :]
+    cut = _closing(rest) + 1 if rest.startswith("(") else rest.find(" ")
+    op, _, arguments = rest[cut:].lstrip().partition("(")
+    arrays = tuple((kind, tuple(int(n) for n in dims.split(",") if n)) for kind, dims in ARRAY.findall(rest[:cut]))
+    operands = () if op in ("constant", "parameter") else tuple(_OPERANDS.findall(arguments[: _closing(f"({arguments}") - 1]))
+    return Row(named[2], op, arrays, operands, arguments, named[1] is not None)
+
+
+def _closing(text: Sequence[str] | str) -> int:
+    """Where the bracket that opens a text closes."""
+    depth = 0
+    for i, each in enumerate(text):
+        depth += (each == "(") - (each == ")")
+        if not depth:
+            return i
+    return len(text)

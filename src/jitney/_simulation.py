@@ -1,0 +1,271 @@
+"""What `jitney.simulate` gives: the figures of one device, and how they are shown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ._device import Device
+from ._memory import text
+from ._saving import flops_text
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+Sizes = Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Collectives of one kind between the same devices, in one step.
+
+    Args:
+        kind: What XLA calls it: "all-reduce", "all-gather", ...
+        along: The axes of the mesh between whose devices they run.
+        axes: The named axes that lie there.
+        count: How many run, each turn of a loop counted.
+        bytes: Of their results, on one device.
+        devices: How many take part in one.
+        network: Whether they leave a node.
+        seconds: How long they take at best, one after the other.
+    """
+
+    kind: str
+    along: tuple[str, ...]
+    axes: tuple[str, ...]
+    count: int
+    bytes: int
+    devices: int
+    network: bool
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Share:
+    """An argument on one device.
+
+    Args:
+        path: Which.
+        bytes: Of the part on one device.
+        along: The axes of the mesh that it is divided along.
+    """
+
+    path: str
+    bytes: int
+    along: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """What `jitney.simulate` gives: of one device in one step, unless it says otherwise. Printed, a table.
+
+    Args:
+        function: Which.
+        mesh: The devices along each axis.
+        device: What each is.
+        arguments: Bytes of the arguments.
+        results: Bytes of the results, without those that take the place of donated arguments.
+        temporaries: Bytes of what is kept in between, by XLA's compiler for CPUs.
+        flops: Operations on numbers.
+        products: Those of them that are products of matrices or convolutions, by the type of `Device.peak`.
+        traffic: Bytes that go through the memory of the device, each fused group one operation.
+        collectives: What the devices send each other.
+        largest: The largest arguments, those first that take the most of a device.
+        notes: What the figures rest on.
+        seconds: How long the simulation took.
+    """
+
+    function: str
+    mesh: Sizes
+    device: Device
+    arguments: int
+    results: int
+    temporaries: int
+    flops: int
+    products: Mapping[str, int]
+    traffic: int
+    collectives: tuple[Traffic, ...]
+    largest: tuple[Share, ...]
+    notes: tuple[str, ...]
+    seconds: float
+
+    @property
+    def devices(self) -> int:
+        """How many there are."""
+        return math.prod(self.mesh.values())
+
+    @property
+    def memory(self) -> int:
+        """Bytes of arguments, results and temporaries."""
+        return self.arguments + self.results + self.temporaries
+
+    @property
+    def fits(self) -> bool:
+        """Whether that is no more than the device has."""
+        return self.memory <= self.device.memory
+
+    @property
+    def times(self) -> dict[str, float]:
+        """Seconds that a step takes at least: for its operations, for its memory and for its collectives."""
+        rest = self.flops - sum(self.products.values())
+        compute = sum(count / self.device.speed(kind) for kind, count in self.products.items()) + rest / self.device.vector
+        return {
+            "compute": compute,
+            "memory": self.traffic / self.device.bandwidth,
+            "communication": sum(each.seconds for each in self.collectives),
+        }
+
+    @property
+    def bound(self) -> str:
+        """The longest of `times`."""
+        return max(self.times, key=self.times.__getitem__)
+
+    @property
+    def step(self) -> float:
+        """Seconds of a step where nothing is computed while devices send: the roofline of the device, then that of the links."""
+        return max(self.times["compute"], self.times["memory"]) + self.times["communication"]
+
+    @property
+    def overlapped(self) -> float:
+        """Seconds of a step where everything that is sent is sent while devices compute."""
+        return max(self.times.values())
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figures, for JSON."""
+        plain = {name: getattr(self, name) for name in ("function", "arguments", "results", "temporaries", "memory", "fits", "flops",
+                                                        "traffic", "times", "bound", "step", "overlapped", "seconds")}  # fmt: skip
+        parts = {"mesh": dict(self.mesh), "device": self.device.name, "products": dict(self.products), "notes": list(self.notes)}
+        return {
+            **plain,
+            **parts,
+            "collectives": [vars(each) for each in self.collectives],
+            "largest": [vars(each) for each in self.largest],
+        }
+
+    def __rich__(self) -> Table:
+        from ._console import table
+
+        return table(f"{self.function} on {self.devices} x {self.device.name}, each in one step", list(_rows(self)))
+
+    def __str__(self) -> str:
+        from ._console import text_of
+
+        return text_of(self)
+
+    def _repr_html_(self) -> str:
+        from ._console import html_of
+
+        return html_of(self)
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What `jitney.simulate` gives for several meshes. Printed, a table with a row for each.
+
+    Args:
+        simulations: One for each mesh, in their order.
+    """
+
+    simulations: tuple[Simulation, ...]
+
+    def __iter__(self) -> Iterator[Simulation]:
+        return iter(self.simulations)
+
+    def __getitem__(self, i: int) -> Simulation:
+        return self.simulations[i]
+
+    def __len__(self) -> int:
+        return len(self.simulations)
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        """The figures, for JSON."""
+        return [each.to_dict() for each in self.simulations]
+
+    def __rich__(self) -> Table:
+        from ._console import figures
+
+        head = ["mesh", "", "devices", "memory", "FLOPs", "sent", "step", "bound by"]
+        rows = [
+            [_mesh(each.mesh), "" if each.fits else "does not fit", str(each.devices), text(each.memory), flops_text(each.flops),
+             text(sum(part.bytes for part in each.collectives)), seconds_text(each.step), each.bound]
+            for each in self.simulations
+        ]  # fmt: skip
+        first = self.simulations[0]
+        return figures(f"{first.function} on {first.device.name}, each device in one step", [head, *rows])
+
+    def __str__(self) -> str:
+        from ._console import text_of
+
+        return text_of(self)
+
+    def _repr_html_(self) -> str:
+        from ._console import html_of
+
+        return html_of(self)
+
+
+def seconds_text(seconds: float) -> str:
+    """A time, to be read."""
+    for unit, size in (("s", 1), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns" if seconds else "0 s"
+
+
+def _mesh(mesh: Sizes) -> str:
+    return ", ".join(f"{name}={size}" for name, size in mesh.items())
+
+
+def _rows(found: Simulation) -> Iterator[list[tuple[str, str]]]:
+    """The lines of the table: what, how much, and what is to be said about it."""
+    device, times = found.device, found.times
+
+    def row(name: str, figure: str, said: str = "", style: str = "") -> list[tuple[str, str]]:
+        return [(name, ""), (figure, style), (said, "")]
+
+    yield row("mesh", str(found.devices), _mesh(found.mesh))
+    whole = f"{text(device.memory)} ({device.memory / 1e9:.4g} GB)"
+    if found.fits:
+        yield row("memory", text(found.memory), f"fits {whole}: {_percent(found.memory / device.memory)}", "green")
+    else:
+        over = text(found.memory - device.memory)
+        yield row("memory", text(found.memory), f"does not fit {whole}: {over} over. {_advice(found)}", "red")
+    yield row("  arguments", text(found.arguments), ", ".join(f"{each.path} {text(each.bytes)}" for each in found.largest))
+    yield row("  results", text(found.results))
+    yield row("  temporaries", text(found.temporaries))
+    kinds = ", ".join(f"{flops_text(count)} of products in {_TYPES.get(kind, kind)}" for kind, count in found.products.items() if count)
+    yield row("operations", flops_text(found.flops), kinds)
+    yield row("memory traffic", text(found.traffic))
+    for each in found.collectives:
+        named = f" for {', '.join(map(repr, each.axes))}" if each.axes else ""
+        where = "between nodes" if each.network else "within a node"
+        said = f"{each.count} along {' and '.join(map(repr, each.along)) or 'no axis'}{named}: {each.devices} devices {where}, "
+        yield row(each.kind, text(each.bytes), said + seconds_text(each.seconds))
+    if not found.collectives:
+        yield row("collectives", "none", "the devices send each other nothing", "green")
+    parts = ", ".join(f"{name} {seconds_text(time)}" for name, time in times.items())
+    yield row("step", seconds_text(found.step), f"at best, bound by {found.bound}: {parts}", "bold")
+    yield row("  overlapped", seconds_text(found.overlapped), "if all that is sent is sent while devices compute")
+    yield row("simulated in", seconds_text(found.seconds))
+    for note in found.notes:
+        yield row("", "", f"- {note}")
+
+
+_TYPES = {"bf16": "bfloat16", "fp16": "float16", "tf32": "float32", "f32": "float32 at highest precision", "f64": "float64"}
+
+
+def _percent(part: float) -> str:
+    return f"{100 * part:.3g}%" if part >= _LEAST else "less than 0.1%"
+
+
+_LEAST = 0.001
+
+
+def _advice(found: Simulation) -> str:
+    """What takes the most, and what to do about it."""
+    if found.temporaries > found.arguments:
+        return "Temporaries take the most: try `remat`, `chunk`, or more devices along an axis that they have."
+    whole = [each for each in found.largest if not each.along] or list(found.largest)
+    return f"Arguments take the most: lay axes of {', '.join(each.path for each in whole)} along the mesh with `shard`."

@@ -1,0 +1,80 @@
+"""Programs compiled for more devices than there are: by another process, which has as many virtual ones and runs nothing.
+
+JAX lowers a program for an abstract mesh and compiles it only for devices. `jax.export` hands the lowered program over, so that nothing
+of the user's, neither functions nor arrays, has to be sent. XLA divides a program among devices before it knows what they are, so what they
+send each other is that of any device; how it fuses operations and lays out memory afterwards is that of its compiler for CPUs. This
+file is the program of the other process too, and imports nothing of jitney.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import pickle
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_COUNT = re.compile(r"--xla_force_host_platform_device_count=\S*")
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What another process tells of a compiled program; bytes are those on one device."""
+
+    text: str
+    arguments: int
+    results: int
+    aliased: int
+    temporaries: int
+
+
+class Failed(Exception):
+    """The other process could not compile it; the last line of what it said."""
+
+
+def compiled(programs: Sequence[tuple[Any, dict[str, int], tuple[int, ...]]]) -> list[Compiled]:
+    """Compile exported programs, each with the sizes of its mesh and what it may reuse of its arguments.
+
+    Raises:
+        Failed: One cannot be compiled.
+    """
+    count = max(math.prod(mesh.values()) for _, mesh, _ in programs)
+    flags = f"{_COUNT.sub('', os.environ.get('XLA_FLAGS', ''))} --xla_force_host_platform_device_count={count}"
+    mine = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags, "JAX_ENABLE_X64": "1", "JAX_ENABLE_COMPILATION_CACHE": "0",
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        asked, answered = Path(folder, "asked"), Path(folder, "answered")
+        asked.write_bytes(pickle.dumps(list(programs)))
+        command = [sys.executable, "-P", __file__, str(asked), str(answered)]
+        done = subprocess.run(command, env=os.environ | mine, capture_output=True, text=True, check=False)  # noqa: S603
+        if done.returncode or not answered.exists():
+            raise Failed(next((line for line in reversed(done.stderr.splitlines()) if line.strip()), f"it ended with {done.returncode}"))
+        return [Compiled(*each) for each in pickle.loads(answered.read_bytes())]  # noqa: S301 - written by this file, in a folder of this user's
+
+
+def _compile(exported: Any, sizes: dict[str, int], donated: tuple[int, ...]) -> tuple[str, int, int, int, int]:
+    import jax
+    import numpy as np
+
+    jax_: Any = jax
+    sharding: Any = jax.sharding
+    devices = np.array(jax_.devices()[: math.prod(sizes.values())]).reshape(tuple(sizes.values()))
+    mesh = sharding.Mesh(devices, tuple(sizes))
+    placed = exported.in_shardings_jax(mesh)
+    arguments = [jax_.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in exported.in_avals]
+    options: Any = {"in_shardings": tuple(placed)} if len(devices.flat) > 1 else {}
+    found = jax_.jit(exported.call, donate_argnums=donated or None, **options).lower(*arguments).compile()
+    memory = found.memory_analysis()
+    sizes_in_bytes = [getattr(memory, f"{part}_size_in_bytes") for part in ("argument", "output", "alias", "temp")]
+    return found.as_text(), *sizes_in_bytes
+
+
+if __name__ == "__main__":
+    programs = pickle.loads(Path(sys.argv[1]).read_bytes())  # noqa: S301 - as above
+    Path(sys.argv[2]).write_bytes(pickle.dumps([_compile(*each) for each in programs]))

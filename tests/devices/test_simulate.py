@@ -1,0 +1,87 @@
+"""`jitney.simulate` against programs that are really compiled for eight devices, and against counts by hand."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import Array, Float
+
+import jitney
+
+MESH = {"data": 4, "model": 2}
+ROWS, WIDE = 64, 32
+
+
+@jitney.optimize(shard={"batch": "data", "out": "model"})
+def loss(model, x: Float[Array, "batch n"], y: Float[Array, "batch m"]) -> Float[Array, ""]:
+    return jnp.mean((jax.vmap(model)(x) - y) ** 2)
+
+
+@pytest.fixture(scope="module")
+def network():
+    return eqx.nn.MLP(16, 8, WIDE, 2, use_bias=False, use_final_bias=False, key=jax.random.key(0))
+
+
+@pytest.fixture(scope="module")
+def gradient(network):
+    """Simulated, and compiled here."""
+    sizes = {"batch": ROWS, "n": 16, "m": 8}
+    found = jitney.simulate(loss.grad, network, sizes=sizes, mesh=MESH, device="h100", wrt="model")
+    x, y = np.ones((ROWS, 16), np.float32), np.ones((ROWS, 8), np.float32)
+    with jitney.mesh(**MESH, devices=jax.devices()[:8]):
+        compiled = loss.grad.program(wrt="model").lower(network, x, y).compile()
+        return found, compiled.memory_analysis(), jitney.communication(loss.grad, network, x, y, wrt="model")
+
+
+def test_bytes_are_those_of_the_compiled_program(gradient):
+    """On each device: arguments, results and temporaries."""
+    found, memory, _ = gradient
+    assert (found.arguments, found.results) == (memory.argument_size_in_bytes, memory.output_size_in_bytes)
+    assert found.temporaries == memory.temp_size_in_bytes
+
+
+def test_arguments_are_what_is_laid_on_each_device(gradient):
+    """Weights by `model`, the batch by `data`."""
+    weights = 4 * (WIDE * 16 + WIDE * WIDE + 8 * WIDE) // MESH["model"]
+    assert gradient[0].arguments == weights + 4 * ROWS * (16 + 8) // MESH["data"]
+
+
+def test_collectives_are_those_of_the_compiled_program(gradient):
+    """By kind and axis, in number and bytes."""
+    found, _, communication = gradient
+    expected = {}
+    for each in communication.collectives:
+        count, size = expected.get((each.kind, each.along), (0, 0))
+        expected[each.kind, each.along] = (count + each.count, size + each.bytes)
+    assert {(each.kind, each.along): (each.count, each.bytes) for each in found.collectives} == expected
+
+
+def test_operations_are_those_that_are_counted_by_hand(gradient):
+    """Two for each multiplied number, forward, and backward for weights and, but of the first layer, inputs; an eighth on each device."""
+    layers = [16 * WIDE, WIDE * WIDE, WIDE * 8]
+    assert gradient[0].products == {"tf32": 2 * ROWS * (3 * sum(layers) - layers[0]) // 8}
+
+
+def test_loops_are_counted_with_their_turns():
+    """Operations and collectives, unlike in what XLA tells: a mean over the batch in each of five turns, and a sum behind."""
+
+    @jitney.optimize(shard={"batch": "data"})
+    def power(w: Float[Array, "n n"], x: Float[Array, "batch n"]) -> Float[Array, "n"]:
+        out, _ = jax.lax.scan(lambda x, _: (jnp.tanh((x - jnp.mean(x, 0)) @ w), None), x, None, length=5)
+        return jnp.sum(out, 0)
+
+    found = jitney.simulate(power, sizes={"batch": 16, "n": 4}, mesh={"data": 4}, device="h100")
+    assert found.products == {"tf32": 5 * 2 * 16 * 4 * 4 // 4}
+    assert [(each.kind, each.count, each.bytes) for each in found.collectives] == [("all-reduce", 6, 6 * 4 * 4)]
+
+
+def test_what_is_given_up_is_not_counted_twice():
+    """A donated argument's place is that of a result."""
+
+    @jitney.optimize(shard={"batch": "data"}, donate="x")
+    def step(x: Float[Array, "batch n"]) -> Float[Array, "batch n"]:
+        return x + 1.0
+
+    found = jitney.simulate(step, sizes={"batch": 64, "n": 4}, mesh={"data": 8}, device="h100")
+    assert (found.arguments, found.results, found.collectives) == (4 * 8 * 4, 0, ())

@@ -1,0 +1,123 @@
+"""`jitney.simulate` on one device: how counts go with the number of devices, the model of time, and what is refused."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import Array, BFloat16, Float
+
+import jitney
+
+DEVICE = jitney.Device(
+    "toy", memory=4096, bandwidth=1e6, peak={"f32": 1e6, "bf16": 4e6}, vector=1e5, group=4, link=1e6, network=1e5,
+    link_latency=1e-3, network_latency=1e-2,
+)  # fmt: skip
+ROWS, N, M = 4096, 16, 8
+
+
+@jitney.optimize(shard={"batch": "data"})
+def loss(w: Float[Array, "n m"], x: Float[Array, "batch n"]) -> Float[Array, ""]:
+    return jnp.sum(jnp.tanh(x @ w))
+
+
+@pytest.fixture(scope="module")
+def sweep():
+    meshes = [{"data": count} for count in (8, 64, 2048)]
+    return jitney.simulate(loss.grad, sizes={"batch": ROWS, "n": N, "m": M}, mesh=meshes, device=DEVICE, wrt="w")
+
+
+def test_operations_of_a_device_go_with_its_part_of_the_batch(sweep):
+    """Two products, forward and backward, with two operations for each multiplied number."""
+    assert [found.products for found in sweep] == [{"f32": 2 * 2 * ROWS // count * N * M} for count in (8, 64, 2048)]
+
+
+def test_what_is_summed_over_the_batch_does_not_depend_on_the_number_of_devices(sweep):
+    """The gradient, once."""
+    sums = [[(each.kind, each.along, each.bytes) for each in found.collectives] for found in sweep]
+    assert sums == [[("all-reduce", ("data",), 4 * N * M)]] * 3
+
+
+def test_arguments_are_divided_as_they_are_laid(sweep):
+    """The batch; the weights are whole everywhere."""
+    assert [found.arguments for found in sweep] == [4 * (N * M + ROWS * N // count) for count in (8, 64, 2048)]
+
+
+def test_times_are_those_of_the_model(sweep):
+    """By hand: eight devices in two nodes of four, each of the four with its own port."""
+    found = sweep[0]
+    rest = found.flops - found.products["f32"]
+    compute = found.products["f32"] / 1e6 + rest / 1e5
+    sent = 2 * 7 / 8 * 4 * N * M / (4 * 1e5) + 2 * 3 * 1e-2
+    assert found.times == pytest.approx({"compute": compute, "memory": found.traffic / 1e6, "communication": sent})
+    assert found.step == pytest.approx(max(compute, found.traffic / 1e6) + sent)
+    assert found.overlapped == pytest.approx(max(compute, found.traffic / 1e6, sent))
+
+
+def test_what_does_not_fit_says_what_takes_the_most(sweep):
+    """And what to do."""
+    assert not sweep[0].fits
+    text = " ".join(str(sweep[0]).split())
+    assert "does not fit 4 KiB" in text
+    assert "data=2048" in str(sweep)
+
+
+def test_sixteen_bits_are_sent_and_multiplied_as_such():
+    """The compiler for CPUs, which counts, widens them."""
+
+    @jitney.optimize(shard={"batch": "data"})
+    def low(w: BFloat16[Array, "n m"], x: BFloat16[Array, "batch n"]) -> Float[Array, ""]:
+        return jnp.sum((x @ w).astype(jnp.float32))
+
+    found = jitney.simulate(low.grad, sizes={"batch": 64, "n": N, "m": M}, mesh={"data": 8}, device=DEVICE, wrt="w")
+    assert list(found.products) == ["bf16"]
+    assert [(each.kind, each.bytes) for each in found.collectives] == [("all-reduce", 2 * N * M)]
+    assert "upper bounds" in " ".join(found.notes)
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "message"),
+    [
+        ({"device": "h20"}, jitney.OptionError, "device='h20' is not known.*did you mean 'h200'"),
+        ({"mesh": {"data": 0}}, jitney.MeshError, "is no layout"),
+        ({"mesh": []}, jitney.MeshError, "is no layout"),
+        ({"mesh": {"dat": 8}}, jitney.MeshError, "the mesh does not have"),
+        ({"mesh": {"data": 3}}, jitney.MeshError, "the 3 devices along 'data' do not divide"),
+        ({"mesh": None}, jitney.MeshError, "has no mesh"),
+        ({"sizes": {"batch": 8}}, jitney.ContractError, "axis 'n' has no size"),
+    ],
+)
+def test_what_cannot_be_simulated_says_so(options, kind, message):
+    """Before anything is compiled."""
+    given = {"device": "h100", "mesh": {"data": 8}, "sizes": {"batch": 64, "n": N, "m": M}} | options
+    with pytest.raises(kind) as caught:
+        jitney.simulate(loss, **given)
+    caught.match(f"(?s){message}")
+
+
+def test_a_function_that_is_not_sharded_has_one_device():
+    """Several would all do the same."""
+    with pytest.raises(jitney.OptionError, match="not sharded, and the mesh has 8 devices"):
+        jitney.simulate(jitney.optimize(lambda x: x), np.ones(3), mesh={"data": 8}, device="h100")
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (lambda x: eqx.error_if(x, jnp.any(x < 0), "negative"), "run-time checks of Equinox.*EQX_ON_ERROR=nan"),
+        (lambda x: jax.pure_callback(np.sin, jax.ShapeDtypeStruct(x.shape, x.dtype), x), "calls back into Python"),
+    ],
+)
+def test_callbacks_are_refused(body, message):
+    """They cannot be handed to another process."""
+    with pytest.raises(jitney.OptionError) as caught:
+        jitney.simulate(jitney.optimize(body), np.ones(3, np.float32), device="h100")
+    caught.match(f"(?s){message}")
+
+
+def test_a_device_with_a_wrong_figure_is_refused():
+    """Rather than divide by it."""
+    with pytest.raises(jitney.OptionError, match="unknown type 'bf8'"):
+        jitney.Device("mine", 1, 1.0, {"bf8": 1.0}, 1.0)
+    with pytest.raises(jitney.OptionError, match="not above 0"):
+        jitney.Device("mine", 1, 0.0, {"bf16": 1.0}, 1.0)
