@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 
 import jitney
 from jitney import BudgetError, OptionError, optimize
-from jitney._saving import EVERYTHING, Option, Problem
+from jitney._saving import EVERYTHING, Option, Point, Problem, choose
 from jitney._saving._flops import flops
 
 LAYERS, ROWS, WIDTH = 6, 256, 32
@@ -294,3 +294,25 @@ def test_a_frontier_of_nothing_is_an_error(call, error, says):
     """With its reason."""
     with pytest.raises(error, match=says):
         call(optimize(loop))
+
+
+class Valley(Problem):
+    """A compiler that takes less for some layers, and more again for fewer and for all, of one kind alone."""
+
+    best = Option("nothing", layers=8, group=2, rolled=True)
+
+    def measure(self, option):
+        off = abs(option.layers - self.best.layers) + 3 * abs(option.group - self.best.group)
+        least = 700 if (option.saved, option.rolled) == (self.best.saved, self.best.rolled) else 1100
+        size = 1000 if option == EVERYTHING else least + 40 * off
+        return self.points.setdefault(option, Point(option, size, 10 * option.layers))
+
+
+@pytest.mark.parametrize("budget", [700, 790, 990])
+def test_what_no_guess_finds_is_found_step_by_step(budget):
+    """What fits is found though every line through measured options says that nothing does, and not all options are compiled for it."""
+    ws = [jnp.eye(4)] * 16
+    problem = Valley(jax.make_jaxpr(lambda *flat: [loop(list(flat[:-1]), flat[-1])])(*ws, jnp.ones((8, 4))))
+    found = choose(problem, budget)
+    assert found.point.bytes <= budget
+    assert len(found.points) <= 40 < len(problem.options())

@@ -2,13 +2,13 @@
 
 from ._choice import Chosen as Chosen
 from ._choice import Nothing as Nothing
-from ._choice import Point as Point
-from ._choice import Problem as Problem
 from ._choice import choose as choose
 from ._choice import flops_text as flops_text
 from ._choice import frontier_of as frontier_of
 from ._choice import not_fitting as not_fitting
-from ._choice import unsupported as unsupported
 from ._flops import of_equation as of_equation
 from ._option import EVERYTHING as EVERYTHING
 from ._option import Option as Option
+from ._problem import Point as Point
+from ._problem import Problem as Problem
+from ._problem import unsupported as unsupported

@@ -1,0 +1,111 @@
+"""What options are likely to take, before the compiler says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ._estimate import Estimate
+from ._option import EVERYTHING, Option
+from ._problem import Point, Problem
+
+
+class Guess:
+    """What options take, from the program and from those that were measured."""
+
+    def __init__(self, problem: Problem, estimate: Estimate):
+        self.problem = problem
+        self.estimate = estimate
+
+    def bytes(self, option: Option) -> float:
+        """By the line through measured options that differ in the number of layers alone; else the estimate, put right by how far
+        another of its kind was off."""
+        kin = self._kin(option)
+        if len(kin) > 1:
+            return float(_on_line([p.option.layers for p in kin], [p.bytes for p in kin], option.layers))
+        most = self.estimate.everything
+        return most - self._share(option) * (most - self.estimate.bytes(option))
+
+    def flops(self, option: Option) -> float:
+        kin = self._kin(option)
+        if len(kin) > 1:
+            return float(_on_line([p.option.layers for p in kin], [p.flops for p in kin], option.layers))
+        return self.estimate.flops(option)
+
+    def firsts(self, options: Sequence[Option], best: Point | None) -> list[Option]:
+        """Of each kind, what the program says takes the least, and all layers each by itself: those that may be better than the best,
+        however little their kind has brought so far. The one that recomputes the least is first."""
+        found: list[Option] = []
+        for kind in dict.fromkeys(_kind(option) for option in options if not option.whole):
+            alike = [option for option in self.problem.options() if _kind(option) == kind]
+            found += [min(alike, key=self.estimate.bytes), max(alike, key=lambda o: (-o.group, o.layers))]
+        better = [o for o in dict.fromkeys(found) if o in options and (best is None or self.flops(o) < best.flops)]
+        return sorted(better, key=lambda o: (self.estimate.flops(o), self.estimate.bytes(o)))
+
+    def smallest(self, options: Sequence[Option]) -> Option | None:
+        """The option that is guessed to take the least, if that is less than all that were measured."""
+        found = min(options, key=self.bytes, default=None)
+        return found if found is not None and self.bytes(found) < self.problem.least else None
+
+    def near(self, options: Sequence[Option]) -> Option | None:
+        """A neighbour of the smallest of each kind in turn: more or fewer layers, or other numbers of them together. Where the compiler
+        takes less for some layers and more again for all, no line through measured options says so."""
+        found: list[tuple[int, int, Option]] = []
+        for kind in {_kind(point.option) for point in self.problem.points.values() if point.option.layers}:
+            measured = [point for point in self.problem.points.values() if point.option.layers and _kind(point.option) == kind]
+            here = min(measured, key=lambda point: point.bytes)
+            alike = [option for option in self.problem.options() if option.layers and _kind(option) == kind]
+            beside = next((option for option in _neighbours(alike, here.option) if option in options), None)
+            if beside is not None:
+                found.append((len(measured), here.bytes, beside))
+        return min(found, key=lambda each: each[:2], default=(0, 0, None))[2]
+
+    def _share(self, option: Option) -> float:
+        """Which part of what the estimate promises came true for the options most like this one."""
+        alike = [p for p in self.problem.points.values() if p.option != EVERYTHING and _kind(p.option) == _kind(option)]
+        return max(map(self._came_true, alike), default=1.0)
+
+    def _came_true(self, point: Point) -> float:
+        promised = self.estimate.everything - self.estimate.bytes(point.option)
+        return max(0.0, (self.estimate.everything - point.bytes) / promised) if promised > 0 else 0.0
+
+    def _kin(self, option: Option) -> list[Point]:
+        if option.whole:
+            return []
+        found = [p for p in self.problem.points.values() if p.option == EVERYTHING or _family(p.option) == _family(option)]
+        return sorted(found, key=lambda p: p.option.layers)
+
+
+def _kind(option: Option) -> Any:
+    return option.saved, option.rolled, option.whole
+
+
+def _family(option: Option) -> Any:
+    return option.saved, option.group, option.rolled, option.whole
+
+
+def _neighbours(alike: Sequence[Option], here: Option) -> list[Option]:
+    """Of the options of a kind those that differ by one step: in how many layers are together, then in how many are recomputed."""
+    found: list[Option] = []
+    for group in _beside({option.group for option in alike}, here.group):
+        of_group = [option for option in alike if option.group == group]
+        found.append(min(of_group, key=lambda option: (abs(option.layers - here.layers), option.layers)))
+    layers = {option.layers for option in alike if option.group == here.group}
+    return found + [replace(here, layers=number) for number in _beside(layers, here.layers)]
+
+
+def _beside(numbers: Iterable[int], number: int) -> list[int]:
+    """The next larger and the next smaller."""
+    ordered = sorted(numbers)
+    at = ordered.index(number)
+    return [*ordered[at + 1 : at + 2], *ordered[max(0, at - 1) : at]]
+
+
+def _on_line(xs: Sequence[int], ys: Sequence[int], x: int) -> float:
+    """Between two points that were measured, or on the line through the last two."""
+    if x <= xs[-1]:
+        return float(np.interp(x, xs, ys))
+    return ys[-1] + (ys[-1] - ys[-2]) / (xs[-1] - xs[-2]) * (x - xs[-1])

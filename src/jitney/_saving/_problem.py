@@ -1,0 +1,154 @@
+"""A program whose gradient is wanted, the options it has, and what the compiler says of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from .._memory import counted_bytes
+from .._trees import issubdtype
+from ._flat import Flat, flattened
+from ._flops import flops, of_equation
+from ._layers import Stack, stacks_of
+from ._option import EVERYTHING, Chain, Option, Saved, program_of
+
+_jax: Any = jax
+_STEPS = 12  # for how many numbers of layers there is an option, at most
+# What comes after the memory is laid out: it counts the same bytes, in half of the time. As `compiler="fast"`.
+_QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+_LOOP = 2  # turns that make a loop worth while
+
+
+@dataclass(frozen=True)
+class Point:
+    """An option as it was measured.
+
+    Args:
+        option: What is saved.
+        bytes: Temporaries and arguments of the gradient, by the compiler.
+        flops: Operations that the gradient does besides those it does when everything is saved.
+    """
+
+    option: Option
+    bytes: int
+    flops: int
+
+
+class Problem:
+    """A program whose gradient is wanted.
+
+    Args:
+        traced: The program: arrays in, arrays out.
+        wrt: With respect to which of its arguments.
+    """
+
+    def __init__(self, traced: Any, wrt: Sequence[int] | None = None):
+        self.flat: Flat = flattened(traced)
+        self.constants: list[Any] = list(getattr(traced, "consts", ()))
+        count = len(self.constants)
+        arguments = self.flat.takes[count:]
+        chosen = range(len(arguments)) if wrt is None else wrt
+        self.wrt = [count + i for i in chosen if issubdtype(self.flat.avals[arguments[i]].dtype, np.inexact)]
+        kinds = [getattr(self.flat.avals[ref] if isinstance(ref, int) else ref.value, "dtype", None) for ref in self.flat.gives]
+        self.results = [i for i, dtype in enumerate(kinds) if dtype is not None and issubdtype(dtype, np.inexact)]
+        self.stacks: tuple[Stack, ...] = stacks_of(self.flat)
+        self.points: dict[Option, Point] = {}
+        self._everything = 0
+
+    @property
+    def has_gradient(self) -> bool:
+        return bool(self.wrt) and any(isinstance(self.flat.gives[i], int) for i in self.results)
+
+    def fn(self, option: Option) -> Callable[[Sequence[Any]], list[Any]]:
+        made = program_of(self.flat, self.stacks, option)
+        return lambda arrays: made([*self.constants, *arrays])
+
+    def measure(self, option: Option) -> Point:
+        """What the compiler and the program say of an option."""
+        if option not in self.points:
+            run = program_of(self.flat, self.stacks, option)
+
+            def gradient(values: Any, cotangents: Any) -> Any:
+                def of(chosen: Any) -> Any:
+                    given = list(values)
+                    for i, value in zip(self.wrt, chosen, strict=True):
+                        given[i] = value
+                    out = run(given)
+                    return [out[i] for i in self.results]
+
+                out, pull = _jax.vjp(of, [values[i] for i in self.wrt])
+                return out, pull(cotangents)[0]
+
+            traced = _jax.jit(gradient).trace(*self._avals())
+            work = flops(traced.jaxpr)
+            if option == EVERYTHING:
+                self._everything = work
+            else:
+                self.measure(EVERYTHING)
+            self.points[option] = Point(option, counted_bytes(traced.lower().compile(_QUICK)), max(0, work - self._everything))
+        return self.points[option]
+
+    def _avals(self) -> Any:
+        values = [self._abstract(n) for n in self.flat.takes]
+        given = [self.flat.gives[i] for i in self.results]
+        return values, [self._abstract(ref) if isinstance(ref, int) else _form(ref.value) for ref in given]
+
+    def _abstract(self, n: int) -> Any:
+        aval = self.flat.avals[n]
+        return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type)
+
+    @property
+    def least(self) -> int:
+        """Bytes of the smallest that was measured."""
+        return min(point.bytes for point in self.points.values())
+
+    @property
+    def forward(self) -> int:
+        """Operations of the program itself."""
+        return sum(of_equation(step.eqn) for step in self.flat.steps)
+
+    def options(self) -> list[Option]:
+        """All there are. None saves nothing of the whole program: that computes everything again and holds it all at once."""
+        saved: list[Saved] = ["dots", "nothing"]
+        if unsupported() is None:
+            saved.insert(1, "offloaded")
+        pure = not any(step.eqn.effects for step in self.flat.steps)  # `jax.checkpoint` takes no others
+        found = [EVERYTHING, *(Option(each, whole=True) for each in saved if each != "nothing" and pure)]
+        count = sum(stack.count for stack in self.stacks)
+        rolls = any(stack.alike and Chain.of(self.flat, stack, stack.count) for stack in self.stacks)
+        for rolled in (False, True) if rolls else (False,):
+            for group in groups_of(count):
+                least = _LOOP * group if rolled else group
+                for each in saved:
+                    found += [Option(each, layers, group, rolled) for layers in numbers_of(count, group) if layers >= least]
+        return found
+
+
+def _form(value: Any) -> Any:
+    return jax.ShapeDtypeStruct(np.shape(value), value.dtype)
+
+
+def groups_of(count: int) -> list[int]:
+    """How many layers are recomputed together: one, two, about the root of all, where what is kept of the groups and what is
+    recomputed of one are alike, and twice that."""
+    root = min((d for d in range(1, count + 1) if count % d == 0), key=lambda d: abs(d - count**0.5), default=1)
+    return sorted({g for g in (1, 2, root, 2 * root) if g < count})
+
+
+def numbers_of(count: int, group: int) -> list[int]:
+    """How many layers are recomputed, in steps of a group."""
+    step = group * max(1, -(-count // (group * _STEPS)))
+    return sorted({*range(step, count + 1, step), count})
+
+
+def unsupported() -> str | None:
+    """Why nothing is offloaded; None if it can be."""
+    device: Any = _jax.local_devices()[0]
+    if device.platform == "cpu":
+        return "the memory of a CPU is that of the host"
+    kinds = {memory.kind for memory in device.addressable_memories()}
+    return None if "pinned_host" in kinds else f"{device.device_kind} has no memory space pinned_host, only {', '.join(sorted(kinds))}"
