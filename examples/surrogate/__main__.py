@@ -17,8 +17,8 @@ from examples.surrogate._data import EXACT, Batch
 from examples.surrogate._expert import batch
 from examples.surrogate._losses import LOSSES
 from examples.surrogate._picture import draw
-from examples.surrogate._step import Recipe, loss_of
-from examples.surrogate._train import HELD_OUT, Run, Trained, train
+from examples.surrogate._step import Recipe, loss_of, start
+from examples.surrogate._train import HELD_OUT, Run, Trained, program, train
 from examples.surrogate._validate import Score, calibration, compare, hits, probabilities
 from examples.surrogate.model import parameters
 
@@ -44,11 +44,15 @@ def options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     add("--seed", type=int, default=0, help="of weights and data (default: %(default)s)")
     add("--every", type=int, default=50, help="steps between checkpoints (default: %(default)s)")
     add("--held-out", type=int, default=500, help="models in the test, for each number of variables (default: %(default)s)")
+    add("--devices", type=int, default=1, help="that each batch is spread over, -1 for all (default: %(default)s)")
+    add("--fsdp", action="store_true", help="spread weights and moments over the devices too")
     add("--out", type=Path, default=Path("out/surrogate"), help="folder for checkpoint and picture (default: %(default)s)")
     chosen = parser.parse_args(arguments)
     if chosen.command == "train":
         least, most = chosen.vars
         counts = (chosen.steps, chosen.depth, chosen.batch, chosen.every, chosen.held_out)
+        if chosen.fsdp and chosen.devices == 1:
+            parser.error("--fsdp spreads over several devices: give --devices")
         if not 3 <= least <= most <= 20 or min(counts) < 1 or chosen.hidden < 4 or chosen.hidden % 4 or chosen.samples < 4:
             parser.error("take 3 to 20 variables, a multiple of 4 for the width, 4 samples at least, and 1 or more of the rest")
     return chosen
@@ -79,7 +83,21 @@ def _cell(value: float | None, form: str) -> str:
     return "-" if value is None else f"{abs(value):{form}}"  # -1e-9 is 0
 
 
-def trained(run: Run, chosen: argparse.Namespace, console: Console) -> Trained:
+def devices(chosen: argparse.Namespace) -> jitney.Mesh | None:
+    """The mesh to train on; None for one device.
+
+    Raises:
+        ValueError: There are too few devices, or they do not divide the batch.
+    """
+    if chosen.devices == 1:
+        return None
+    mesh = jitney.mesh(data=chosen.devices)
+    if chosen.batch % mesh.shape["data"]:
+        raise ValueError(f"{mesh.shape['data']} devices do not divide a batch of {chosen.batch}: give --batch a multiple of them.")
+    return mesh
+
+
+def trained(run: Run, mesh: jitney.Mesh | None, chosen: argparse.Namespace, console: Console) -> Trained:
     """Train under a progress bar."""
     columns = (
         TextColumn("training"),
@@ -92,7 +110,7 @@ def trained(run: Run, chosen: argparse.Namespace, console: Console) -> Trained:
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("", total=run.recipe.steps)
         show = lambda done, loss: progress.update(task, completed=done, description=f"loss {loss:.3f}")  # noqa: E731
-        return train(run, chosen.out / "run.checkpoint", chosen.every, show)
+        return train(run, chosen.out / "run.checkpoint", chosen.every, show, mesh, chosen.fsdp)
 
 
 def training(chosen: argparse.Namespace, console: Console) -> int:
@@ -104,7 +122,12 @@ def training(chosen: argparse.Namespace, console: Console) -> int:
     console.print(f"{parameters(run.model()):,} parameters, {chosen.steps} steps of {chosen.batch} examples", highlight=False)
     began = time.perf_counter()
     try:
-        done = trained(run, chosen, console)
+        mesh = devices(chosen)
+        if mesh is not None:
+            model = run.model()
+            step = program(recipe, run.precision, run.remat, mesh, chosen.fsdp)
+            console.print(jitney.communication(step, model, start(recipe, model), *run.batch(0).arrays))
+        done = trained(run, mesh, chosen, console)
     except ValueError as error:
         console.print(f"{error}", style="red", soft_wrap=True)
         return 2

@@ -70,26 +70,36 @@ class Trained:
 
 
 @functools.cache
-def program(recipe: Recipe, precision: str | None = None, remat: str | None = None) -> Any:
-    """The step, made once for each recipe."""
-    return step_of(recipe, precision, remat)
+def program(
+    recipe: Recipe, precision: str | None = None, remat: str | None = None, mesh: jitney.Mesh | None = None, fsdp: bool = False
+) -> Any:
+    """The step, made once for each recipe and mesh."""
+    return step_of(recipe, precision, remat, mesh=mesh, fsdp=fsdp)
 
 
 def train(
-    run: Run, path: Path | None = None, every: int = 100, progress: Callable[[int, float], None] = lambda done, loss: None
+    run: Run,
+    path: Path | None = None,
+    every: int = 100,
+    progress: Callable[[int, float], None] = lambda done, loss: None,
+    mesh: jitney.Mesh | None = None,
+    fsdp: bool = False,
 ) -> Trained:
-    """Train, or go on with a run whose checkpoint is there.
+    """Train, or go on with a run whose checkpoint is there. Devices are no part of a run: it may go on on other ones.
 
     Args:
         run: What.
         path: The checkpoint; None for none.
         every: Steps between checkpoints, and between two looks at the metrics, which are on their way meanwhile.
         progress: Is told how many steps are done and their last mean loss.
+        mesh: Devices along an axis `data`, whose number divides the batch; None for one device.
+        fsdp: Whether they share weights and moments too.
 
     Raises:
         ValueError: The checkpoint is damaged or of another run.
     """
-    step, model = program(run.recipe, run.precision, run.remat), run.model()
+    step, model = program(run.recipe, run.precision, run.remat, mesh, fsdp), run.model()
+    virtual = mesh is not None and jax.default_backend() == "cpu"
     key = dataclasses.asdict(run)
     done, history, state = 0, [], (model, start(run.recipe, model))
     found = _checkpoint.load(path, key, state) if path else None
@@ -104,6 +114,8 @@ def train(
             if at + AHEAD < run.recipe.steps:
                 coming.append(maker.submit(run.batch, at + AHEAD))
             *state, metrics = step(*state, *data.arrays)
+            if virtual:
+                jax.block_until_ready(state)  # virtual devices come to a standstill where steps overlap
             waiting.append(jitney.host(metrics))
             if (at + 1) % every == 0 or at + 1 == run.recipe.steps:
                 history += [[each["loss"], each["norm"]] for each in (fetch.result() for fetch in waiting)]
