@@ -39,6 +39,17 @@ def test_tuples_count_all_their_parts():
     assert collectives(row, MESH)[0].bytes == 12
 
 
+def test_body_and_condition_of_a_loop_run_once_a_turn():
+    """And what they call; nothing else."""
+    row = ROW.format(groups="replica_groups=[4,2]<=[8]")
+    names = ("%called", "%body", "%condition", "ENTRY %main")
+    rows = {name: [f"{name} (p: f32[2]) -> f32[2] {{", row, "}"] for name in names}
+    rows["%body"].insert(1, "  %c = f32[2]{0} call(%p), to_apply=%called")
+    rows["ENTRY %main"].insert(1, "  %w = f32[2]{0} while(%p), condition=%condition, body=%body")
+    found = collectives("\n".join(line for name in names for line in rows[name]), MESH)
+    assert [each.in_loop for each in found] == [True, True, True, False]
+
+
 def test_other_operations_are_none():
     """Not even one that reads a collective's result."""
     assert collectives("  %g = f32[2]{0} get-tuple-element(%all-to-all.2), index=0", MESH) == []

@@ -1,6 +1,6 @@
 """The step over several devices as one writes it without jitney: a sharding for each array, written down.
 
-It is what `tests/devices/test_surrogate.py` and `tests/perf/scaling.py` compare `step_of(..., mesh=mesh)` with.
+It is what `tests/devices/examples/test_surrogate.py` and `tests/perf/scaling.py` compare `step_of(..., mesh=mesh)` with.
 """
 
 from typing import Any

@@ -17,6 +17,7 @@ from examples.trf._implicit import attach_derivative
 from examples.trf._jit import optimize
 from examples.trf._problem import Controls, Data, Setup, points, residual_type, residuals_and_columns, weighted
 from examples.trf._solve import Records, State, solve
+from jitney import Mesh
 
 SCALARS = ("cost", "optimality", "nfev", "njev", "status", "points", "resolution")
 Packed = tuple[Float[Array, "packed"], Records | None]
@@ -34,29 +35,34 @@ class Programs:
 
 
 @lru_cache(maxsize=256)
-def programs(setup: Setup) -> Programs:
-    """Programs for a setup, made once: with functions and options closed over, a call carries arrays alone."""
+def programs(setup: Setup, mesh: Mesh | None = None) -> Programs:
+    """Programs for a setup, made once: with functions and options closed over, a call carries arrays alone.
+
+    On a mesh each device has its share of the fits of a batch. They are independent: all that devices tell each other is, once for each
+    turn of a loop, whether any of them is not done.
+    """
+    shard: Any = None if mesh is None else {"fit": tuple(mesh.shape)}
 
     @optimize
     def fit(x0: Float[Array, "k"], data: Data) -> Packed:
-        return _fit(setup, x0, data)
+        return fitted(setup, x0, data)
 
-    @optimize(vmap={"fit": {"x0": 0, "mapped": 0}})
+    @optimize(vmap={"fit": {"x0": 0, "mapped": 0}}, shard=shard, mesh=mesh)
     def fit_batch(x0: Float[Array, "k"], mapped: Any, shared: Any) -> Packed:
-        return _fit(setup, x0, eqx.combine(mapped, shared))
+        return fitted(setup, x0, eqx.combine(mapped, shared))
 
     @optimize
     def evaluate(x: Float[Array, "k"], data: Data) -> Evaluated:
         return _evaluate(setup, x, data)
 
-    @optimize(vmap={"fit": {"x": 0, "mapped": 0}})
+    @optimize(vmap={"fit": {"x": 0, "mapped": 0}}, shard=shard, mesh=mesh)
     def evaluate_batch(x: Float[Array, "k"], mapped: Any, shared: Any) -> Evaluated:
         return _evaluate(setup, x, eqx.combine(mapped, shared))
 
     return Programs(fit, fit_batch, evaluate, evaluate_batch)
 
 
-def _fit(setup: Setup, x0: Float[Array, "k"], data: Data) -> Packed:
+def fitted(setup: Setup, x0: Float[Array, "k"], data: Data) -> Packed:
     """Solve, and pack what every result holds: `SCALARS`, x, gradient, active bounds, R."""
     last = solve(setup, x0, data)
     x, cost = attach_derivative(setup, last.x, last.model.cost, data)

@@ -163,7 +163,7 @@ def _computations_in_loops(text: str) -> set[str]:
         computation = started[1] if started else computation
         called = re.findall(r"(?:calls|to_apply|body|condition)=%?([\w.\-]+)", row)
         calls.setdefault(computation, set()).update(called)
-        bodies.update(re.findall(r"body=%?([\w.\-]+)", row))
+        bodies.update(re.findall(r"(?:body|condition)=%?([\w.\-]+)", row))
     found: set[str] = set()
     waiting = list(bodies)
     while waiting:

@@ -12,15 +12,10 @@ from examples.surrogate._expert import batch
 from examples.surrogate._step import Recipe, start, step_of
 from examples.surrogate._train import Run, train
 from examples.surrogate.tests._small import RUN
-from tests.devices._collectives import sent
+from tests.devices.examples._collectives import sent
 
 STEPS = 4
 RECIPE = Recipe(steps=STEPS)
-
-
-@pytest.fixture(autouse=True)
-def _strict_dtype_promotion():
-    """Not here: AdamW of optax takes a float to the power of an int."""
 
 
 @functools.cache

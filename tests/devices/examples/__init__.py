@@ -1,0 +1,1 @@
+"""The example ports on several devices, against one device and against shardings by hand."""
