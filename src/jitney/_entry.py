@@ -186,7 +186,8 @@ class Entry:
         x64: Any = jax.enable_x64
         return x64(True) if self.core.options.precision == "f64" else nullcontext()  # noqa: FBT003
 
-    def _scope(self) -> AbstractContextManager[Any]:
+    def scope(self) -> AbstractContextManager[Any]:
+        """The context of the mesh in which the program is traced."""
         return nullcontext() if self.placing is None else self.placing.scope()
 
     def lowered(self, arrays: Sequence[Any]) -> Any:
@@ -194,7 +195,7 @@ class Entry:
         ensure_cache()
         while True:
             try:
-                with suppress(Retry), self.numbers(), self._scope(), jax.disable_jit(False):  # noqa: FBT003
+                with suppress(Retry), self.numbers(), self.scope(), jax.disable_jit(False):  # noqa: FBT003
                     return self.jit_for(arrays).lower(*(arrays if self.placing is None else self.placing.arrived(arrays, abstract=True)))
             except Undecided as undecided:
                 self.choose(undecided.key, parted(arrays)[0])

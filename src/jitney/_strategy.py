@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ._errors import AxisError, ContractError, sentence
+from ._laid import Laid
 from ._memory import Fit, Misfit, budget_of, compiled_bytes, fit, text
 from ._options import AUTO
 from ._placing import refuse_sharded
@@ -124,7 +125,7 @@ def strategy(
         ways = [
             Way(IN_MEMORY, whole, None, f"{text(whole)} by the compiler", whole <= budget),
             _chunked(stage, body, avals, budget),
-            _way(STREAMED, lambda: widest(entry, stage, budget)[1]),
+            _way(STREAMED, lambda: widest(entry, stage, Laid(), budget)[1]),
         ]
     return Strategy(str(where), stage.axis, stage.size, budget, tuple(ways))
 

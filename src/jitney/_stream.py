@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
 
@@ -23,14 +24,14 @@ from ._checkpoint import Checkpoint
 from ._checkpoint import Progress as Reached
 from ._derivatives import Derivative, program_of
 from ._errors import AxisError, ContractError, JitneyError, OptionError, sentence
+from ._laid import Laid
 from ._memory import Fit, Misfit, counted_bytes, fit, text
 from ._options import AUTO
 from ._outcome import Outcome, unmixed
-from ._placing import refuse_sharded
 from ._plan import Plan
 from ._sources import abstract, identity, is_reversible, is_sliceable, source_of
 from ._stages import Chunk
-from ._trees import is_a
+from ._trees import device_put, is_a
 
 if TYPE_CHECKING:
     from ._entry import Entry
@@ -101,7 +102,9 @@ def stream(
             a sequence of these, one behind the other; or an object whose `__iter__` gives chunks of any length, each time anew, which is
             read once more, for its length. Everything else is passed whole.
         chunk: Axis name -> how many of its elements are read at a time; `"auto"` for as many as keep a step of the run under the program's
-            `memory=` (256 MiB if it has none), by what the compiler says of it.
+            `memory=` (256 MiB if it has none), by what the compiler says of it, on one device. If the axis lies along a mesh, each device
+            works on its part of a chunk, whose size is rounded up to what the devices divide; of the rest in the end what they divide is a
+            chunk, and what is left then, fewer elements than devices, another one, which one device accumulates.
         checkpoint: A file that keeps what has been accumulated. Where it exists, the run goes on from there, to the same bits as an
             unbroken one; when the run is over, it is removed. It is of one function, chunk size, arguments and data (by shape and dtype,
             of files by name, size and time of change too).
@@ -116,6 +119,7 @@ def stream(
     Raises:
         AxisError: An operation looks along the axis in a way that is not carried from chunk to chunk.
         ContractError: The data do not fit the contract, or no array has the axis.
+        MeshError: The program has `shard`, and there is no mesh, or another axis than the one that is cut does not divide.
         JitneyError: The checkpoint is damaged or of another run; a result has the axis and cannot be kept in one.
         OSError: A chunk could not be read; notes on it name the argument and the rows.
     """
@@ -130,17 +134,17 @@ def stream(
     where = str(program._core.where)  # pyright: ignore[reportPrivateUsage]
     sources = {name: source_of(name, value, where) for name, value in data.items()}
     entry, arrays = program.abstract((), {name: abstract(value) for name, value in sources.items()}, None)
-    refuse_sharded(entry, "jitney.stream")
-    with entry.numbers():
-        view = entry.planned(arrays).view
-        stage = Chunk.of(view, replace(entry.request, nested=False), axis, size)
+    with entry.numbers(), entry.scope():
+        view = entry.planned(arrays, jit=False).view
+        stage = Chunk.of(view, replace(entry.request, nested=False, single="read in chunks"), axis, size)
         if stage is None:
             raise ContractError(
                 sentence(entry.core.where, f"no array has an axis {axis!r}.", "Data are cut along an axis that annotations name.",
                          "pass an array with it, or correct the name.")
             )  # fmt: skip
-        if stage.size > (size or 1):
-            steps = _steps(entry, stage, size)
+        laid = Laid.of(entry, stage)
+        if stage.size > (size or 1) or (laid.devices is not None and stage.size > 1):
+            steps = _steps(entry, replace(stage, devices=laid.devices), laid, size)
             values = [sources.get(leaf.path, array) for leaf, array in zip(view.leaves, arrays, strict=True)]
             run = _Run(steps, [leaf.path for leaf in view.leaves], values, retries)
             kept = None
@@ -169,20 +173,21 @@ def _one(program: Any, chunk: Any) -> tuple[str, int | None]:
     )  # fmt: skip
 
 
-def _steps(entry: Entry, stage: Chunk, size: int | None) -> Steps:
+def _steps(entry: Entry, stage: Chunk, laid: Laid, size: int | None) -> Steps:
     """Those of an earlier run over data of this length, or new ones."""
-    key = (stage.axis, size, *((leaf.path, leaf.shape, leaf.dtype, leaf.weak_type) for leaf in stage.view.leaves))
+    key = (laid, stage.axis, size, *((leaf.path, leaf.shape, leaf.dtype, leaf.weak_type) for leaf in stage.view.leaves))
     found = entry.streams.get(key)
     if found is None:
         if len(entry.streams) >= _MAX_STEPS:
             entry.streams.clear()
-        found = entry.streams[key] = Steps(entry, stage, size) if size else _widest(entry, stage, stage.budget or BUDGET)
+        made = Steps(entry, stage, laid, size) if size else _widest(entry, stage, laid, stage.budget or BUDGET)
+        found = entry.streams[key] = made
     return found
 
 
-def _widest(entry: Entry, stage: Chunk, budget: int) -> Steps:
+def _widest(entry: Entry, stage: Chunk, laid: Laid, budget: int) -> Steps:
     try:
-        return widest(entry, stage, budget)[0]
+        return widest(entry, stage, laid, budget)[0]
     except Misfit as misfit:
         raise AxisError(
             sentence(entry.core.where,
@@ -198,48 +203,79 @@ class Steps:
     Args:
         entry: The program.
         stage: The axis.
+        laid: Where all of it lies.
         size: Of a chunk.
         like: Steps of another chunk size, whose plan is that of these too.
     """
 
-    def __init__(self, entry: Entry, stage: Chunk, size: int, like: Steps | None = None):
+    def __init__(self, entry: Entry, stage: Chunk, laid: Laid, size: int, like: Steps | None = None):
         self.entry = entry
         self.stage = stage
-        self.size = size
+        self.laid = laid
+        self.size = laid.rounded(size)
         self.total = stage.size
         self.outcome, self.passes = self._planned() if like is None else (like.outcome, like.passes)
-        self.work = Chunked(self.passes, np.int32(self.total))
-        self.begin = [_jax.jit(self._begin(each)) for each in self.passes.passes]
-        self.step = [_jax.jit(self._step(each)) for each in self.passes.passes]
+        self.work = Chunked(self.passes, np.int32(self.total), laid.devices)
+        self.begin = [_jax.jit(laid.begin(self._begin(each))) for each in self.passes.passes]
+        self.step = [_jax.jit(self._laid(each)) for each in self.passes.passes]
+        self.rest = [_jax.jit(self._laid(each, whole=True)) for each in self.passes.passes]
+        self.join = [_jax.jit(laid.join(partial(self.work.together, each))) for each in self.passes.passes]
         self.end = _jax.jit(self._end)
+
+    @property
+    def pieces(self) -> list[tuple[int, int]]:
+        """Where each chunk starts, and how long it is."""
+        starts = range(0, self.total, self.size)
+        found = [(start, min(self.size, self.total - start)) for start in starts]
+        start, count = found[-1]
+        rest = count % self.laid.parts
+        return [*found[:-1], *((at, many) for at, many in ((start, count - rest), (start + count - rest, rest)) if many)]
+
+    def placed(self, n: int, x: Any, count: int | None = None) -> Any:
+        """A value where it lies: an argument, or a chunk with so many elements of the axis."""
+        if self.laid.place is None:
+            return x
+        divides = count is not None and count % self.laid.parts == 0
+        return device_put(x, self.laid.sharding(self.passes.flat.takes.index(n), self.passes.axis(n) if divides else None))
 
     def _planned(self) -> tuple[Outcome, Passes]:
         entry, stage, outcome = self.entry, self.stage, Outcome()
-        request = replace(entry.request, options=replace(entry.core.options, pad=(), chunk=(), memory=None))
+        request = replace(entry.request, options=replace(entry.core.options, pad=(), chunk=(), memory=None), single="read in chunks")
         passes = stage.passes(entry.body_inside(Plan.make(stage.view, request), "chunk", outcome))
         stage.check(outcome)
         return outcome, passes
 
+    def _laid(self, each: Any, *, whole: bool = False) -> Callable[..., Any]:
+        ins = {n: self.passes.axis(n) for n in self.passes.flat.takes if n in self.passes.streamed}
+        return self.laid.step(self._step(each), ins, [self.passes.axis_of_result(i) for i in each.emits], whole=whole)
+
     def bytes(self) -> int:
-        """What a step takes, by the compiler, and the chunk that is read meanwhile."""
+        """What a step takes on one device, by the compiler, and the chunk that is read meanwhile."""
         takes, streamed = self.passes.flat.takes, self.passes.streamed
         avals = dict(zip(takes, (leaf.abstract() for leaf in self.stage.view.leaves), strict=True))
-        values: dict[int, Any] = {n: x for n, x in avals.items() if n not in streamed}
+        values: dict[int, Any] = {n: self._lying(n, x) for n, x in avals.items() if n not in streamed}
         chunk = {n: self._cut(n, x) for n, x in avals.items() if n in streamed}
         number = jax.ShapeDtypeStruct((), np.int32)
         most = 0
         for p, each in enumerate(self.passes.passes):
             new, state = _jax.eval_shape(self.begin[p], values)
             values.update(new)
+            state = self.laid.accumulated(state)
             most = max(most, counted_bytes(self.step[p].lower(values, state, chunk, number).compile()))
             known = Known(dict(values))
-            self.work.finish(each, known, state)
+            self.work.finish(each, known, _jax.eval_shape(self.join[p], state))
             values.update(known.values)
-        return most + sum(x.size * x.dtype.itemsize for x in chunk.values())
+        return most + sum(x.size * x.dtype.itemsize for x in chunk.values()) // self.laid.parts
 
     def _cut(self, n: int, aval: Any) -> jax.ShapeDtypeStruct:
         axis = self.passes.axis(n)
-        return jax.ShapeDtypeStruct((*aval.shape[:axis], self.size, *aval.shape[axis + 1 :]), self.passes.flat.dtypes[n])
+        shape = (*aval.shape[:axis], self.size, *aval.shape[axis + 1 :])
+        return self._lying(n, jax.ShapeDtypeStruct(shape, self.passes.flat.dtypes[n]), axis)
+
+    def _lying(self, n: int, aval: Any, axis: int | None = None) -> jax.ShapeDtypeStruct:
+        if self.laid.place is None:
+            return aval
+        return aval.update(sharding=self.laid.sharding(self.passes.flat.takes.index(n), axis))
 
     def _begin(self, each: Any) -> Callable[..., Any]:
         """What is computed once when the pass before is over, and the state that a pass starts with."""
@@ -267,18 +303,18 @@ class Steps:
         return self.work.results(Known(dict(values)), emitted)
 
 
-def widest(entry: Entry, stage: Chunk, budget: int) -> tuple[Steps, Fit]:
-    """The steps whose chunks are as long as the budget allows.
+def widest(entry: Entry, stage: Chunk, laid: Laid, budget: int) -> tuple[Steps, Fit]:
+    """The steps whose chunks are as long as the budget allows; the width that fits is that on one device.
 
     Raises:
         AxisError: The axis cannot be cut.
         Misfit: Not one element fits.
     """
-    first = Steps(entry, stage, 1)
+    first = Steps(entry, stage, laid, 1)
     made: dict[int, Steps] = {}
 
     def measure(width: int) -> int:
-        made[width] = Steps(entry, stage, width, first)
+        made[width] = Steps(entry, stage, laid, width * laid.parts, first)
         return made[width].bytes()
 
     found = fit(measure, stage.suiting(first.passes), budget)
@@ -337,6 +373,7 @@ class _Run:
                 [each.back for each in self.passes.passes],
                 steps.size,
                 steps.total,
+                steps.laid.key,
                 arguments,
                 [identity(x) for _, x in self.sources.values()],
             ]
@@ -352,20 +389,22 @@ class _Run:
                          "A run that goes on later has to find its results again.", "drop checkpoint=..., or return sums and their kin.")
             )  # fmt: skip
         found = kept.read() if kept is not None else None
-        values: dict[int, Any] = {**self.fixed, **(found.values if found is not None else {})}
-        first, at, state = (found.index, found.at, found.state) if found is not None else (0, 0, None)
+        values: dict[int, Any] = {n: steps.placed(n, x) for n, x in self.fixed.items()}
+        values.update(found.values if found is not None else {})
+        first, at, state = (found.index, found.at, steps.laid.accumulated(found.state)) if found is not None else (0, 0, None)
         reached = found
-        done = first * -(-steps.total // steps.size) + -(-at // steps.size)
+        done = first * len(steps.pieces) + len(steps.pieces) - len(self._left(at, back=passes.passes[first].back))
         with _bar(steps, done, show=progress) as advance:
             try:
                 for p, each in enumerate(passes.passes[first:], first):
                     if state is None:
                         new, state = steps.begin[p](values)
                         values.update(new)
-                    for start, chunk in self._chunks(at, back=each.back):
-                        count = min(steps.size, steps.total - start)
+                    for start, count, cut in self._chunks(at, back=each.back):
                         before = state
-                        state, outs = steps.step[p](values, state, chunk, np.int32(start))
+                        chunk = {n: steps.placed(n, x, count) for n, x in cut.items()}
+                        step = steps.rest[p] if count % steps.laid.parts else steps.step[p]
+                        state, outs = step(values, state, chunk, np.int32(start))
                         _jax.block_until_ready(before)  # so that no more than two chunks are under way
                         for i, out in zip(each.emits, outs, strict=True):
                             emitted[i][self._place(i, start, count)] = np.asarray(out)
@@ -376,7 +415,7 @@ class _Run:
                             reached = Reached(p, over, {n: x for n, x in values.items() if n not in self.fixed}, state)
                             kept.reached(reached)
                     known = Known(dict(values))
-                    steps.work.finish(each, known, state)
+                    steps.work.finish(each, known, state if steps.laid.devices is None else steps.join[p](state))
                     values.update(known.values)
                     at, state = 0, None
             except KeyboardInterrupt as stop:
@@ -389,27 +428,30 @@ class _Run:
             kept.remove()
         return unmixed(steps.outcome.output(flat))
 
-    def _chunks(self, done: int, *, back: bool) -> Iterator[tuple[int, dict[int, Any]]]:
-        """The chunks that are not done, each read while the one before is worked on; `back`: from the last to the first."""
-        starts = range(0, self.steps.total, self.steps.size)
-        starts = (starts[::-1] if back else starts)[-(-done // self.steps.size) :]
-        if not starts:
+    def _left(self, done: int, *, back: bool) -> list[tuple[int, int]]:
+        """The chunks that are not done, `back` from the last to the first."""
+        pieces, total = self.steps.pieces, self.steps.total
+        return [each for each in pieces[::-1] if sum(each) <= total - done] if back else [each for each in pieces if each[0] >= done]
+
+    def _chunks(self, done: int, *, back: bool) -> Iterator[tuple[int, int, dict[int, Any]]]:
+        """The chunks that are not done, with where they start and how long they are, each read while the one before is worked on."""
+        pieces = self._left(done, back=back)
+        if not pieces:
             return
         with ThreadPoolExecutor(1) as reader:
-            coming = reader.submit(self._read, starts[0])
-            for start, following in zip(starts, [*starts[1:], None], strict=True):
+            coming = reader.submit(self._read, *pieces[0])
+            for piece, following in zip(pieces, [*pieces[1:], None], strict=True):
                 chunk = coming.result()
                 if following is not None:
-                    coming = reader.submit(self._read, following)
-                yield start, chunk
+                    coming = reader.submit(self._read, *following)
+                yield *piece, chunk
 
-    def _read(self, start: int) -> dict[int, Any]:
-        return {n: self._cut(n, name, source, start) for n, (name, source) in self.sources.items()}
+    def _read(self, start: int, count: int) -> dict[int, Any]:
+        return {n: self._cut(n, name, source, slice(start, start + count)) for n, (name, source) in self.sources.items()}
 
-    def _cut(self, n: int, name: str, source: Any, start: int) -> Any:
+    def _cut(self, n: int, name: str, source: Any, rows: slice) -> Any:
         """One chunk of one array."""
         axis = self.passes.axis(n)
-        rows = slice(start, min(start + self.steps.size, self.steps.total))
         return np.array(self._part(name, source, (*[slice(None)] * axis, rows) if axis else rows), dtype=self.passes.flat.dtypes[n])
 
     def _part(self, name: str, source: Any, place: Any) -> Any:
@@ -443,7 +485,7 @@ def _bar(steps: Steps, done: int, *, show: bool) -> Generator[Callable[[], None]
         return
     from ._console import bar
 
-    total = len(steps.passes.passes) * -(-steps.total // steps.size)
+    total = len(steps.passes.passes) * len(steps.pieces)
     with bar(steps.entry.core.name, total, done, steps.size) as advance:
         yield advance
 

@@ -100,15 +100,13 @@ def test_a_function_that_is_not_sharded_is_refused():
         jitney.communication(jitney.optimize(lambda x: x), X)
 
 
-def test_streams_and_strategies_are_refused():
+def test_strategies_are_refused():
     """Rather than run on one device."""
 
     @sharded
     def f(x: Float[Array, "batch n"]) -> Float[Array, ""]:
         return jnp.sum(x)
 
-    with pytest.raises(jitney.OptionError, match=r"jitney.stream is not there yet"):
-        jitney.stream(f, {"x": X}, chunk={"batch": 2})
     with pytest.raises(jitney.OptionError, match=r"jitney.strategy is not there yet"):
         jitney.strategy(f, X, memory="1GiB")
     with pytest.raises(jitney.OptionError, match=r"jitney.frontier is not there yet"):
