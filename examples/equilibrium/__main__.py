@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+import jitney
 from examples.equilibrium._checks import Result, jobs
 from examples.equilibrium._linear import linearise
 from examples.equilibrium._path import perfect_foresight
@@ -27,10 +28,19 @@ def options() -> argparse.Namespace:
     """The command line, checked."""
     parser = argparse.ArgumentParser(prog="python -m examples.equilibrium", description=__doc__)
     parser.add_argument("--draws", type=int, default=1000, help="of parameters, in the sweep (default: %(default)s)")
+    parser.add_argument("--devices", type=int, default=1, help="that share the draws, -1 for all (default: %(default)s)")
     parser.add_argument("--out", type=Path, default=Path("out/equilibrium"), help="folder for pictures (default: %(default)s)")
     chosen = parser.parse_args()
     if chosen.draws < 1:
         parser.error("take one draw at least")
+    chosen.mesh = None
+    if chosen.devices != 1:
+        try:
+            chosen.mesh = jitney.mesh(draw=chosen.devices)
+        except jitney.MeshError as error:
+            parser.error(str(error))
+        if chosen.draws % chosen.mesh.shape["draw"]:
+            parser.error(f"{chosen.mesh.shape['draw']} devices do not divide {chosen.draws} draws")
     return chosen
 
 
@@ -80,15 +90,16 @@ def economy(form: str, console: Console) -> np.ndarray:
     return np.exp(path.x - steady.x)[:, np.argsort(sector)]
 
 
-def draws(count: int, console: Console) -> float:
+def draws(count: int, mesh: jitney.Mesh | None, console: Console) -> float:
     """Steady states, Jacobians and paths for random parameters in one program; the largest error of a steady state."""
     rng = np.random.default_rng(0)
     alpha, beta = rng.uniform(0.2, 0.5, count), rng.uniform(0.8, 0.98, count)
+    params, off, shock = brock_mirman.Params(alpha, beta), brock_mirman.States(-0.5), brock_mirman.Shocks(0.1)
     began = time.perf_counter()
-    found = sweep(brock_mirman.MODEL, brock_mirman.Params(alpha, beta), brock_mirman.States(-0.5), brock_mirman.Shocks(0.1))
+    found = sweep(brock_mirman.MODEL, params, off, shock, mesh=mesh)
     first = time.perf_counter() - began
     began = time.perf_counter()
-    sweep(brock_mirman.MODEL, brock_mirman.Params(alpha, beta), brock_mirman.States(-0.5), brock_mirman.Shocks(0.1))
+    sweep(brock_mirman.MODEL, params, off, shock, mesh=mesh)
     again = time.perf_counter() - began
     gap = float(np.max(np.abs(found.x[:, 0] - np.log(alpha * beta) / (1 - alpha))))
     gap = gap if np.all(found.converged) else np.inf
@@ -108,7 +119,7 @@ def main() -> int:
         found = solved(console)
         console.print(table(found))
         vectors, blocks = economy("vectors", console), economy("scalars", console)
-        gap = draws(chosen.draws, console)
+        gap = draws(chosen.draws, chosen.mesh, console)
     except KeyboardInterrupt:
         console.print("Interrupted.")
         return 130

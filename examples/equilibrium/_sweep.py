@@ -1,4 +1,7 @@
-"""Many parameter draws in one program: the steady state, the derivatives there, and a perfect-foresight path, mapped by `vmap="draw"`."""
+"""Many parameter draws in one program: the steady state, the derivatives there, and a perfect-foresight path, mapped by `vmap="draw"`.
+
+On a mesh of devices each has its share of the draws.
+"""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -40,11 +43,9 @@ class Sweep:
     path_x: np.ndarray
 
 
-@lru_cache(maxsize=64)
-def program(model: Model) -> Any:
-    """The compiled sweep. `theta` has an axis more than its annotation says, so it is mapped; all else is shared."""
+def one_draw(model: Model) -> Any:
+    """What is done for one draw of parameters."""
 
-    @jitney.optimize(vmap="draw")
     def draws(
         theta: Float[Array, "p"],
         targets: _steady.Calibration,
@@ -67,7 +68,14 @@ def program(model: Model) -> Any:
     return draws
 
 
-def sweep(model: Model, params: Any, off: Any = None, z0: Any = None, dates: int = 41) -> Sweep:
+@lru_cache(maxsize=64)
+def program(model: Model, mesh: jitney.Mesh | None = None) -> Any:
+    """The compiled sweep. `theta` has an axis more than its annotation says, so it is mapped; all else is shared."""
+    shard: Any = None if mesh is None else {"draw": tuple(mesh.shape)}
+    return jitney.optimize(vmap="draw", shard=shard, mesh=mesh)(one_draw(model))
+
+
+def sweep(model: Model, params: Any, off: Any = None, z0: Any = None, dates: int = 41, mesh: jitney.Mesh | None = None) -> Sweep:
     """Solve a model for many parameters at once.
 
     Args:
@@ -76,16 +84,23 @@ def sweep(model: Model, params: Any, off: Any = None, z0: Any = None, dates: int
         off: How far states are from the steady state at the first date. Default: not at all.
         z0: Shocks at the first date. Default: none.
         dates: How many; the path ends at the steady state.
+        mesh: Devices that share the draws, `jitney.mesh(draw=-1)`; their number divides that of the draws.
+
+    Raises:
+        MeshError: The devices of `mesh` do not divide the draws.
     """
-    theta = _drawn(model.parameters, params)
-    _, x_layout, z_layout = model.layouts
-    off, z0 = _path.vector(x_layout, off, 0.0), _path.vector(z_layout, z0, 0.0)
+    given = arguments(model, params, off, z0, dates)
     with jax.enable_x64(True):
-        targets = _steady.calibration(model, {})
-        found = program(model)(theta, targets, *model.guess, off, z0, np.arange(dates, dtype=np.float64))
-        steady, path_u, path_x, converged = jax.device_get(found)
+        steady, path_u, path_x, converged = jax.device_get(program(model, mesh)(*given))
     blocks = model.local.blocks(steady.entries)
     return Sweep(model, converged, steady.theta, steady.u, steady.x, blocks, path_u, path_x)
+
+
+def arguments(model: Model, params: Any, off: Any, z0: Any, dates: int) -> tuple[Any, ...]:
+    """What the program is called with."""
+    _, x_layout, z_layout = model.layouts
+    first = _path.vector(x_layout, off, 0.0), _path.vector(z_layout, z0, 0.0)
+    return _drawn(model.parameters, params), _steady.calibration(model, {}), *model.guess, *first, np.arange(dates, dtype=np.float64)
 
 
 def _drawn(layout: Layout, params: Any) -> np.ndarray:
