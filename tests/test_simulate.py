@@ -66,13 +66,26 @@ def test_sixteen_bits_are_sent_and_multiplied_as_such():
     """The compiler for CPUs, which counts, widens them."""
 
     @jitney.optimize(shard={"batch": "data"})
-    def low(w: BFloat16[Array, "n m"], x: BFloat16[Array, "batch n"]) -> Float[Array, ""]:
-        return jnp.sum((x @ w).astype(jnp.float32))
+    def low(x: BFloat16[Array, "batch n"]) -> tuple[BFloat16[Array, "batch all"], BFloat16[Array, "n n"]]:
+        return x @ x.T, x.T @ x
 
-    found = jitney.simulate(low.grad, sizes={"batch": 64, "n": N, "m": M}, mesh={"data": 8}, device=DEVICE, wrt="w")
+    found = jitney.simulate(low, sizes={"batch": 64, "n": N}, mesh={"data": 8}, device=DEVICE)
     assert list(found.products) == ["bf16"]
-    assert [(each.kind, each.bytes) for each in found.collectives] == [("all-reduce", 2 * N * M)]
+    assert {each.kind: each.bytes for each in found.collectives} == {"all-gather": 2 * 64 * N, "all-reduce": 2 * N * N}
     assert "upper bounds" in " ".join(found.notes)
+
+
+def test_what_is_computed_anew_is_counted_again():
+    """Forward two products a layer but in the last, whose value nobody asks for; one anew; backward four, but one of the first layer's."""
+
+    @jitney.optimize
+    def deep(w: Float[Array, "n n"], x: Float[Array, "batch n"]) -> Float[Array, ""]:
+        for _ in range(3):
+            x = jax.checkpoint(lambda w, x: x + jnp.tanh(x @ w) @ w)(w, x)
+        return jnp.sum(x)
+
+    found = jitney.simulate(deep.grad, sizes={"batch": 8, "n": 4}, device=DEVICE, wrt="w")
+    assert found.products == {"f32": (2 * 2 + 3 + 4 * 3 - 1) * 2 * 8 * 4 * 4}
 
 
 @pytest.mark.parametrize(

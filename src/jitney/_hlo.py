@@ -18,7 +18,7 @@ import numpy as np
 from ._errors import is_users
 
 KINDS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute", "collective-broadcast")
-_OPERATION = re.compile(rf"^\s*(?:ROOT )?%?\S+ = (?P<shape>.*?) (?P<kind>{'|'.join(KINDS)})(?:-start)?\((?P<rest>.*)$")
+_OPERATION = re.compile(rf"^\s*(?:ROOT )?%?(?P<name>\S+) = (?P<shape>.*?) (?P<kind>{'|'.join(KINDS)})(?:-start)?\((?P<rest>.*)$")
 ARRAY = re.compile(r"\b([a-z]+\d*[a-z0-9]*)\[([\d,]*)\]")
 _BITS = re.compile(r"[a-z]+?(\d+)")
 _MESH = re.compile(r"replica_groups=mesh\[([^\]]*)\]\s*\{([^}]*)\}")
@@ -38,7 +38,9 @@ class Operation:
     along: tuple[str, ...]  # axes of the mesh
     line: str  # of the user's code, or the name of the operation
     in_loop: bool
+    name: str
     computation: str  # that it stands in
+    arrays: tuple[tuple[str, tuple[int, ...]], ...]  # type and shape of each result
     widened: bool  # whether the compiler for CPUs made it of 32 bits, where the program has 16
 
 
@@ -58,7 +60,9 @@ def collectives(text: str, mesh: Mapping[str, int]) -> list[Operation]:
             along = _along(match["rest"], axes, mesh)
             in_loop, widened = computation in loops, "_promoted" in match["rest"]
             whole = max(shapes, key=math.prod)
-            found.append(Operation(match["kind"], size // 8, whole, along, lines.of(row), in_loop, computation, widened))
+            arrays = tuple((kind, shape) for (kind, _), shape in zip(ARRAY.findall(match["shape"]), shapes, strict=True))
+            where = (lines.of(row), in_loop, match["name"], computation)
+            found.append(Operation(match["kind"], size // 8, whole, along, *where, arrays, widened))
     return found
 
 

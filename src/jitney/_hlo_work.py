@@ -22,14 +22,14 @@ _INNER = re.compile(r"(?:calls|to_apply|body|condition|true_computation|false_co
 _BRANCHES = re.compile(r"branch_computations=\{([^}]*)\}")
 _MOVING = (
     "parameter constant tuple get-tuple-element bitcast copy convert transpose reshape broadcast slice dynamic-slice dynamic-update-slice "
-    "concatenate pad gather iota reverse bitcast-convert copy-start copy-done after-all optimization-barrier partition-id replica-id while "
+    "concatenate pad gather iota reverse bitcast-convert copy-start copy-done after-all opt-barrier partition-id replica-id while "
     "call conditional fusion custom-call all-reduce all-gather reduce-scatter all-to-all collective-permute collective-broadcast "
     "select-and-scatter scatter sort rng-bit-generator infeed outfeed domain add-dependency all-gather-start all-gather-done "
     "all-reduce-start all-reduce-done collective-permute-start collective-permute-done"
 )
 _MOVES = frozenset(_MOVING.split())
 _VIEWS = (
-    "parameter constant tuple get-tuple-element bitcast while call conditional after-all partition-id replica-id optimization-barrier "
+    "parameter constant tuple get-tuple-element bitcast while call conditional after-all partition-id replica-id opt-barrier "
     "domain add-dependency"
 )
 _NO_TRAFFIC = frozenset(_VIEWS.split())
@@ -106,6 +106,22 @@ class Work:
     def branches(self) -> int:
         """Conditionals; all their branches are counted."""
         return sum(row.op == "conditional" for _, row, _ in self._all())
+
+    def cuts(self) -> dict[str, int]:
+        """The elements that are cut out of the operations of which nothing else is used, by name."""
+        found: dict[str, int] = {}
+        for rows in self._rows.values():
+            users: dict[str, list[Row]] = {}
+            for row in rows.values():
+                for operand in row.operands:
+                    users.setdefault(operand, []).append(row)
+            for name, row in rows.items():
+                seen = users.get(name, [])
+                while len(seen) == 1 and seen[0].op in ("reshape", "bitcast"):
+                    seen = users.get(seen[0].name, [])
+                if len(seen) == 1 and seen[0].op == "dynamic-slice" and not row.root:
+                    found[name] = seen[0].elements
+        return found
 
     @cached_property
     def products(self) -> int:

@@ -54,25 +54,29 @@ def links(mesh: Mapping[str, int], along: Sequence[str], device: Device) -> Link
     return Links(count, network=True, bandwidth=min(device.link, ports * device.network), latency=device.network_latency)
 
 
-def seconds_of(kind: str, size: int, between: Links) -> float:
-    """How long a collective takes at best.
+def sends(kind: str, size: int, devices: int) -> tuple[float, int]:
+    """The bytes that each device sends in a collective, and in how many messages one after the other.
 
     Args:
         kind: What XLA calls it.
         size: Bytes of its result on one device.
-        between: The links.
+        devices: How many take part.
     """
-    n, steps = between.devices, math.ceil(math.log2(max(between.devices, 1)))
-    if n == 1:
-        return 0.0
-    sent, messages = {
+    n, steps = devices, math.ceil(math.log2(devices))
+    found: dict[str, tuple[float, int]] = {
         "all-reduce": (2 * (n - 1) / n * size, 2 * steps),
         "all-gather": ((n - 1) / n * size, steps),
         "reduce-scatter": ((n - 1) * size, steps),  # its result is an n-th of what it reduces
         "all-to-all": ((n - 1) / n * size, steps),
         "collective-permute": (size, 1),
         "collective-broadcast": (size, steps),
-    }[kind]
+    }
+    return found[kind] if n > 1 else (0.0, 0)
+
+
+def seconds_of(kind: str, size: int, between: Links) -> float:
+    """How long a collective takes at best; see `sends`."""
+    sent, messages = sends(kind, size, between.devices)
     return sent / between.bandwidth + messages * between.latency
 
 

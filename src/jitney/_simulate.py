@@ -20,18 +20,18 @@ from ._device import Device, device_of
 from ._diagnose import TRACER_ERRORS, trace_error
 from ._entry import Entry, Retry, Undecided
 from ._errors import MeshError, OptionError, few, sentence
-from ._hlo import collectives
 from ._hlo_work import Work
 from ._jaxprs import equations, source_of
 from ._mesh import current
 from ._precision import elsewhere
-from ._roofline import links, products_by_type, seconds_of
+from ._roofline import links, products_by_type, seconds_of, sends
 from ._runners import has_equinox_checks
 from ._simulation import Share, Simulation, Sizes, Sweep, Traffic
 from ._stage import Skip
 from ._stages.place import no_mesh
 from ._trees import is_a, tree_flatten
 from ._virtual import Compiled, Failed, compiled
+from ._wire import Sent, sent
 
 if TYPE_CHECKING:
     from ._program import Program
@@ -185,7 +185,7 @@ class _Job:
     def simulation(self, found: Compiled, device: Device, seconds: float) -> Simulation:
         """The figures, from the compiled program."""
         work = Work(found.text)
-        traffic = tuple(self._traffic(found.text, work, device))
+        traffic = tuple(self._traffic(sent(found.text, found.divided, self.mesh), work, device))
         return Simulation(
             str(self.entry.core.where),
             dict(self.mesh),
@@ -202,19 +202,19 @@ class _Job:
             seconds,
         )
 
-    def _traffic(self, program: str, work: Work, device: Device) -> Iterator[Traffic]:
+    def _traffic(self, operations: Sequence[Sent], work: Work, device: Device) -> Iterator[Traffic]:
         rules = self.entry.core.options.shard
         groups: dict[Any, list[tuple[int, int]]] = {}
-        for each in collectives(program, self.mesh):
-            size = each.bytes // 2 if each.widened else each.bytes
-            groups.setdefault((each.kind, each.along), []).append((size, work.turns.get(each.computation, 1)))
+        for each in operations:
+            groups.setdefault((each.kind, each.along), []).append((each.bytes, work.turns.get(each.computation, 1)))
         for (kind, along), same in sorted(groups.items(), key=lambda item: -sum(size * turns for size, turns in item[1])):
             between = links(self.mesh, along, device)
             total = sum(size * turns for size, turns in same)
             axes = tuple(name for name, on in (rules.axes if rules else ()) if set(on) & set(along))
             needed = sum(turns * seconds_of(kind, size, between) for size, turns in same)
             count = sum(turns for _, turns in same)
-            yield Traffic(kind, along, axes, count, total, between.devices, between.network, needed)
+            send = sum(turns * sends(kind, size, between.devices)[0] for size, turns in same)
+            yield Traffic(kind, along, axes, count, total, round(send), between.devices, between.network, needed)
 
     def _largest(self) -> tuple[Share, ...]:
         place = self.planned.plan.stage("place")
@@ -246,6 +246,8 @@ class _Job:
             )
         if self.entry.core.options.pad:
             yield "`pad` is left out: the sizes are taken as they are, so give those of buckets."
+        if any(each.kind == "reduce-scatter" for each in traffic):
+            yield "All-reduces of which each device keeps a part are the reduce-scatters that XLA makes of them for GPUs and TPUs."
         if work.endless:
             yield f"Of {work.endless} of the loops XLA does not know how often they turn: they count once."
         if work.branches:

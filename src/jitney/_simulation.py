@@ -26,7 +26,8 @@ class Traffic:
         along: The axes of the mesh between whose devices they run.
         axes: The named axes that lie there.
         count: How many run, each turn of a loop counted.
-        bytes: Of their results, on one device.
+        bytes: Of their results, on one device; of a reduce-scatter that is its part.
+        sent: Bytes that each device sends, by the algorithms that send the least.
         devices: How many take part in one.
         network: Whether they leave a node.
         seconds: How long they take at best, one after the other.
@@ -37,6 +38,7 @@ class Traffic:
     axes: tuple[str, ...]
     count: int
     bytes: int
+    sent: int
     devices: int
     network: bool
     seconds: float
@@ -189,7 +191,7 @@ class Sweep:
         head = ["mesh", "", "devices", "memory", "FLOPs", "sent", "step", "bound by"]
         rows = [
             [_mesh(each.mesh), "" if each.fits else "does not fit", str(each.devices), text(each.memory), flops_text(each.flops),
-             text(sum(part.bytes for part in each.collectives)), seconds_text(each.step), each.bound]
+             text(sum(part.sent for part in each.collectives)), seconds_text(each.step), each.bound]
             for each in self.simulations
         ]  # fmt: skip
         first = self.simulations[0]
@@ -242,7 +244,8 @@ def _rows(found: Simulation) -> Iterator[list[tuple[str, str]]]:
         named = f" for {', '.join(map(repr, each.axes))}" if each.axes else ""
         where = "between nodes" if each.network else "within a node"
         said = f"{each.count} along {' and '.join(map(repr, each.along)) or 'no axis'}{named}: {each.devices} devices {where}, "
-        yield row(each.kind, text(each.bytes), said + seconds_text(each.seconds))
+        said += f"each sends {text(each.sent)} in {seconds_text(each.seconds)}"
+        yield row(each.kind, text(each.bytes), said)
     if not found.collectives:
         yield row("collectives", "none", "the devices send each other nothing", "green")
     parts = ", ".join(f"{name} {seconds_text(time)}" for name, time in times.items())

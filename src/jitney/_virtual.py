@@ -22,12 +22,21 @@ from typing import Any
 
 _COUNT = re.compile(r"--xla_force_host_platform_device_count=\S*")
 
+# Write the program as it was divided. And keep apart what `jax.checkpoint` computes anew: the compiler for CPUs of jaxlib 0.10 puts it
+# together with what was computed before, which keeps that in memory; those for other devices do not.
+_OPTIONS = {
+    "xla_dump_hlo_pass_re": "spmd-partitioning",
+    "xla_dump_hlo_module_re": "jit_call",
+    "xla_disable_hlo_passes": "cse_barrier_expander",
+}
+
 
 @dataclass(frozen=True)
 class Compiled:
     """What another process tells of a compiled program; bytes are those on one device."""
 
     text: str
+    divided: str  # as it was divided among the devices, before the compiler for CPUs went on; "" for one device
     arguments: int
     results: int
     aliased: int
@@ -58,23 +67,34 @@ def compiled(programs: Sequence[tuple[Any, dict[str, int], tuple[int, ...]]]) ->
         return [Compiled(*each) for each in pickle.loads(answered.read_bytes())]  # noqa: S301 - written by this file, in a folder of this user's
 
 
-def _compile(exported: Any, sizes: dict[str, int], donated: tuple[int, ...]) -> tuple[str, int, int, int, int]:
+def _compile(exported: Any, sizes: dict[str, int], donated: tuple[int, ...], folder: Path) -> tuple[Any, ...]:
+    """One program, as the fields of `Compiled`; XLA writes what it makes of it into a folder."""
     import jax
     import numpy as np
 
     jax_: Any = jax
     sharding: Any = jax.sharding
     devices = np.array(jax_.devices()[: math.prod(sizes.values())]).reshape(tuple(sizes.values()))
-    mesh = sharding.Mesh(devices, tuple(sizes))
-    placed = exported.in_shardings_jax(mesh)
+    placed = exported.in_shardings_jax(sharding.Mesh(devices, tuple(sizes)))
     arguments = [jax_.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in exported.in_avals]
     options: Any = {"in_shardings": tuple(placed)} if len(devices.flat) > 1 else {}
-    found = jax_.jit(exported.call, donate_argnums=donated or None, **options).lower(*arguments).compile()
+    folder.mkdir()
+    lowered = jax_.jit(exported.call, donate_argnums=donated or None, **options).lower(*arguments)
+    found = lowered.compile(_OPTIONS | {"xla_dump_to": str(folder)})
+    divided = [path.read_text() for path in folder.glob("*after_spmd-partitioning*.txt")]
+    if len(devices.flat) > 1 and not divided:
+        raise RuntimeError("XLA did not write the program as it was divided among the devices")
     memory = found.memory_analysis()
-    sizes_in_bytes = [getattr(memory, f"{part}_size_in_bytes") for part in ("argument", "output", "alias", "temp")]
-    return found.as_text(), *sizes_in_bytes
+    counted = [getattr(memory, f"{part}_size_in_bytes") for part in ("argument", "output", "alias", "temp")]
+    return found.as_text(), divided[0] if divided else "", *counted
+
+
+def _main(asked: Path, answered: Path) -> None:
+    """What the other process does."""
+    programs: list[Any] = pickle.loads(asked.read_bytes())  # noqa: S301 - as above
+    folders = [asked.parent / str(i) for i in range(len(programs))]
+    answered.write_bytes(pickle.dumps([_compile(*each, folder=folder) for each, folder in zip(programs, folders, strict=True)]))
 
 
 if __name__ == "__main__":
-    programs = pickle.loads(Path(sys.argv[1]).read_bytes())  # noqa: S301 - as above
-    Path(sys.argv[2]).write_bytes(pickle.dumps([_compile(*each) for each in programs]))
+    _main(Path(sys.argv[1]), Path(sys.argv[2]))
