@@ -114,6 +114,12 @@ def tests_cpu8(session: nox.Session) -> None:
     run_tests(session, paths=("tests/devices",), workers="1", JAX_PLATFORMS="cpu", XLA_FLAGS=flags.strip())
 
 
+@nox.session(python=DEFAULT, name="tests-distributed")
+def tests_distributed(session: nox.Session) -> None:
+    """Run the tests of several processes, which start real ones on this machine; other sessions skip them."""
+    run_tests(session, paths=("tests/distributed",), workers="0", JAX_PLATFORMS="cpu", JITNEY_TEST_PROCESSES="1")
+
+
 @nox.session(python=DEFAULT, name="tests-gpu")
 def tests_gpu(session: nox.Session) -> None:
     """Run all tests on a GPU; skipped where JAX finds none."""

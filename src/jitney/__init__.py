@@ -10,6 +10,8 @@ from ._communication import communication as communication
 from ._derivatives import Derivative as Derivative
 from ._derivatives import lazy_derivatives as lazy_derivatives
 from ._device import Device as Device
+from ._distributed import Processes as Processes
+from ._distributed import distributed as distributed
 from ._errors import AxisError as AxisError
 from ._errors import BudgetError as BudgetError
 from ._errors import ContractError as ContractError
@@ -21,6 +23,7 @@ from ._errors import MeshError as MeshError
 from ._errors import NonFiniteError as NonFiniteError
 from ._errors import OptionError as OptionError
 from ._errors import PrecisionError as PrecisionError
+from ._errors import ProcessError as ProcessError
 from ._errors import StateError as StateError
 from ._errors import StaticError as StaticError
 from ._errors import TraceError as TraceError
@@ -31,6 +34,7 @@ from ._evidence import Product as Product
 from ._evidence import precision_report as precision_report
 from ._facts import AxisFacts as AxisFacts
 from ._facts import axes as axes
+from ._from_processes import from_processes as from_processes
 from ._frontier import Frontier as Frontier
 from ._frontier import Saving as Saving
 from ._frontier import frontier as frontier

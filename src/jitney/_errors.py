@@ -42,6 +42,10 @@ class MeshError(JitneyError, ValueError):
     """Arrays or devices cannot be laid out as asked: too few devices, an axis that does not divide, a mesh without that axis."""
 
 
+class ProcessError(JitneyError, RuntimeError):
+    """The processes of a run cannot be started or reached, differ in what they call, or one of them has stopped."""
+
+
 class BudgetError(JitneyError, MemoryError):
     """A gradient does not fit into the memory that it may take, whatever is saved and recomputed."""
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
+from ._agreement import refuse_padding
 from ._axes import Refused, evaluate, is_symbolic
 from ._call import MAX_ENTRIES, described, jit_is_off, traced
 from ._counts import Counts
@@ -134,6 +135,8 @@ class Filling:
             ContractError: The call does not fit the contract.
         """
         entry = self.entry
+        if entry.placing is not None:
+            refuse_padding(entry.core.where, entry.placing.where()[0])
         view = entry.planned(arrays, jit=False).view
         fill = Fill.plan(view, entry.on_mesh())
         if isinstance(fill, Skip) or fill.axes in self.refused:

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 from jax.sharding import AxisType
 
+from ._agreement import agreed, laid
 from ._call import MAX_ENTRIES, jit_is_off
 from ._errors import OptionError, few, sentence
 from ._memory import text
@@ -63,8 +64,8 @@ class Placing:
         if run is None:
             if len(self._runs) >= MAX_ENTRIES:
                 self._runs = {}
-            arrays = self.arrived(arrays)
-            run = self.runner(arrays)
+            given, arrays = arrays, self.arrived(arrays)
+            run = self.runner(arrays, given)
             first = not self._runs
             self._runs[key] = run
             self._context, self._only, self._shapes = (key[1], run, key[2:]) if first else (None, self._keyed, ())
@@ -110,8 +111,8 @@ class Placing:
             return nullcontext()
         return _jax.set_mesh(automatic(mesh))
 
-    def runner(self, arrays: Sequence[Any]) -> Run:
-        """How calls of these shapes run.
+    def runner(self, arrays: Sequence[Any], given: Sequence[Any] | None = None) -> Run:
+        """How calls of these shapes run; `given` is what they were called with, before `arrived`.
 
         Raises:
             MeshError: There is no mesh, or an axis does not divide.
@@ -121,7 +122,8 @@ class Placing:
         explicit = mesh is not automatic(mesh)
         inside = _automatic(arrays, shardings) if explicit else arrays
         with self.scope():
-            run = _moving(runner(self.entry, inside, jitted), shardings)
+            run = agreed(runner(self.entry, inside, jitted), self.entry, mesh, jitted, inside, given or arrays, shardings)
+            run = _moving(run, shardings)
         if explicit:
             run = _explicit(run, mesh, shardings)
         return run if context.empty or context == automatic(mesh) else _inside(run, self.scope)
@@ -133,7 +135,7 @@ def shapes_of(arrays: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _placed(array: Any, to: Any) -> Any:
-    return device_put(array, to) if is_a(array, jax.Array) else array
+    return laid(array, to) if is_a(array, jax.Array) else array
 
 
 def _abstract(array: Any, to: Any) -> Any:
@@ -149,7 +151,7 @@ def _moving(run: Run, shardings: Sequence[Any]) -> Run:
         try:
             return run(*arrays)
         except ValueError:
-            moved = [device_put(x, to) if to is not None and _lies_elsewhere(x, to) else x for x, to in zip(arrays, shardings, strict=True)]
+            moved = [laid(x, to) if to is not None and _lies_elsewhere(x, to) else x for x, to in zip(arrays, shardings, strict=True)]
             if all(new is old for new, old in zip(moved, arrays, strict=True)):
                 raise
         return run(*moved)

@@ -1,0 +1,306 @@
+"""A line between the processes of a run: to compare plans before a step, and to hear at once that one has stopped.
+
+JAX has such a line of its own, which nothing public opens; its collectives would do to compare, but they wait for a process that does not
+come without an end, and meet those of a step. So each process holds one connection to process 0. It carries short texts, never arrays,
+and nothing at all while warm steps run. Whoever connects proves that it knows a secret, which came over JAX's own collectives.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import secrets
+import socket
+import struct
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from ._errors import ProcessError, sentence
+from ._verdict import worded
+
+_NONCE = 32
+_LENGTH = struct.Struct(">Q")
+_CONNECT = 5.0  # seconds for one address of process 0; it has several names, not all of which lead to it from elsewhere
+_TOGETHER = "Before its first step all processes compare what they are about to do."
+_AGAIN = "look at what it says; then start all again from the last checkpoint."
+Facts = Sequence[tuple[str, str, str]]
+"""What processes compare: (kind, name, text), in order."""
+
+
+class Line:
+    """One connection: texts there and back, in whole messages."""
+
+    def __init__(self, connected: socket.socket):
+        connected.settimeout(None)
+        self._socket = connected
+        self._lock = threading.Lock()
+
+    def send(self, message: Any) -> None:
+        """Send; a line that is cut says so on the reading side."""
+        data = json.dumps(message).encode()
+        with suppress(OSError), self._lock:
+            self._socket.sendall(_LENGTH.pack(len(data)) + data)
+
+    def messages(self) -> Iterable[Any]:
+        """What comes, until the line is cut."""
+        with suppress(OSError):
+            while head := _exactly(self._socket, _LENGTH.size):
+                yield json.loads(_exactly(self._socket, *_LENGTH.unpack(head)))
+
+
+def _exactly(connected: socket.socket, size: int) -> bytes:
+    found = bytearray()
+    while len(found) < size:
+        part = connected.recv(min(size - len(found), 1 << 20))
+        if not part:
+            return b""
+        found += part
+    return bytes(found)
+
+
+class Inbox:
+    """What this process has been told."""
+
+    def __init__(self) -> None:
+        self.news = threading.Condition()
+        self.verdicts: dict[Any, str] = {}
+        self.gone: dict[int, str] = {}  # "" where a process has ended in order
+
+    def told(self, message: Mapping[str, Any]) -> bool:
+        """Take a message; whether a process has stopped that should not have."""
+        with self.news:
+            if "verdict" in message:
+                self.verdicts[message["of"]] = message["verdict"]
+            else:
+                self.gone[message["gone"]] = message["why"]
+            self.news.notify_all()
+        return bool(message.get("why"))
+
+    def verdict(self, of: str, group: Iterable[int], timeout: float) -> str | None:
+        """The verdict of a comparison; None where none comes in time."""
+        end = time.monotonic() + timeout
+        with self.news:
+            while of not in self.verdicts:
+                left = [i for i in group if i in self.gone]
+                if left:
+                    return worded(
+                        f"process {left[0]} has {self.gone[left[0]] or 'ended'}, and does not take part in it.", _TOGETHER, _AGAIN
+                    )
+                rest = end - time.monotonic()
+                if rest <= 0:
+                    return None
+                self.news.wait(rest)
+            return self.verdicts.pop(of)
+
+
+class Hub:
+    """Process 0's side: it gathers what processes propose, and tells them whether it is the same."""
+
+    def __init__(self, count: int, host: str, compare: Callable[[Mapping[int, Facts]], str], tell: Callable[[Any], None]):
+        self.secret = secrets.token_bytes(_NONCE)
+        self._listening = socket.create_server((host, 0), backlog=count)
+        self.port: int = self._listening.getsockname()[1]
+        self._compare = compare
+        self._lock = threading.Lock()
+        self._tell: dict[int, Callable[[Any], None]] = {0: tell}
+        self._proposed: dict[str, dict[int, Any]] = {}
+        self.all_here = threading.Event()
+        _thread(self._accept, count)
+
+    def propose(self, index: int, of: str, group: Sequence[int], facts: Facts) -> None:
+        """One process's part of a comparison; the last one brings the verdict."""
+        with self._lock:
+            found = self._proposed.setdefault(of, {})
+            found[index] = facts
+            if set(found) != set(group):
+                return
+            del self._proposed[of]
+        verdict = self._compare(found)
+        for member in group:
+            self._say(member, {"of": of, "verdict": verdict})
+
+    def leave(self, index: int, why: str) -> None:
+        """A process is over."""
+        for other in list(self._tell):
+            if other != index:
+                self._say(other, {"gone": index, "why": why})
+
+    def _say(self, index: int, message: Any) -> None:
+        tell = self._tell.get(index)
+        if tell is not None:
+            tell(message)
+
+    def _accept(self, count: int) -> None:
+        with self._listening:
+            while len(self._tell) < count:
+                connected, _ = self._listening.accept()
+                connected.settimeout(_CONNECT)
+                with suppress(OSError):
+                    index = _welcomed(connected, self.secret)
+                    if index is None or index in self._tell:
+                        connected.close()
+                        continue
+                    line = Line(connected)
+                    self._tell[index] = line.send
+                    _thread(self._serve, index, line)
+        self.all_here.set()
+
+    def _serve(self, index: int, line: Line) -> None:
+        why = "stopped: its connection is cut"
+        for message in line.messages():
+            if "facts" in message:
+                self.propose(index, message["of"], message["group"], message["facts"])
+            else:
+                why = message["why"]
+                self.leave(index, why)
+                return
+        self.leave(index, why)
+
+
+def _welcomed(connected: socket.socket, secret: bytes) -> int | None:
+    """The process that has connected and proved that it knows the secret, to which this side proves the same."""
+    nonce = secrets.token_bytes(_NONCE)
+    connected.sendall(nonce)
+    index, theirs, proof = (_exactly(connected, size) for size in (_LENGTH.size, _NONCE, _NONCE))
+    if not hmac.compare_digest(proof, _proof(secret, b"member", index, nonce)):
+        return None
+    connected.sendall(_proof(secret, b"hub", index, theirs))
+    return int(_LENGTH.unpack(index)[0])
+
+
+def _proof(secret: bytes, *parts: bytes) -> bytes:
+    return hmac.digest(secret, b"".join(parts), hashlib.sha256)
+
+
+def connected(index: int, hosts: Sequence[str], port: int, secret: bytes) -> Line:
+    """A line to process 0, which may be reached by any of these names.
+
+    Raises:
+        ProcessError: It is reached by none.
+    """
+    number, nonce = _LENGTH.pack(index), secrets.token_bytes(_NONCE)
+    failed: list[str] = []
+    for host in hosts:
+        try:
+            found = socket.create_connection((host, port), timeout=_CONNECT)
+            found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            theirs = _exactly(found, _NONCE)
+            found.sendall(number + nonce + _proof(secret, b"member", number, theirs))
+            if hmac.compare_digest(_exactly(found, _NONCE), _proof(secret, b"hub", number, nonce)):
+                return Line(found)
+            found.close()
+        except OSError as error:
+            failed.append(f"{host} ({error.strerror or error})")
+    raise ProcessError(
+        sentence("jitney.distributed()", f"process {index} does not reach process 0 at port {port} of {', '.join(failed) or 'any host'}.",
+                 "Processes compare plans over a connection to process 0.", "let TCP connections through between the hosts of a run.")
+    )  # fmt: skip
+
+
+class Channel:
+    """This process's side of the line.
+
+    Args:
+        index: This process.
+        timeout: Seconds after which a comparison that some process does not come to is an error.
+        grace: Seconds that this process has to end by itself, once another has stopped.
+    """
+
+    def __init__(self, index: int, timeout: float, grace: float):
+        self.index, self.timeout, self.grace = index, timeout, grace
+        self.inbox = Inbox()
+        self.hub: Hub | None = None
+        self._line: Line | None = None
+        self._numbers: dict[tuple[int, ...], int] = {}
+        self._known: set[str] = set()  # verdicts, which every process has got
+        self._over = False
+
+    def serve(self, count: int, host: str, compare: Callable[[Mapping[int, Facts]], str]) -> Hub:
+        """Be process 0."""
+        self.hub = Hub(count, host, compare, self._told)
+        return self.hub
+
+    def join(self, hosts: Sequence[str], port: int, secret: bytes) -> None:
+        """Be another.
+
+        Raises:
+            ProcessError: Process 0 is not reached.
+        """
+        self._line = connected(self.index, hosts, port, secret)
+        _thread(self._listen, self._line)
+
+    def agree(self, group: Sequence[int], facts: Facts) -> str:
+        """Compare facts with the other processes of a group. All compare in one order, as they run collectives in one order.
+
+        Returns:
+            What differs; nothing if all is the same.
+        """
+        members = tuple(sorted(group))
+        number = self._numbers[members] = self._numbers.get(members, 0) + 1
+        of = f"{members} {number}"
+        if self.hub is not None:
+            self.hub.propose(self.index, of, members, facts)
+        elif self._line is not None:
+            self._line.send({"of": of, "group": members, "facts": facts})
+        verdict = self.inbox.verdict(of, members, self.timeout)
+        if verdict is None:
+            return worded(
+                f"not all of processes {', '.join(map(str, members))} have come to this call within {self.timeout:g} s. One that has made "
+                "calls of this kind before does not compare again, and one that waits elsewhere does not come.", _TOGETHER,
+                "make the same calls in the same order in every process; jitney.distributed(timeout=...) waits longer.",
+            )  # fmt: skip
+        if verdict:
+            self._known.add(verdict)
+        return verdict
+
+    def stopped(self) -> str:
+        """Which process has stopped, in words, if one has."""
+        return next((f"process {i} has {why}" for i, why in self.inbox.gone.items() if why), "")
+
+    def leave(self, error: str = "") -> None:
+        """Tell the others that this process ends, and why if not in order."""
+        if self._over:
+            return
+        self._over = True
+        why = "" if any(text in error for text in self._known) else error
+        if self.hub is not None:
+            self.hub.leave(self.index, why)
+        elif self._line is not None:
+            self._line.send({"why": why})
+
+    def _listen(self, line: Line) -> None:
+        for message in line.messages():
+            self._told(message)
+        if 0 not in self.inbox.gone:
+            self._told({"gone": 0, "why": "stopped: its connection is cut"})
+
+    def _told(self, message: Any) -> None:
+        if self.inbox.told(message) and not self._over:
+            _alarm(self.index, message, self.grace)
+
+
+def _alarm(index: int, message: Mapping[str, Any], grace: float) -> None:
+    """Say that another process has stopped, and end this one: what waits in a collective can neither go on nor be interrupted."""
+    text = sentence(
+        f"jitney, process {index}", f"process {message['gone']} has {message['why']}", "No process can go on without the others.",
+        f"start all again from the last checkpoint. This process ends in {grace:g} s, if it has not ended by itself.",
+    )  # fmt: skip
+    print(text, file=sys.stderr, flush=True)  # noqa: T201 - nobody may be there to catch an exception
+    end_in(grace)
+
+
+def end_in(seconds: float) -> None:
+    """End this process, if it has not ended until then."""
+    timer = threading.Timer(seconds, os._exit, (1,))
+    timer.daemon = True
+    timer.start()
+
+
+def _thread(run: Callable[..., None], *args: Any) -> None:
+    threading.Thread(target=run, args=args, daemon=True, name="jitney").start()

@@ -1,0 +1,113 @@
+"""Global arrays from what each process of a run has of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from ._agreement import compare, digest, is_local, members
+from ._distributed import RUN
+from ._errors import MeshError, ProcessError, sentence
+from ._mesh import automatic, current, described
+from ._trees import device_put, keystr, tree_flatten_with_path, tree_unflatten
+from ._view import is_array
+
+_jax: Any = jax
+_sharding: Any = jax.sharding
+_WHERE = "jitney.from_processes()"
+
+
+def from_processes(tree: Any, /, along: str | Sequence[str], *, axis: int = 0, mesh: Any = None) -> Any:
+    """Put together arrays of which each process has a part. In a run of one process the part is the whole.
+
+        x, y = jitney.from_processes((x, y), "data")    # 32 rows in each of 4 processes: 128 rows
+        loss = step(model, x, y)                        # shard={"batch": "data"}
+
+    Each process goes on holding its part; nothing is sent. The first time that such shapes come, all processes compare them. Processes that
+    hold the same part, since no device along `along` tells them apart, pass the same numbers.
+
+    Args:
+        tree: Arrays of this process; anything else in it stays.
+        along: The axis of the mesh that the parts lie along, or several.
+        axis: The axis of the arrays that is cut into parts.
+        mesh: The devices; those of the context where it is left out.
+
+    Returns:
+        The tree with global arrays, `axis` along the mesh in the order of its devices.
+
+    Raises:
+        MeshError: There is no mesh, it has no such axis, or this process's part does not divide over its devices.
+        ProcessError: An array is global already, or processes differ in the shape or the dtype of their parts.
+    """
+    found = current(mesh)
+    names = (along,) if isinstance(along, str) else tuple(along)
+    if found is None or not names or any(name not in found.shape for name in names):
+        raise MeshError(
+            sentence(_WHERE, f"there is no mesh with {' and '.join(map(repr, names)) or 'no axis'}.",
+                     "Parts lie along an axis of a mesh of devices." if found is None else f"The axes of the mesh are {described(found)}.",
+                     "call it inside `with jitney.mesh(data=-1):`, or correct the name.")
+        )  # fmt: skip
+    cut: Any = names if len(names) > 1 else along if isinstance(along, str) else along[0]
+    to = _sharding.NamedSharding(automatic(found), _sharding.PartitionSpec(*[None] * axis, cut))
+    paths, treedef = tree_flatten_with_path(tree)
+    parts = {f"the argument{keystr(path)}": leaf for path, leaf in paths if is_array(leaf)}
+    for name, part in parts.items():
+        _check(name, part, axis, to)
+    group = members(found)
+    if len(group) > 1:
+        _agree(group, parts, to, axis)
+        placed = {name: _jax.make_array_from_process_local_data(to, np.asarray(part)) for name, part in parts.items()}
+    else:
+        placed = {name: device_put(part, to) for name, part in parts.items()}
+    return tree_unflatten(treedef, [placed.get(f"the argument{keystr(path)}", leaf) for path, leaf in paths])
+
+
+def _check(name: str, part: Any, axis: int, to: Any) -> None:
+    if not is_local(part):
+        raise ProcessError(
+            sentence(_WHERE, f"{name} is global already.", "It puts together what each process has of its own.", "pass it as it is.")
+        )
+    shape: Any = tuple(part.shape)
+    if len(shape) <= axis:
+        raise MeshError(sentence(_WHERE, f"{name} has {len(shape)} axes.", f"Axis {axis} is cut into parts.", "pass arrays that have it."))
+    devices = len(_slices(to, axis))
+    if shape[axis] % devices:
+        raise MeshError(
+            sentence(_WHERE, f"axis {axis} of {name} has size {shape[axis]} here, which the {devices} devices of this process along "
+                     f"{to.spec[axis]!r} do not divide.", "Each device holds an equal part.",
+                     f"pass a multiple of {devices}.")
+        )  # fmt: skip
+
+
+def _slices(to: Any, axis: int) -> list[int]:
+    """Which places along the cut axis this process's devices hold."""
+    names = to.spec[axis]
+    parts = math.prod(to.mesh.shape[name] for name in ((names,) if isinstance(names, str) else names))
+    shape: Any = (1,) * axis + (parts,)
+    return sorted({index[axis].start or 0 for index in to.addressable_devices_indices_map(shape).values()})
+
+
+def _agree(group: Sequence[int], parts: dict[str, Any], to: Any, axis: int) -> None:
+    """Compare parts of such shapes for the first time."""
+    shapes = [(name, str(part.dtype), tuple(part.shape)) for name, part in parts.items()]
+    key = (to, *shapes)
+    if key in RUN.compared:
+        return
+    here = few_of(_slices(to, axis))
+    facts = [
+        ("function", "the function", _WHERE),
+        *[("array", name, f"{dtype}[{','.join(map(str, shape))}]") for name, dtype, shape in shapes],
+        ("plan", "the place of the parts", f"{to.spec} of {dict(to.mesh.shape)}"),
+        *[("value", f"part {here} of {name}", digest(part)) for name, part in parts.items()],
+    ]
+    compare(group, facts, _WHERE)
+    RUN.compared.add(key)
+
+
+def few_of(places: Sequence[int]) -> str:
+    """`0 to 3`."""
+    return f"{places[0]}" if len(places) == 1 else f"{places[0]} to {places[-1]}"

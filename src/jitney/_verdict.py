@@ -1,0 +1,62 @@
+"""What processes have proposed, compared: nothing if it is the same, else a message that names what differs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ._errors import few
+
+_RULE = "All processes of a run take the same step: one function, one plan, one set of shapes and static values."
+_FIXES = {
+    "function": "call the same functions in the same order in every process; `if index == 0:` around a call leaves the others waiting.",
+    "array": "give each process an equal part; see jitney.from_processes.",
+    "static": "pass the same value in every process.",
+    "plan": "decorate the function with the same options everywhere, and run the same version of the code.",
+    "value": "make it from the same seed or file in every process, or, where each has a part, put it together with jitney.from_processes.",
+    "program": "do not ask for the process inside the function; `.lower(...).as_text()` of each process shows where they part.",
+}  # fmt: skip
+
+
+def verdict_on(proposed: Mapping[int, Sequence[Sequence[str]]]) -> str:
+    """Compare what processes are about to run.
+
+    Args:
+        proposed: For each process its facts: kind, name, text.
+
+    Returns:
+        What differs, the rule and the fix; nothing if it is all the same.
+    """
+    facts = {index: {(kind, name): text for kind, name, text in given} for index, given in proposed.items()}
+    keys = dict.fromkeys(key for given in facts.values() for key in given)
+    found: dict[str, list[str]] = {}
+    for kind, name in keys:
+        # A value is compared where it is to be the same: among the processes that name it.
+        who = [index for index in sorted(facts) if kind != "value" or (kind, name) in facts[index]]
+        texts = {index: facts[index].get((kind, name), "not there") for index in who}
+        if len(set(texts.values())) > 1:
+            found.setdefault(kind, []).append(_difference(kind, name, texts))
+    for kind, fix in _FIXES.items():
+        if kind in found:
+            return worded(f"its processes differ: {few(found[kind])}.", _RULE, fix)
+    return ""
+
+
+def worded(what: str, rule: str, fix: str) -> str:
+    """A message without where."""
+    return f"{what}\n{rule}\nFix: {fix}"
+
+
+def _difference(kind: str, name: str, texts: Mapping[int, str]) -> str:
+    groups: dict[str, list[int]] = {}
+    for index, text in texts.items():
+        groups.setdefault(text, []).append(index)
+    first, *others = groups.values()
+    if kind == "value":
+        return f"{name} has other numbers in {_named(others[0])} than in {_named(first)}"
+    if kind == "program":
+        return f"the traced program is another in {_named(others[0])} than in {_named(first)}, though shapes, static values and plan agree"
+    return f"{name} is " + " and ".join(f"{text} in {_named(members)}" for text, members in groups.items())
+
+
+def _named(indices: Sequence[int]) -> str:
+    return f"process {indices[0]}" if len(indices) == 1 else f"processes {few([str(i) for i in indices])}"

@@ -1,0 +1,1 @@
+"""Tests of several processes; `nox -s tests-distributed` starts them."""

@@ -1,0 +1,123 @@
+"""What the processes of the tests run: `python -m tests.distributed._jobs NAME ARGUMENTS`."""
+
+import json
+import os
+import signal
+import sys
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+import jitney
+
+X = np.random.default_rng(0).standard_normal((8, 4)).astype(np.float32)
+W = np.random.default_rng(1).standard_normal((4, 4)).astype(np.float32)
+
+
+def tell(**what):
+    print(json.dumps(what), flush=True)
+
+
+def error_of(call):
+    try:
+        call()
+    except jitney.JitneyError as error:
+        return str(error)
+    return ""
+
+
+@jitney.optimize(shard={"batch": "data"})
+def loss(x: Float[Array, "batch n"], w: Float[Array, "n m"], mode: str = "mean") -> Float[Array, ""]:
+    y = jnp.tanh(x @ w)
+    return jnp.mean(y**2) if mode == "mean" else jnp.sum(y**2)
+
+
+@jitney.optimize(shard={"batch": "data"})
+def branches(x: Float[Array, "batch n"]) -> Float[Array, ""]:
+    return jnp.sum(x) if jax.process_index() else jnp.max(x)
+
+
+def product(x: Float[Array, "batch n"], w: Float[Array, "n m"]) -> Float[Array, "batch m"]:
+    return x @ w
+
+
+def part(whole):
+    """This process's rows."""
+    rows = len(whole) // jax.process_count()
+    return whole[jax.process_index() * rows :][:rows]
+
+
+def basics():
+    """What agrees, and what differs; every process compares the same number of times."""
+    processes = jitney.distributed()
+    i = processes.index
+    tell(printed=str(processes), index=i, count=processes.count, again=error_of(jitney.distributed))
+    with jitney.mesh(data=-1) as mesh:
+        x = jitney.from_processes(part(X), "data")
+        tell(mesh=dict(mesh.shape), shape=x.shape, loss=float(loss(x, W)), grad=np.asarray(loss.grad(x, W, wrt="w")).tolist())
+        tell(whole=float(loss(jnp.asarray(X), W)), traces=loss.stats.traces)
+        tell(numpy=error_of(lambda: loss(X[:4], W)))
+        small = jitney.from_processes(part(X[:4]), "data")
+        tell(value=error_of(lambda: loss(small, W + i)))
+        tell(static=error_of(lambda: loss(small, W, mode="mean" if i else "sum")))
+        tell(ragged=error_of(lambda: jitney.from_processes(np.ones((4 + 4 * i, 5), np.float32), "data")))
+        tell(program=error_of(lambda: branches(x)))
+        rules = {"batch": "data"} if i else {"batch": "data", "m": "data"}
+        tell(rule=error_of(lambda: jitney.optimize(product, shard=rules)(x, jnp.asarray(W))))
+        tell(pad=error_of(lambda: jitney.optimize(product, shard={"batch": "data"}, pad={"batch": "pow2"})(x, W)))
+    alone = jitney.optimize(lambda x: jnp.sum(x) * (i + 1))
+    tell(alone=float(alone(X[: i + 1])), expected=float(np.sum(X[: i + 1]) * (i + 1)))
+    with jitney.mesh(data=-1, devices=jax.local_devices()):
+        tell(local=float(loss(X, W + i)), compiles=loss.stats.compiles)
+
+
+def apart(first, second, **options):
+    """Process 1 does another thing than process 0, which nobody catches."""
+    with jitney.distributed(**options), jitney.mesh(data=-1):
+        x = jitney.from_processes(part(X), "data")
+        small, narrow = x[:4], x[4:8, :2]
+        jax.block_until_ready((loss(x, W), small, narrow))
+        here = {"x": x, "small": small, "narrow": narrow}
+        if jax.process_index() == 0:
+            eval(first, globals(), here)
+        else:
+            eval(second, globals(), here)
+        tell(done=True)
+
+
+def stray(x):
+    """Wait for a step that no other process takes."""
+    float(loss(x, W))
+
+
+def killed(victim, grace):
+    """One process is killed at its third step."""
+    jitney.distributed(grace=grace)
+    with jitney.mesh(data=-1):
+        x = jitney.from_processes(part(X), "data")
+        for step in range(1000):
+            float(loss(x, W))
+            tell(step=step)
+            if step == 3 and jax.process_index() == victim:
+                os.kill(os.getpid(), signal.SIGKILL)
+            time.sleep(0.05)
+
+
+def beginnings():
+    """What a process alone is told."""
+    for name in ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"):
+        address = os.environ.pop(name) if name.endswith("ADDRESS") else os.environ.pop(name) and address
+    began = time.monotonic()
+    tell(unreachable=error_of(lambda: jitney.distributed(address, 2, 1, timeout=1.0)), waited=time.monotonic() - began)
+    tell(missing=error_of(lambda: jitney.distributed(address)))
+    processes = jitney.distributed()
+    tell(count=processes.count, printed=str(processes))
+    with jitney.mesh(data=-1):
+        tell(loss=float(loss(jitney.from_processes(X, "data"), W)))
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]](**json.loads(sys.argv[2]))

@@ -1,0 +1,161 @@
+"""Runs of several real processes on this machine, against one, and against each other."""
+
+import re
+
+import jax
+import numpy as np
+import pytest
+
+import jitney
+
+from ._jobs import W, X
+from ._processes import free_port, start
+
+
+def slurm():
+    """As `srun` tells its processes; the coordinator is process 0's host, at a port of JAX's choice."""
+    return {
+        **dict.fromkeys(("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID")),
+        "SLURM_JOB_ID": "7", "SLURM_STEP_NODELIST": "localhost", "SLURM_NTASKS": "4", "JAX_COORDINATOR_PORT": str(free_port()),
+        "SLURM_PROCID": "{i}", "SLURM_LOCALID": "{i}",
+    }  # fmt: skip
+
+
+def ompi():
+    """As `mpirun` of Open MPI 4 tells its processes."""
+    return {
+        **dict.fromkeys(("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID")),
+        "OMPI_MCA_orte_hnp_uri": "1531576320.0;tcp://127.0.0.1:34911", "OMPI_COMM_WORLD_SIZE": "2",
+        "OMPI_COMM_WORLD_RANK": "{i}", "OMPI_COMM_WORLD_LOCAL_RANK": "{i}", "OMPI_VERSION": "4.1.6",
+        "JAX_COORDINATOR_PORT": str(free_port()),
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=[2, 4])
+def run(request):
+    """Two processes of two devices by variables, four of one by SLURM."""
+    return start("basics", 2) if request.param == 2 else start("basics", 4, devices=1, env=slurm())
+
+
+def test_each_process_knows_its_place(run):
+    """And says what it is and how it was found."""
+    assert [process["index"] for process in run] == list(range(len(run)))
+    assert {process["count"] for process in run} == {len(run)}
+    assert f"process 1 of {len(run)}" in run[1]["printed"]
+    assert ("SLURM" if len(run) == 4 else "JAX_COORDINATOR_ADDRESS") in run[1]["printed"]
+    assert all(process.code == 0 for process in run), run[0].err
+
+
+def test_parts_of_processes_are_one_array(run):
+    """The loss and its gradient are those of all rows at once, in float64."""
+    y = np.tanh(X.astype(np.float64) @ W)
+    grad = X.T.astype(np.float64) @ (2 * y * (1 - y**2)) / y.size
+    for process in run:
+        assert process["shape"] == [8, 4]
+        np.testing.assert_allclose(process["loss"], np.mean(y**2), rtol=1e-6)
+        np.testing.assert_allclose(process["grad"], grad, rtol=1e-4, atol=1e-6)
+
+
+def test_arrays_that_are_whole_in_each_process_serve_too(run):
+    """Of JAX, and the same everywhere; that traces nothing anew."""
+    for process in run:
+        np.testing.assert_allclose(process["whole"], process["loss"], rtol=1e-6)
+        assert process["traces"] == 1
+
+
+@pytest.mark.parametrize(
+    ("what", "says"),
+    [
+        ("value", "w has other numbers in process"),
+        ("static", "mode is 'sum' in process 0 and 'mean' in process"),
+        ("ragged", r"argument is float32\[4,5\] in process 0 and float32\[8,5\] in process 1"),
+        ("program", "the traced program is another in process"),
+        ("rule", r"the place of w is .*'data'.* in process 0 and \(\(\), \(\)\) in process"),
+    ],
+)
+def test_a_difference_stops_each_process(run, what, says):
+    """With an error that names it, before anything runs."""
+    for process in run:
+        assert "its processes differ" in process[what]
+        assert re.search(says, process[what]), process[what]
+
+
+def test_numpy_arrays_are_neither_part_nor_whole(run):
+    """The error names the argument and says how to tell."""
+    assert "x is a NumPy array" in run[0]["numpy"]
+    assert "jitney.from_processes" in run[0]["numpy"]
+
+
+def test_padding_is_refused(run):
+    """It fills on the host, which has only its part."""
+    assert all("pad" in process["pad"] and "several processes" in process["pad"] for process in run)
+
+
+def test_programs_of_one_process_are_its_own(run):
+    """Without `shard`, or on a mesh of local devices, processes compare nothing."""
+    for process in run:
+        np.testing.assert_allclose(process["alone"], process["expected"], rtol=1e-5)
+    assert run[0]["local"] != run[1]["local"]
+
+
+def test_a_difference_that_nobody_catches_ends_all():
+    """Each process shows it and fails, soon."""
+    run = start("apart", 2, first="loss(small, W)", second="loss(narrow, W[:2])", env=ompi())
+    for process in run:
+        assert process.code not in (0, -1000)
+        assert "x is float32[4,4]" in process.err
+        assert "float32[4,2]" in process.err
+        assert process.seconds < 40
+
+
+def test_a_process_that_does_not_come_is_an_error():
+    """One waits in a step, the other with a new key: it says so after the time given, and both end."""
+    run = start("apart", 2, first="loss(small, W)", second="stray(x)", arguments={"timeout": 3.0, "grace": 1.0})
+    assert "have come to this call within 3 s" in run[0].err
+    assert "process 0 has stopped by ProcessError" in run[1].err
+    assert all(process.code not in (0, -1000) for process in run)
+
+
+@pytest.mark.parametrize("victim", [1, 0])
+def test_the_others_stop_when_one_is_killed(victim):
+    """With a sentence that names it, in a few seconds."""
+    run = start("killed", 2, victim=victim, grace=2.0)
+    survivor = run[1 - victim]
+    assert survivor.code not in (0, -1000)
+    assert survivor.seconds - run[victim].seconds < 10
+    assert survivor["step"] < 100
+    said = f"process {victim} has stopped: its connection is cut"
+    assert said in survivor.err or "JAX distributed service detected fatal errors" in survivor.err
+
+
+def test_one_process_alone_is_a_run():
+    """The same script runs without a launcher, and an address where nobody listens is an error in time."""
+    (process,) = start("beginnings", 1)
+    assert "has not reached process 0 at 127.0.0.1:" in process["unreachable"]
+    assert process["waited"] < 10
+    assert "num_processes and process_id" in process["missing"]
+    assert process["count"] == 1
+    assert "alone" in process["printed"]
+    np.testing.assert_allclose(process["loss"], np.mean(np.tanh(X.astype(np.float64) @ W) ** 2), rtol=1e-6)
+
+
+def test_it_comes_first():
+    """After JAX has started there is no joining."""
+    jax.devices()
+    with pytest.raises(jitney.ProcessError, match="has started its devices already"):
+        jitney.distributed()
+
+
+NONSENSE = {
+    "no process 2 of 2": ("h:1", 2, 2),
+    "num_processes=0": ("h:1", 0, 0),
+    "has no port": ("h", 2, 0),
+    "is no number": ("h:1", 2, "0"),
+}
+
+
+@pytest.mark.parametrize("says", NONSENSE)
+def test_arguments_that_make_no_sense(says):
+    """Are refused before anything is started."""
+    with pytest.raises(jitney.ProcessError, match=says):
+        jitney.distributed(*NONSENSE[says])
