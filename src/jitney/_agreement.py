@@ -37,9 +37,7 @@ def members(mesh: Any) -> tuple[int, ...]:
     return tuple(sorted({device.process_index for device in mesh.devices.flat}))
 
 
-def agreed(
-    run: Run, entry: Entry, mesh: Any, jitted: Any, arrays: Sequence[Any], given: Sequence[Any], shardings: Sequence[Any]
-) -> Run:
+def agreed(run: Run, entry: Entry, mesh: Any, jitted: Any, arrays: Sequence[Any], given: Sequence[Any], shardings: Sequence[Any]) -> Run:
     """A new program's calls, once every process of the mesh is about to make them.
 
     Args:
