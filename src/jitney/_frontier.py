@@ -12,9 +12,9 @@ import jax
 from ._derivatives import Derivative, Wrt, check_names, named
 from ._errors import DerivativeError, sentence
 from ._memory import budget_of, text
-from ._placing import refuse_sharded
 from ._plan import Plan
 from ._saving import Nothing, Point, Problem, choose, flops_text, frontier_of, unsupported
+from ._stage import Skip
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -154,6 +154,8 @@ def frontier(
         sizes: As of `Program.compile`.
         keywords: Examples by name.
 
+    Of a function with `shard`, memory is that of one device, and operations are those of all.
+
     Returns:
         The ways that were compiled. Printed, a table; `svg()` is a picture.
 
@@ -165,17 +167,18 @@ def frontier(
         program, wrt = program.function, wrt if wrt is not None else program.function._defaults.wrt  # pyright: ignore[reportPrivateUsage]
     entry, arrays = program.abstract(examples, keywords, sizes)
     core = entry.core
-    refuse_sharded(entry, "jitney.frontier")
     given = memory if memory is not None else core.options.memory
     budget = None if given is None else budget_of(core.where, given)
     names = named(core.where, "wrt", wrt)[0] if wrt is not None else None
     check_names(core.where, names or (), core)
-    with entry.numbers():
-        view = entry.planned(arrays).view
-        request = replace(entry.request, options=replace(core.options, pad=(), chunk=(), memory=None, remat=None))
+    with entry.numbers(), entry.scope():
+        planned = entry.planned(arrays)
+        view, place = planned.view, planned.plan.stage("place")
+        request = replace(entry.on_mesh(), options=replace(core.options, pad=(), chunk=(), memory=None, remat=None))
         body: Any = entry.body_inside(Plan.make(view, request), "saved")
         chosen = [i for i, leaf in enumerate(view.leaves) if names is None or leaf.argument in names]
-        problem = Problem(_jax.make_jaxpr(body)(*(leaf.abstract() for leaf in view.leaves)), chosen)
+        lies = None if isinstance(place, Skip) else place.shardings
+        problem = Problem(_jax.make_jaxpr(body)(*(leaf.abstract() for leaf in view.leaves)), chosen, lies)
         if not problem.has_gradient:
             raise DerivativeError(
                 sentence(core.where, "it has no gradient.", "A gradient is of real results with respect to floating-point arguments.",

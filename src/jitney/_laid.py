@@ -47,19 +47,21 @@ class Laid:
 
         Raises:
             MeshError: There is no mesh, or another axis does not divide.
-            OptionError: There are several processes.
+            OptionError: The mesh has devices of several processes.
         """
         if entry.core.options.shard is None:
             return cls()
-        if _jax.process_count() > 1:
-            raise OptionError(
-                sentence(entry.core.where, "it is sharded, and there are several processes.",
-                         "A stream is read by one process, which feeds all devices.", "run it in one process.")
-            )  # fmt: skip
         request = replace(entry.on_mesh(), nested=False)
         avals = stage.avals({SYMBOL: request.divisor(stage.axis)})
         place = Place.plan(View(tuple(leaf.reshaped(aval.shape) for leaf, aval in zip(stage.view.leaves, avals, strict=True))), request)
-        return cls() if isinstance(place, Skip) else cls(place, devices_of(stage.axis, place, request))
+        if isinstance(place, Skip):
+            return cls()
+        if len({device.process_index for device in place.mesh.devices.flat}) > 1:
+            raise OptionError(
+                sentence(entry.core.where, "its mesh has devices of several processes.", "A stream is read by the process that feeds its devices.",
+                         "give it a mesh of jax.local_devices(), and its own part of the data.")
+            )  # fmt: skip
+        return cls(place, devices_of(stage.axis, place, request))
 
     @property
     def parts(self) -> int:

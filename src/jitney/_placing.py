@@ -12,7 +12,7 @@ from jax.sharding import AxisType
 
 from ._agreement import agreed, laid
 from ._call import MAX_ENTRIES, jit_is_off
-from ._errors import OptionError, few, sentence
+from ._errors import few
 from ._memory import text
 from ._mesh import automatic, current
 from ._runners import Run, runner
@@ -192,19 +192,6 @@ def _inside(run: Run, scope: Callable[[], AbstractContextManager[Any]]) -> Run:
             return run(*arrays)
 
     return inside
-
-
-def refuse_sharded(entry: Entry, what: str) -> None:
-    """Say that something is not there for functions with `shard`.
-
-    Raises:
-        OptionError: The function has it.
-    """
-    if entry.core.options.shard is not None:
-        raise OptionError(
-            sentence(entry.core.where, f"it is sharded, and {what} is not there yet for what is.",
-                     "jitney accepts no option that it does not carry out.", "decorate a second function without `shard` for that.")
-        )  # fmt: skip
 
 
 def transfers(place: Any, arrays: Sequence[Any], paths: Sequence[str]) -> list[str]:

@@ -10,7 +10,6 @@ from ._errors import AxisError, ContractError, sentence
 from ._laid import Laid
 from ._memory import Fit, Misfit, budget_of, compiled_bytes, fit, text
 from ._options import AUTO
-from ._placing import refuse_sharded
 from ._plan import Plan
 from ._stages import Chunk
 from ._stages.chunk import SYMBOL, in_chunks
@@ -31,8 +30,8 @@ class Way:
 
     Args:
         name: "in memory", "chunked" or "streamed".
-        bytes: What the compiler says that it takes: temporaries and arguments; None if it cannot be done.
-        chunk: How many elements of the axis at a time; None for all.
+        bytes: What the compiler says that it takes on one device: temporaries and arguments; None if it cannot be done.
+        chunk: How many elements of the axis at a time, on each of the devices that share it; None for all.
         why: What was measured, or why it cannot be done.
         fits: Whether it can be done within the memory.
     """
@@ -98,34 +97,37 @@ def strategy(
         memory: Bytes, a text such as `"2GiB"`, or `"auto"` for what is free.
         named: Examples by name.
 
+    Of a function with `shard`, memory is that of one device.
+
     Returns:
         The ways, in the order in which they are preferred, with what the compiler says of each: temporaries and arguments. Results are not
         counted. Printed, a table.
 
     Raises:
         ContractError: A size is missing or unknown, or no array has an axis with a name.
+        MeshError: The function has `shard`, and there is no mesh, or an axis does not divide.
         OptionError: `memory` is not a size.
     """
     entry, arrays = program.abstract(examples, named, sizes)
     where = entry.core.where
-    refuse_sharded(entry, "jitney.strategy")
     budget = budget_of(where, memory)
-    with entry.numbers():
+    with entry.numbers(), entry.scope():
         view = entry.planned(arrays).view
-        stage = Chunk.any(view, replace(entry.request, nested=False))
+        asked = replace(entry.on_mesh(), nested=False)
+        stage = Chunk.any(view, asked)
         if stage is None:
             raise ContractError(
                 sentence(where, "no array has an axis with a name.", "Data are cut along an axis that annotations name.",
                          'annotate the arrays: x: Float[Array, "points"].')
             )  # fmt: skip
-        request = replace(entry.request, options=replace(entry.core.options, pad=(), chunk=(), memory=None))
+        request = replace(asked, options=replace(entry.core.options, pad=(), chunk=(), memory=None))
         body = entry.body_inside(Plan.make(view, request), "chunk")
         avals = stage.avals({SYMBOL: stage.size})
-        whole = compiled_bytes(body, avals)
+        whole = compiled_bytes(body, avals, stage.placed)
         ways = [
             Way(IN_MEMORY, whole, None, f"{text(whole)} by the compiler", whole <= budget),
             _chunked(stage, body, avals, budget),
-            _way(STREAMED, lambda: widest(entry, stage, Laid(), budget)[1]),
+            _way(STREAMED, lambda: widest(entry, stage, Laid.of(entry, stage), budget)[1]),
         ]
     return Strategy(str(where), stage.axis, stage.size, budget, tuple(ways))
 
@@ -133,7 +135,7 @@ def strategy(
 def _chunked(stage: Chunk, body: Any, avals: Any, budget: int) -> Way:
     def measured() -> Fit:
         passes = stage.passes(body)
-        return fit(lambda width: compiled_bytes(in_chunks(stage, passes, width), avals), stage.suiting(passes), budget)
+        return fit(lambda width: compiled_bytes(in_chunks(stage, passes, width), avals, stage.placed), stage.suiting(passes), budget)
 
     return _way(CHUNKED, measured)
 

@@ -191,10 +191,7 @@ def test_what_goes_on_from_device_to_device_is_refused(mesh):
 def test_memory_is_that_of_one_device(mesh):
     """What does not fit on one fits on four, and the chunk is one of a device's part."""
 
-    def f(x: Float[Array, "n"]) -> Float[Array, ""]:
-        return jnp.sum(jnp.sort(jnp.outer(jnp.ones(32), jnp.ones(32)) * x[:, None, None], axis=1))
-
-    spread = jitney.optimize(f, shard={"n": "data"}, mesh=mesh, memory="300KiB")
+    spread = jitney.optimize(wide, shard={"n": "data"}, mesh=mesh, memory="300KiB")
     x = rows(512)
     np.testing.assert_allclose(spread(x), x.sum() * 32 * 32, rtol=1e-4)
     lines = {line.name: line.why for line in spread.plan(x).lines}
@@ -233,3 +230,31 @@ def test_a_gradient_is_put_together_once_for_any_number_of_microbatches(mesh):
     np.testing.assert_allclose(grads.weight, expected.weight, rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(after.weight, model.weight - 0.1 * expected.weight, rtol=1e-4, atol=1e-6)
     assert counts[0] == counts[1]
+
+
+def wide(x: Float[Array, "n"]) -> Float[Array, ""]:
+    return jnp.sum(jnp.sort(jnp.outer(jnp.ones(32), jnp.ones(32)) * x[:, None, None], axis=1))
+
+
+def test_a_strategy_is_that_of_one_device(mesh):
+    """What it finds for a chunk is what `chunk=` takes on each."""
+    found = jitney.strategy(jitney.optimize(wide, shard={"n": "data"}, mesh=mesh), sizes={"n": 512}, memory="300KiB")
+    alone = jitney.strategy(jitney.optimize(wide), sizes={"n": 512}, memory="300KiB")
+    assert [way.name for way in found.ways if way.fits] == ["chunked", "streamed"]
+    (whole, cut, _), one = found.ways, alone.ways[0]
+    assert one.bytes / 5 < whole.bytes < one.bytes / 3
+    compiled = jitney.optimize(wide, shard={"n": "data"}, mesh=mesh, chunk={"n": cut.chunk}).lower(rows(512)).compile().memory_analysis()
+    assert abs(compiled.temp_size_in_bytes + compiled.argument_size_in_bytes - cut.bytes) < 1024
+
+
+def test_a_frontier_is_that_of_one_device(mesh):
+    """A quarter of the batch lies on each of four."""
+
+    def deep(x: Float[Array, "n k"], w: Float[Array, "k k"]) -> Float[Array, ""]:
+        for _ in range(4):
+            x = jnp.sin(x @ w)
+        return jnp.mean(x)
+
+    options = {"sizes": {"n": 4096, "k": 8}, "wrt": "w", "memory": "1GiB"}
+    one, four = (jitney.frontier(f, **options) for f in (jitney.optimize(deep), jitney.optimize(deep, shard={"n": "data"}, mesh=mesh)))
+    assert one.ways[0].bytes / 5 < four.ways[0].bytes < one.ways[0].bytes / 3

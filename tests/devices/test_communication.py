@@ -100,19 +100,6 @@ def test_a_function_that_is_not_sharded_is_refused():
         jitney.communication(jitney.optimize(lambda x: x), X)
 
 
-def test_strategies_are_refused():
-    """Rather than run on one device."""
-
-    @sharded
-    def f(x: Float[Array, "batch n"]) -> Float[Array, ""]:
-        return jnp.sum(x)
-
-    with pytest.raises(jitney.OptionError, match=r"jitney.strategy is not there yet"):
-        jitney.strategy(f, X, memory="1GiB")
-    with pytest.raises(jitney.OptionError, match=r"jitney.frontier is not there yet"):
-        jitney.frontier(f, X)
-
-
 def test_who_holds_what():
     """Parts, copies and bytes of each array and device."""
 

@@ -44,13 +44,15 @@ class Problem:
     Args:
         traced: The program: arrays in, arrays out.
         wrt: With respect to which of its arguments.
+        lies: Where each argument lies, on a mesh of devices; memory is that of one of them.
     """
 
-    def __init__(self, traced: Any, wrt: Sequence[int] | None = None):
+    def __init__(self, traced: Any, wrt: Sequence[int] | None = None, lies: Sequence[Any] | None = None):
         self.flat: Flat = flattened(traced)
         self.constants: list[Any] = list(getattr(traced, "consts", ()))
         count = len(self.constants)
         arguments = self.flat.takes[count:]
+        self.lies: dict[int, Any] = dict(zip(arguments, lies or (), strict=False))
         chosen = range(len(arguments)) if wrt is None else wrt
         self.wrt = [count + i for i in chosen if issubdtype(self.flat.avals[arguments[i]].dtype, np.inexact)]
         kinds = [getattr(self.flat.avals[ref] if isinstance(ref, int) else ref.value, "dtype", None) for ref in self.flat.gives]
@@ -99,7 +101,7 @@ class Problem:
 
     def _abstract(self, n: int) -> Any:
         aval = self.flat.avals[n]
-        return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type)
+        return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type, sharding=self.lies.get(n))
 
     @property
     def least(self) -> int:
