@@ -28,11 +28,16 @@ def options() -> argparse.Namespace:
     parser.add_argument("--angles", type=int, default=8, help="how many (default: %(default)s)")
     parser.add_argument("--memory", default="auto", help="for the report of what fits into it, such as 2GiB (default: what is free)")
     parser.add_argument("--only", choices=("in memory", "chunked", "streamed"), help="one way instead of all three")
+    parser.add_argument("--devices", type=int, default=1, help="that share the pieces from disk, -1 for all (default: %(default)s)")
     parser.add_argument("--out", type=Path, default=Path("out/homodyne"), help="folder for data and picture (default: %(default)s)")
     chosen = parser.parse_args()
     chosen.points = int(chosen.points)
     if chosen.angles < 1 or chosen.points < 100 * chosen.angles:
         parser.error("take one angle at least, and 100 points for each")
+    try:
+        chosen.mesh = None if chosen.devices == 1 else jitney.mesh(points=chosen.devices)
+    except jitney.MeshError as error:
+        parser.error(str(error))
     return chosen
 
 
@@ -44,13 +49,13 @@ def made(folder: Path, points: int, angles: int, console: Console) -> Data:
         return Data.make(folder, points, angles, advance=lambda count: progress.advance(task, count))
 
 
-def fits(data: Data, only: str | None, console: Console) -> list[Fit]:
+def fits(data: Data, only: str | None, console: Console, mesh: jitney.Mesh | None = None) -> list[Fit]:
     """Fit each way. The one from disk goes on where an earlier run broke off."""
     journal = Journal(data.folder / "fit.npz", data)
     ways: dict[str, Callable[[], Callable[[np.ndarray], np.ndarray]]] = {
         "in memory": lambda: in_memory(data),
         "chunked": lambda: chunked(data),
-        "streamed": lambda: journal.around(streamed(data, data.folder / "products.checkpoint")),
+        "streamed": lambda: journal.around(streamed(data, data.folder / "products.checkpoint", mesh=mesh)),
     }
     found: list[Fit] = []
     for way in [only] if only else list(ways):
@@ -88,7 +93,7 @@ def main() -> int:
     console.print(f"{data.points:,} points: {data.angles} angles, all pairs of {data.frames:,} frames, in {data.folder}", soft_wrap=True)
     console.print(strategy(data, chosen.memory))
     try:
-        found = fits(data, chosen.only, console)
+        found = fits(data, chosen.only, console, chosen.mesh)
     except KeyboardInterrupt:
         console.print("Interrupted. The fit from disk goes on from there if the same command is given again.")
         return 130
