@@ -30,7 +30,7 @@ def programs(mesh: Mesh) -> tuple[Any, Any]:
         return jax.lax.psum(sums[0], "points")
 
     own, none = P("points"), P()
-    # Unchecked: the check of jax 0.12.0.1 refuses `expm1` in float64, "Primitive polynomial requires varying manual axes to match".
+    # Unchecked: the check of jax 0.12.0.1 refuses `jnp.sinc`, "Primitive polynomial requires varying manual axes to match".
     mapped = jax.shard_map(step, mesh=mesh, in_specs=(own, none, none, *CUTS), out_specs=own, check_vma=False)
     return jax.jit(mapped), jax.jit(jax.shard_map(end, mesh=mesh, in_specs=own, out_specs=none))
 
