@@ -128,6 +128,19 @@ def test_callbacks_are_refused(body, message):
     caught.match(f"(?s){message}")
 
 
+def test_what_cannot_be_compiled_says_so(monkeypatch):
+    """With what the other process said last."""
+    monkeypatch.setattr("sys.executable", "false")
+    with pytest.raises(jitney.MeshError, match="could not be compiled for 8 virtual devices: it ended with 1"):
+        jitney.simulate(loss, sizes={"batch": 64, "n": N, "m": M}, mesh={"data": 8}, device="h100")
+
+
+def test_a_plain_function_is_no_program():
+    """Nothing names its axes."""
+    with pytest.raises(jitney.OptionError, match="is no program"):
+        jitney.simulate(len, device="h100")  # pyright: ignore
+
+
 def test_a_device_with_a_wrong_figure_is_refused():
     """Rather than divide by it."""
     with pytest.raises(jitney.OptionError, match="unknown type 'bf8'"):

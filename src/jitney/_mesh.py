@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
 from typing import Any
 
 import jax
+import numpy as np
 from jax.sharding import AxisType
 
 from ._errors import MeshError, sentence
@@ -95,10 +98,33 @@ def current(given: Any = None, *, nested: bool = False) -> Any:
 
     Under an outer trace (`nested`) the mesh of the context is abstract: which devices it has is for the outermost program to know.
     """
+    there = _on_paper.get()
+    if there is not None:
+        return there
     if given is not None:
         return given.mesh if is_a(given, Mesh) else given
     found = _sharding.get_abstract_mesh() if nested else _sharding.get_mesh()
     return None if found.empty else found
+
+
+_on_paper: ContextVar[Any] = ContextVar("jitney mesh of a simulation", default=None)
+
+
+@contextmanager
+def on_paper(sizes: Mapping[str, int]) -> Generator[Any]:
+    """A scope in which programs are traced for a mesh of devices that are not there, whatever mesh they name or stand in."""
+    mesh = _sharding.AbstractMesh(tuple(sizes.values()), tuple(sizes), axis_types=(AxisType.Auto,) * len(sizes))
+    outside = _sharding.get_mesh()
+    token = _on_paper.set(mesh)
+    try:
+        with nullcontext() if outside.empty else _jax.set_mesh(_nowhere()), _sharding.use_abstract_mesh(mesh):
+            yield mesh
+    finally:
+        _on_paper.reset(token)
+
+
+def _nowhere() -> Any:
+    return _sharding.Mesh(np.empty((), object), ())
 
 
 def automatic(found: Any) -> Any:

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from ._errors import MeshError, OptionError, sentence
-from ._mesh import Mesh, automatic, described
+from ._mesh import Mesh, automatic, current, described
 from ._trees import is_a, tree_map, type_of
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 _jax: Any = jax
 _jnp: Any = jnp
 _lax: Any = jax.lax
-_sharding: Any = jax.sharding
 _P: Any = jax.sharding.PartitionSpec
 _eqx: Any = eqx
 _WHERE = "jitney.pipeline()"
@@ -125,7 +124,7 @@ class Pipeline(eqx.Module):
         if stages == 1 and copies == 1:
             return stage(arrays, x)
         schedule = Schedule(stages, self.microbatches)
-        mesh = {} if self.mesh is None else {"mesh": automatic(self.mesh)}
+        mesh = {} if self.mesh is None else {"mesh": automatic(current(self.mesh))}
 
         def here(own: Any, parts: Any) -> Any:
             return _through(own, parts, stage, self.axis, schedule)
@@ -138,8 +137,8 @@ class Pipeline(eqx.Module):
         return run(arrays, split)[-1].reshape(x.shape)
 
     def _sizes(self) -> dict[str, int]:
-        mesh = self.mesh if self.mesh is not None else _sharding.get_abstract_mesh()
-        if mesh.empty:
+        mesh = current(self.mesh, nested=True)
+        if mesh is None:
             raise MeshError(
                 sentence(_WHERE, "there is no mesh.", "Layers lie along an axis of a mesh of devices.",
                          f"call it inside `with jitney.mesh({self.axis}=-1):`, or give mesh=jitney.mesh({self.axis}=-1).")

@@ -4,40 +4,25 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, suppress
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 import jax
-import jax.export
-from jax.sharding import AxisType
 
-from ._cache import ensure as ensure_cache
 from ._call import described
+from ._case import Case
 from ._derivatives import Derivative, Wrt
 from ._device import Device, device_of
-from ._diagnose import TRACER_ERRORS, trace_error
-from ._entry import Entry, Retry, Undecided
-from ._errors import MeshError, OptionError, few, sentence
-from ._hlo_work import Work
-from ._jaxprs import equations, source_of
+from ._entry import Entry
+from ._errors import MeshError, OptionError, sentence
 from ._mesh import current
-from ._precision import elsewhere
-from ._roofline import links, products_by_type, seconds_of, sends
-from ._runners import has_equinox_checks
-from ._simulation import Share, Simulation, Sizes, Sweep, Traffic
-from ._stage import Skip
+from ._simulation import Simulation, Sizes, Sweep
 from ._stages.place import no_mesh
-from ._trees import is_a, tree_flatten
-from ._virtual import Compiled, Failed, compiled
-from ._wire import Sent, sent
+from ._trees import is_a
+from ._virtual import Failed, compiled
 
 if TYPE_CHECKING:
     from ._program import Program
-
-_sharding: Any = jax.sharding
-_LARGEST = 3
 
 
 @overload
@@ -92,21 +77,26 @@ def simulate(
     start = time.perf_counter()
     given: Any = f
     program: Any = given.program(wrt=wrt) if is_a(f, Derivative) else f
+    if not hasattr(program, "abstract"):
+        raise OptionError(
+            sentence("jitney.simulate()", f"{f!r} is no program.", "What it knows of axes comes from a decoration.",
+                     "decorate it with @jitney.optimize(shard=...), or pass a method that is.")
+        )  # fmt: skip
     entry, arrays = program.abstract(examples, keywords, sizes)
     chosen = device_of(entry.core.where, device)
     several: Any = mesh if is_a(mesh, (tuple, list)) and mesh else [mesh]
     meshes = [_mesh_of(entry, each) for each in several]
     arrays = [jax.ShapeDtypeStruct(shape, dtype, weak_type=weak) for shape, dtype, weak in map(described, arrays)]
-    plans = [_Job(entry, arrays, each) for each in meshes]
+    cases = [Case(entry, arrays, each) for each in meshes]
     try:
-        answers = compiled([(job.exported, dict(job.mesh), job.donated) for job in plans])
+        answers = compiled([(case.exported, dict(case.mesh), case.donated) for case in cases])
     except Failed as failure:
         raise MeshError(
             sentence(entry.core.where, f"it could not be compiled for {max(map(_count, meshes))} virtual devices: {failure}",
                      "What a program takes is counted in the compiled program.", "try fewer, or look at `f.lower(...)`.")
         ) from failure  # fmt: skip
     taken = time.perf_counter() - start
-    found = tuple(job.simulation(answer, chosen, taken) for job, answer in zip(plans, answers, strict=True))
+    found = tuple(case.simulation(answer, chosen, taken) for case, answer in zip(cases, answers, strict=True))
     return Sweep(found) if is_a(mesh, (tuple, list)) else found[0]
 
 
@@ -139,156 +129,3 @@ def _mesh_of(entry: Entry, mesh: Any) -> dict[str, int]:
                      'decorate it with @jitney.optimize(shard={"batch": "data"}), or leave `mesh` out for one device.')
         )  # fmt: skip
     return dict(mesh)
-
-
-class _Job:
-    """One program for one mesh."""
-
-    def __init__(self, entry: Entry, arrays: Sequence[Any], mesh: Sizes):
-        self.entry, self.mesh = entry, mesh
-        self._abstract = _sharding.AbstractMesh(tuple(mesh.values()), tuple(mesh), axis_types=(AxisType.Auto,) * len(mesh))
-        with self._scope():
-            self.planned = entry.planned(arrays, mesh=self._abstract)
-        jaxpr, exported = self._exported(arrays)
-        self.products, self.narrow = products_by_type(jaxpr), _has_narrow(jaxpr)
-        self.donated = entry.request.donated
-        # The trees hold classes of the user's and the rule for gradients functions: the other process needs neither.
-        inside, outside = tree_flatten((_flat(exported.in_avals), {}))[1], tree_flatten(_flat(exported.out_avals))[1]
-        self.exported = replace(exported, in_tree=inside, out_tree=outside, _get_vjp=None)
-
-    def _scope(self) -> AbstractContextManager[Any]:
-        scope = ExitStack()
-        scope.enter_context(self.entry.numbers())
-        scope.enter_context(elsewhere())
-        if self.entry.core.options.shard is not None:
-            scope.enter_context(_sharding.use_abstract_mesh(self._abstract))
-        return scope
-
-    def _exported(self, arrays: Sequence[Any]) -> tuple[Any, Any]:
-        """The program as JAX traced it, and as it can be handed over."""
-        entry = self.entry
-        ensure_cache()
-        while True:
-            try:
-                with suppress(Retry), self._scope(), jax.disable_jit(False):  # noqa: FBT003
-                    jitted = entry.made(self._abstract, arrays)[0]
-                    jaxpr = jitted.trace(*arrays).jaxpr
-                    _refuse_callbacks(entry, jaxpr)
-                    return jaxpr, jax.export.export(jitted, platforms=["cpu"])(*arrays)
-            except Undecided as undecided:
-                entry.choose(undecided.key, arrays)
-            except TRACER_ERRORS as error:
-                raise trace_error(error, entry.core.where, entry.paths) from error
-            finally:
-                entry.land()
-
-    def simulation(self, found: Compiled, device: Device, seconds: float) -> Simulation:
-        """The figures, from the compiled program."""
-        work = Work(found.text)
-        traffic = tuple(self._traffic(sent(found.text, found.divided, self.mesh), work, device))
-        return Simulation(
-            str(self.entry.core.where),
-            dict(self.mesh),
-            device,
-            found.arguments,
-            found.results - found.aliased,
-            found.temporaries,
-            work.products + work.others,
-            _parted(work.products, self.products, device),
-            work.bytes,
-            traffic,
-            self._largest(),
-            tuple(self._notes(work, traffic, device)),
-            seconds,
-        )
-
-    def _traffic(self, operations: Sequence[Sent], work: Work, device: Device) -> Iterator[Traffic]:
-        rules = self.entry.core.options.shard
-        groups: dict[Any, list[tuple[int, int]]] = {}
-        for each in operations:
-            groups.setdefault((each.kind, each.along), []).append((each.bytes, work.turns.get(each.computation, 1)))
-        for (kind, along), same in sorted(groups.items(), key=lambda item: -sum(size * turns for size, turns in item[1])):
-            between = links(self.mesh, along, device)
-            total = sum(size * turns for size, turns in same)
-            axes = tuple(name for name, on in (rules.axes if rules else ()) if set(on) & set(along))
-            needed = sum(turns * seconds_of(kind, size, between) for size, turns in same)
-            count = sum(turns for _, turns in same)
-            send = sum(turns * sends(kind, size, between.devices)[0] for size, turns in same)
-            yield Traffic(kind, along, axes, count, total, round(send), between.devices, between.network, needed)
-
-    def _largest(self) -> tuple[Share, ...]:
-        place = self.planned.plan.stage("place")
-        leaves = self.planned.view.leaves
-        specs: Sequence[Any] = [()] * len(leaves) if isinstance(place, Skip) else place.specs
-        found: list[Share] = []
-        for leaf, spec in zip(leaves, specs, strict=False):
-            along = tuple(axis for on in spec for axis in on)
-            size = math.prod(leaf.shape) * leaf.dtype.itemsize // math.prod(self.mesh[axis] for axis in along)
-            found.append(Share(leaf.path, size, along))
-        return tuple(sorted(found, key=lambda share: -share.bytes)[:_LARGEST])
-
-    def _notes(self, work: Work, traffic: Sequence[Traffic], device: Device) -> Iterator[str]:
-        """What the figures rest on."""
-        yield (
-            f"Arguments, results, operations and collectives are counted in the program compiled for {_count(self.mesh)} virtual devices; "
-            "temporaries and memory traffic too, as XLA's compiler for CPUs fuses and schedules."
-        )
-        if self.narrow:
-            yield "That compiler keeps copies of 16-bit numbers in 32 bits: temporaries and memory traffic are upper bounds."
-        yield f"Times are bounds by speed and bandwidth, not measurements. Speeds: {device.source}."
-        if self.products.get("tf32") and device.computed_in("tf32") == "tf32":
-            yield "Products of float32 are computed at JAX's default precision: in TF32 on GPUs, in one pass of bfloat16 on TPUs."
-        if traffic:
-            yield (
-                f"Devices are counted row by row over the mesh, {device.group} in a node. Links: {device.link / 1e9:.4g} GB/s and "
-                f"{device.link_latency * 1e6:.3g} us within a node, {device.network / 1e9:.4g} GB/s for each device and "
-                f"{device.network_latency * 1e6:.3g} us between nodes; latencies are assumed."
-            )
-        if self.entry.core.options.pad:
-            yield "`pad` is left out: the sizes are taken as they are, so give those of buckets."
-        if any(each.kind == "reduce-scatter" for each in traffic):
-            yield "All-reduces of which each device keeps a part are the reduce-scatters that XLA makes of them for GPUs and TPUs."
-        if work.endless:
-            yield f"Of {work.endless} of the loops XLA does not know how often they turn: they count once."
-        if work.branches:
-            yield "All branches of conditionals are counted."
-        if work.opaque:
-            yield f"Calls of libraries count as no operations: {few(work.opaque)}."
-
-
-def _flat(avals: Sequence[Any]) -> tuple[int, ...]:
-    return tuple(range(len(avals)))
-
-
-def _has_narrow(jaxpr: Any) -> bool:
-    return any(str(getattr(var.aval, "dtype", "")) in ("bfloat16", "float16") for eqn in equations(jaxpr) for var in eqn.outvars)
-
-
-def _parted(total: int, shares: Mapping[str, int], device: Device) -> dict[str, int]:
-    """Operations on one device, by the types of the whole program as the device computes them."""
-    kinds: dict[str, int] = {}
-    for kind, count in (shares or {"tf32": 1}).items():
-        name = device.computed_in(kind)
-        kinds[name] = kinds.get(name, 0) + count
-    whole = sum(kinds.values())
-    found = {kind: total * count // max(whole, 1) for kind, count in sorted(kinds.items(), key=lambda item: -item[1])}
-    first = next(iter(found))
-    return found | {first: total - sum(found.values()) + found[first]} if total else {}
-
-
-def _refuse_callbacks(entry: Entry, jaxpr: Any) -> None:
-    """Say that a program calls back into Python, which cannot be handed over.
-
-    Raises:
-        OptionError: It does.
-    """
-    if has_equinox_checks(jaxpr):
-        what, fix = "it makes run-time checks of Equinox", "start Python with EQX_ON_ERROR=nan, which makes NaNs of what fails instead."
-    else:
-        found = [eqn for eqn in equations(jaxpr) if "callback" in eqn.primitive.name or eqn.primitive.name.startswith("debug")]
-        if not found:
-            return
-        what, fix = f"{source_of(found[0]) or found[0].primitive.name} calls back into Python", "simulate it without that."
-    raise OptionError(
-        sentence(entry.core.where, f"{what}.", "The program is compiled in another process, which has nothing of this one's Python.", fix)
-    )

@@ -55,8 +55,8 @@ def compiled(programs: Sequence[tuple[Any, dict[str, int], tuple[int, ...]]]) ->
     """
     count = max(math.prod(mesh.values()) for _, mesh, _ in programs)
     flags = f"{_COUNT.sub('', os.environ.get('XLA_FLAGS', ''))} --xla_force_host_platform_device_count={count}"
-    mine = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags, "JAX_ENABLE_X64": "1", "JAX_ENABLE_COMPILATION_CACHE": "0",
-            "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}  # fmt: skip
+    mine = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags, "JAX_NUM_CPU_DEVICES": "-1", "JAX_ENABLE_X64": "1", "JAX_DISABLE_JIT": "0",
+            "JAX_ENABLE_COMPILATION_CACHE": "0", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         asked, answered = Path(folder, "asked"), Path(folder, "answered")
         asked.write_bytes(pickle.dumps(list(programs)))

@@ -101,3 +101,18 @@ def test_gradients_under_fsdp_are_scattered(network):
     sums = {each.kind: (each.bytes, each.sent) for each in found.collectives}
     assert sums["reduce-scatter"] == (weights // 8, 7 * weights // 8)
     assert "all-reduce" not in sums
+
+
+def test_the_mesh_that_is_asked_for_is_the_one_that_counts(network):
+    """Whatever mesh the call stands in, and a program inside names."""
+    own = jitney.optimize(loss.__wrapped__, shard={"batch": "data"}, mesh=jitney.mesh(data=4, devices=jax.devices()[:8]))
+
+    @jitney.optimize(shard={"batch": "data"}, donate="model")
+    def step(model, x: Float[Array, "batch n"], y: Float[Array, "batch m"]):
+        return eqx.apply_updates(model, own.grad(model, x, y, wrt="model"))
+
+    with jitney.mesh(data=2, model=2, devices=jax.devices()[:8]):
+        found = jitney.simulate(step, network, sizes={"batch": 256, "n": 16, "m": 8}, mesh={"data": 16}, device="h100")
+    weights = 4 * (WIDE * 16 + WIDE * WIDE + 8 * WIDE)
+    assert (found.devices, found.results) == (16, 3 * 8)  # a pointer for each array that takes the place of a weight
+    assert [(each.kind, each.devices, each.bytes) for each in found.collectives] == [("all-reduce", 16, weights)]
