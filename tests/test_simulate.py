@@ -49,9 +49,9 @@ def test_times_are_those_of_the_model(sweep):
     rest = found.flops - found.products["f32"]
     compute = found.products["f32"] / 1e6 + rest / 1e5
     sent = 2 * 7 / 8 * 4 * N * M / (4 * 1e5) + 2 * 3 * 1e-2
-    assert found.times == pytest.approx({"compute": compute, "memory": found.traffic / 1e6, "communication": sent})
-    assert found.step == pytest.approx(max(compute, found.traffic / 1e6) + sent)
-    assert found.overlapped == pytest.approx(max(compute, found.traffic / 1e6, sent))
+    assert found.times == pytest.approx({"compute": compute, "memory": found.accessed / 1e6, "communication": sent})
+    assert found.step == pytest.approx(max(compute, found.accessed / 1e6) + sent)
+    assert found.overlapped == pytest.approx(max(compute, found.accessed / 1e6, sent))
 
 
 def test_what_does_not_fit_says_what_takes_the_most(sweep):

@@ -107,7 +107,7 @@ class Case:
         leaves = self._planned.view.leaves
         specs: Sequence[Any] = [()] * len(leaves) if isinstance(place, Skip) else place.specs
         found: list[Share] = []
-        for leaf, spec in zip(leaves, specs, strict=False):
+        for leaf, spec in zip(leaves, specs, strict=True):
             along = tuple(axis for on in spec for axis in on)
             size = math.prod(leaf.shape) * leaf.dtype.itemsize // math.prod(self.mesh[axis] for axis in along)
             found.append(Share(leaf.path, size, along))
@@ -118,10 +118,10 @@ class Case:
         count = math.prod(self.mesh.values())
         yield (
             f"Arguments, results, operations and collectives are counted in the program compiled for {count} virtual devices; "
-            "temporaries and memory traffic too, as XLA's compiler for CPUs fuses and schedules."
+            "temporaries and bytes accessed too, as XLA's compiler for CPUs fuses and schedules."
         )
         if self._narrow:
-            yield "That compiler keeps copies of 16-bit numbers in 32 bits: temporaries and memory traffic are upper bounds."
+            yield "That compiler keeps copies of 16-bit numbers in 32 bits: temporaries and bytes accessed are upper bounds."
         yield f"Times are bounds by speed and bandwidth, not measurements. Speeds: {device.source}."
         if self._products.get("tf32") and device.computed_in("tf32") == "tf32":
             yield "Products of float32 are computed at JAX's default precision: in TF32 on GPUs, in one pass of bfloat16 on TPUs."

@@ -72,7 +72,7 @@ class Simulation:
         temporaries: Bytes of what is kept in between, by XLA's compiler for CPUs.
         flops: Operations on numbers.
         products: Those of them that are products of matrices or convolutions, by the type of `Device.peak`.
-        traffic: Bytes that go through the memory of the device, each fused group one operation.
+        accessed: Bytes that go through the memory of the device, each fused group one operation.
         collectives: What the devices send each other.
         largest: The largest arguments, those first that take the most of a device.
         notes: What the figures rest on.
@@ -87,7 +87,7 @@ class Simulation:
     temporaries: int
     flops: int
     products: Mapping[str, int]
-    traffic: int
+    accessed: int
     collectives: tuple[Traffic, ...]
     largest: tuple[Share, ...]
     notes: tuple[str, ...]
@@ -115,7 +115,7 @@ class Simulation:
         compute = sum(count / self.device.speed(kind) for kind, count in self.products.items()) + rest / self.device.vector
         return {
             "compute": compute,
-            "memory": self.traffic / self.device.bandwidth,
+            "memory": self.accessed / self.device.bandwidth,
             "communication": sum(each.seconds for each in self.collectives),
         }
 
@@ -137,7 +137,7 @@ class Simulation:
     def to_dict(self) -> dict[str, Any]:
         """The figures, for JSON."""
         plain = {name: getattr(self, name) for name in ("function", "arguments", "results", "temporaries", "memory", "fits", "flops",
-                                                        "traffic", "times", "bound", "step", "overlapped", "seconds")}  # fmt: skip
+                                                        "accessed", "times", "bound", "step", "overlapped", "seconds")}  # fmt: skip
         parts = {"mesh": dict(self.mesh), "device": self.device.name, "products": dict(self.products), "notes": list(self.notes)}
         return {
             **plain,
@@ -239,7 +239,7 @@ def _rows(found: Simulation) -> Iterator[list[tuple[str, str]]]:
     yield row("  temporaries", text(found.temporaries))
     kinds = ", ".join(f"{flops_text(count)} of products in {_TYPES.get(kind, kind)}" for kind, count in found.products.items() if count)
     yield row("operations", flops_text(found.flops), kinds)
-    yield row("memory traffic", text(found.traffic))
+    yield row("bytes accessed", text(found.accessed), "through the memory of the device")
     for each in found.collectives:
         named = f" for {', '.join(map(repr, each.axes))}" if each.axes else ""
         where = "between nodes" if each.network else "within a node"
