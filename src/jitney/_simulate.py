@@ -19,7 +19,7 @@ from ._mesh import current
 from ._simulation import Simulation, Sizes, Sweep
 from ._stages.place import no_mesh
 from ._trees import is_a
-from ._virtual import Failed, compiled
+from ._virtual import MOST, Failed, compiled
 
 if TYPE_CHECKING:
     from ._program import Program
@@ -71,7 +71,7 @@ def simulate(
 
     Raises:
         OptionError: The device is not known, the function is not sharded and there are several devices, or it calls back into Python.
-        MeshError: The mesh is none, an axis does not divide, or the program cannot be compiled for it.
+        MeshError: The mesh is none or has more than 2,048 devices, an axis does not divide, or the program cannot be compiled for it.
         ContractError: A size is missing.
     """
     start = time.perf_counter()
@@ -122,6 +122,11 @@ def _mesh_of(entry: Entry, mesh: Any) -> dict[str, int]:
         raise MeshError(
             sentence(where, f"mesh={mesh!r} is no layout.", "It is a dict from axis to number of devices.", 'write mesh={"data": 256}.')
         )
+    if math.prod(sizes) > MOST:
+        raise MeshError(
+            sentence(where, f"the mesh has {math.prod(sizes)} devices.", f"A process has at most {MOST} virtual devices to compile for.",
+                     "simulate smaller meshes, mesh=[...], and see what the figures do along each axis.")
+        )  # fmt: skip
     if not sharded and math.prod(sizes) > 1:
         raise OptionError(
             sentence(where, f"it is not sharded, and the mesh has {math.prod(sizes)} devices.",

@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+MOST = 2048
+"""Devices of one process of XLA's for CPUs: it keeps their numbers in 11 bits. Tried with jaxlib 0.10.2."""
 _COUNT = re.compile(r"--xla_force_host_platform_device_count=\S*")
 
 # Write the program as it was divided. And keep apart what `jax.checkpoint` computes anew: the compiler for CPUs of jaxlib 0.10 puts it
@@ -63,7 +65,8 @@ def compiled(programs: Sequence[tuple[Any, dict[str, int], tuple[int, ...]]]) ->
         command = [sys.executable, "-P", __file__, str(asked), str(answered)]
         done = subprocess.run(command, env=os.environ | mine, capture_output=True, text=True, check=False)  # noqa: S603
         if done.returncode or not answered.exists():
-            raise Failed(next((line for line in reversed(done.stderr.splitlines()) if line.strip()), f"it ended with {done.returncode}"))
+            said = [line for line in done.stderr.splitlines() if line.strip() and not line.lstrip().startswith("@")]  # not frames of C++
+            raise Failed(said[-1] if said else f"it ended with {done.returncode}")
         return [Compiled(*each) for each in pickle.loads(answered.read_bytes())]  # noqa: S301 - written by this file, in a folder of this user's
 
 
