@@ -3,6 +3,8 @@
 import collections
 import dataclasses
 import enum
+import sys
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -212,6 +214,21 @@ def test_an_object_that_jax_does_not_know_is_returned_itself():
     assert optimize(lambda x: (x, marker))(X)[1] is marker
 
 
+def test_a_warm_call_that_returns_a_module_runs_no_python_of_jax():
+    """But for putting it together, though one of its leaves is a function: JAX dispatches the call as it does arrays."""
+    model, frames = eqx.nn.MLP(2, 2, 2, 1, key=jax.random.key(0)), []
+    assert callable(model.activation)
+    double = optimize(lambda model: jax.tree.map(lambda leaf: 2 * leaf if eqx.is_array(leaf) else leaf, model))
+    double(double(model))
+    home = str(Path(jax.__file__).parent)
+    sys.setprofile(lambda frame, event, _: frames.append(frame.f_code.co_filename) if event == "call" else None)
+    found = double(model)
+    sys.setprofile(None)
+    assert frames
+    assert {Path(file).name for file in frames if file.startswith(home)} <= {"tree_util.py"}
+    assert found.activation is model.activation
+
+
 def test_a_body_that_did_not_run_has_no_structure():
     """An error of jitney's own, not of JAX's."""
     with pytest.raises(AssertionError, match="has not run"):
@@ -219,13 +236,13 @@ def test_a_body_that_did_not_run_has_no_structure():
 
 
 def test_a_mixed_result_is_unmixed_once():
-    """What JAX rebuilds is the user's tree already; what it did not is put together."""
+    """JAX rebuilds the arrays alone; they are put together with the rest behind it."""
     outcome = Outcome()
     arrays = outcome.take_apart((X, "text"))
     mixed = outcome.output(arrays)
     assert isinstance(mixed, Mixed)
     assert unmixed(mixed)[1] == "text"
-    assert jax.tree.map(lambda x: x, mixed)[1] == "text"
+    assert unmixed(jax.tree.map(lambda x: x, mixed))[1] == "text"
     assert unmixed((X, "text"))[1] == "text"
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from jax.tree_util import tree_flatten  # pyright: ignore[reportUnknownVariableType]
 
 from ._errors import StaticError, sentence
+from ._outcome import unmixed
 
 if TYPE_CHECKING:
     from ._core import Core
@@ -55,7 +56,7 @@ class Compiled:
                          "pass the static values that `lower` was given, or call the decorated function itself.")
             )  # fmt: skip
         with self._entry.numbers():
-            return self._stage(*layout.pick(leaves))
+            return unmixed(self._stage(*layout.pick(leaves)))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stage, name)

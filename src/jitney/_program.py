@@ -21,6 +21,7 @@ from ._errors import JitneyWarning, users_level
 from ._events import LISTENER, Stats
 from ._lowered import Lowered
 from ._options import Options
+from ._outcome import unmixed
 from ._report import Report, report
 from ._trees import register_pytree_node, tree_flatten, type_of
 
@@ -74,7 +75,7 @@ class Program(Generic[P, R]):
             entry = self._entry(layout, leaves)
         core.counters.calls += 1
         try:
-            return entry.run(*layout.pick(leaves))
+            return unmixed(entry.run(*layout.pick(leaves)))
         except Retry:
             core.counters.calls -= 1
         except TRACER_ERRORS as error:
