@@ -107,14 +107,15 @@ def test_any_combination_equals_one_device(body, chunk, along, remat, donate, ma
 
 
 def test_every_monoid(mesh):
-    """Integers that overflow, bools, products, what is added into at places, and a narrow float: as on one device."""
+    """Integers that overflow, bools, products, what is added into at places, choices, and a narrow float: as on one device."""
 
     def f(i: Int[Array, "n"], x: Float[Array, "n"], b: Bool[Array, "n"], start: Float[Array, "5"]):
         at = i % 5
         found = jax.lax.reduce_xor(i, axes=(0,)), jax.lax.reduce_and(i, axes=(0,)), jax.lax.reduce_or(i, axes=(0,)), jnp.all(b), jnp.any(b)
         small = jnp.sum(i.astype(np.uint8), dtype=np.uint8), jnp.max(i.astype(np.int16)), jnp.sum(x.astype(jnp.bfloat16))
         spread = start.at[at].add(x), start.at[at].max(x), start.at[at].multiply(x), jnp.argmin(i // 2), jnp.prod(1 + x / 8)
-        return found, small, spread, i.sum(), 7.0, start
+        chosen = jnp.where(x > 0, x, 0.0), jnp.nanmean(x), jax.ops.segment_sum(x, at, 5)
+        return found, small, spread, chosen, i.sum(), 7.0, start
 
     i = RNG.integers(0, 99, 16).astype(np.int32)
     x, b, start = rows(16), RNG.random(16) > 0.1, rows(5)

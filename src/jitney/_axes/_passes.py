@@ -82,6 +82,8 @@ def flatten(jaxpr: Any, ranges: Ranges) -> Flat:
                 env.update(zip(eqn.outvars, go(op.params[CALLS[op.name]], reads, op.place), strict=True))
             elif op.name in ("remat2", "checkpoint", "call_hi_primitive"):
                 env.update(zip(eqn.outvars, go(inner(op)[0], reads, op.place), strict=True))
+            elif op.name == "reshard":  # of values as they are; what lies where is decided outside
+                env.update(zip(eqn.outvars, reads, strict=True))
             else:
                 makes = tuple(number(atom) for atom in eqn.outvars)
                 env.update(zip(eqn.outvars, makes, strict=True))
