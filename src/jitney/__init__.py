@@ -4,6 +4,7 @@ from ._accumulate import accumulate as accumulate
 from ._buckets import Bucket as Bucket
 from ._cache import CacheFacts as CacheFacts
 from ._cache import configure as configure
+from ._checkpoints import Checkpoints as Checkpoints
 from ._communication import Collective as Collective
 from ._communication import Communication as Communication
 from ._communication import communication as communication
@@ -47,6 +48,7 @@ from ._optimize import optimize as optimize
 from ._pipeline import Pipeline as Pipeline
 from ._pipeline import Schedule as Schedule
 from ._pipeline import pipeline as pipeline
+from ._placed import place as place
 from ._precision import LossScale as LossScale
 from ._program import Program as Program
 from ._report import Report as Report

@@ -220,6 +220,7 @@ class Channel:
         self._numbers: dict[tuple[int, ...], int] = {}
         self._known: set[str] = set()  # verdicts, which every process has got
         self._over = False
+        self._alarmed = False
 
     def serve(self, count: int, host: str, compare: Callable[[Mapping[int, Facts]], str]) -> Hub:
         """Be process 0."""
@@ -281,7 +282,9 @@ class Channel:
             self._told({"gone": 0, "why": "stopped: its connection is cut"})
 
     def _told(self, message: Any) -> None:
-        if self.inbox.told(message) and not self._over:
+        stopped = self.inbox.told(message)
+        if stopped and not self._over and not self._alarmed:
+            self._alarmed = True
             _alarm(self.index, message, self.grace)
 
 

@@ -118,7 +118,7 @@ def read_options(where: Where | str, raw: Mapping[str, Any]) -> Options:
         on_trace_error=_choice(where, "on_trace_error", raw.get("on_trace_error", "raise"), ("raise", "eager")),
         compiler=_choice(where, "compiler", raw.get("compiler", "default"), ("default", "fast")),
         debug_nans=_flag(where, "debug_nans", raw.get("debug_nans", False)),
-        shard=_shard(where, raw.get("shard")),
+        shard=read_shard(where, raw.get("shard")),
         mesh=_mesh(where, raw.get("mesh"), raw.get("shard")),
     )  # fmt: skip
     both = set(options.static) & set(options.donate)
@@ -350,7 +350,12 @@ def _cache(where: Where | str, value: Any) -> bool:
     return _flag(where, "cache", value)
 
 
-def _shard(where: Where | str, value: Any) -> Sharding | None:
+def read_shard(where: Where | str, value: Any) -> Sharding | None:
+    """What `shard` says.
+
+    Raises:
+        OptionError: It is malformed.
+    """
     if value is None:
         return None
     fsdp = value == FSDP or (is_a(value, (tuple, list)) and len(value) == 2 and value[0] == FSDP)

@@ -4,11 +4,17 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from jaxtyping import Array, Float
 
 import jitney
@@ -91,6 +97,78 @@ def apart(first, second, **options):
 def stray(x):
     """Wait for a step that no other process takes."""
     float(loss(x, W))
+
+
+class Net(eqx.Module):
+    first: eqx.nn.Linear
+    last: eqx.nn.Linear
+    act: Callable = jnp.tanh
+
+    def __call__(self, x):
+        return self.last(self.act(self.first(x)))
+
+
+OPTIMISER = optax.adam(1e-2)
+SHARD = ("fsdp", {"batch": "data"})
+
+
+@jitney.optimize(shard=SHARD, donate=("model", "state"))
+def update(model: Net, state: Any, x: Float[Array, "batch n"]) -> tuple[Net, Any, Float[Array, ""]]:
+    def error(model):
+        return jnp.mean((jax.vmap(model)(x) - jnp.sin(x)) ** 2)
+
+    value, grad = eqx.filter_value_and_grad(error)(model)
+    change, state = OPTIMISER.update(grad, state)
+    return eqx.apply_updates(model, change), state, value
+
+
+def begun():
+    """The model and the state of its optimiser, before the first step."""
+    keys = jax.random.split(jax.random.key(0))
+    model = Net(eqx.nn.Linear(4, 8, key=keys[0]), eqx.nn.Linear(8, 4, key=keys[1]))
+    return model, OPTIMISER.init(eqx.filter(model, eqx.is_array))
+
+
+def rows(step):
+    """All rows of a step, whoever reads them."""
+    return np.random.default_rng(step).standard_normal((8, 4)).astype(np.float32)
+
+
+def train(folder, steps, victim=-1, at=-1, spread=False, **options):
+    """Train, save every second step, and perhaps be killed."""
+    jitney.distributed(**options)
+    checkpoints = jitney.Checkpoints(folder)
+    with jitney.mesh(data=-1):
+        like = begun()
+        if spread:  # nothing is read but each device's part
+            like = jitney.place(eqx.filter_eval_shape(lambda: like), shard=SHARD)
+        step, (model, state) = checkpoints.restore(like)
+        tell(resumed=step, local=len(model.first.weight.sharding.device_set))
+        losses = []
+        while step < steps:
+            model, state, value = update(model, state, jitney.from_processes(part(rows(step)), "data"))
+            losses.append(float(value))
+            step += 1
+            tell(step=step)
+            if step % 2 == 0:
+                checkpoints.save(step, (model, state))
+            if step == at and jax.process_index() == victim:
+                os.kill(os.getpid(), signal.SIGKILL)
+        tell(losses=losses, traces=update.stats.traces, compiles=update.stats.compiles, hits=update.stats.persistent_hits)
+
+
+def cut(folder):
+    """Be killed while a checkpoint is written."""
+    checkpoints = jitney.Checkpoints(folder)
+    checkpoints.save(1, {"w": np.full(1 << 20, 1.0)})
+
+    def watch():
+        while not any("2" in path.name for path in Path(folder).iterdir()):
+            pass
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=watch, daemon=True).start()
+    checkpoints.save(2, {"w": np.full(1 << 26, 2.0)})
 
 
 def killed(victim, grace):

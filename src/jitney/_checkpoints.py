@@ -1,0 +1,219 @@
+"""Checkpoints of trees whose arrays may lie on many devices, in many processes: written and read by orbax, each device its own part.
+
+Orbax knows arrays and files. What is here is what it does not know: Equinox modules, whose other leaves stay the caller's; which leaf does
+not fit; and that all processes save the same thing. `_checkpoint` is about streams.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ._agreement import compare, digest, is_local, laid
+from ._errors import JitneyError, OptionError, few, sentence
+from ._trees import device_put, is_a, issubdtype, keystr, tree_flatten_with_path, tree_unflatten
+from ._view import is_array
+
+_jax: Any = jax
+_jnp: Any = jnp
+
+
+class Checkpoints:
+    """The checkpoints of one training run, in one folder. A save that is cut short leaves the ones before as they are.
+
+        checkpoints = jitney.Checkpoints("runs/a")
+        step, (model, state) = checkpoints.restore((model, state))     # as given, at step 0, if there is none yet
+        while step < 10_000:
+            model, state = update(model, state, ...)
+            step += 1
+            if step % 100 == 0:
+                checkpoints.save(step, (model, state))
+
+    Arrays are saved; all else in a tree, such as activation functions and static fields, is taken from the tree that `restore` is given.
+    Where arrays lie is no part of a checkpoint: it can be restored onto another mesh, by another number of processes. In a run of
+    several processes all of them call `save` and `restore`, and see one file system.
+
+    Args:
+        folder: Where; made if it is missing.
+        keep: How many of the newest are kept.
+
+    Raises:
+        OptionError: `keep` is no number, or orbax is not installed.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], *, keep: int = 2):
+        self.folder = Path(folder).absolute()
+        self.keep = keep
+        self._where = f"jitney.Checkpoints({str(folder)!r})"
+        if not is_a(keep, int) or is_a(keep, bool) or keep < 1:
+            raise OptionError(sentence(self._where, f"keep={keep!r} is no number of checkpoints.", "The newest are kept.", "write keep=2."))
+        if importlib.util.find_spec("orbax") is None or importlib.util.find_spec("orbax.checkpoint") is None:
+            raise OptionError(
+                sentence(self._where, "orbax is not installed.", "It writes and reads checkpoints of arrays on many devices.",
+                         'install "jitney[checkpoint]", or orbax-checkpoint.')
+            )  # fmt: skip
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """The steps that are saved, oldest first."""
+        return tuple(sorted(_orbax().utils.checkpoint_steps(self.folder)))
+
+    def save(self, step: int, tree: Any) -> None:
+        """Save the arrays of a tree; waits until they are written.
+
+        Args:
+            step: A number above those that are saved.
+            tree: Modules, states of optimisers, or any tree with arrays.
+
+        Raises:
+            JitneyError: The step is not above those that are saved, or there is no array.
+            ProcessError: Processes differ in what they save.
+        """
+        steps, leaves = self.steps, [(name, leaf) for name, leaf in _named(tree) if is_array(leaf)]
+        self._agree("save", step, leaves, values=True)
+        if steps and step <= steps[-1]:
+            raise JitneyError(
+                sentence(self._where, f"step {step} shall be saved, and step {steps[-1]} is saved already.",
+                         "The newest checkpoint is that of the highest step.", "go on from the newest, or take another folder.")
+            )  # fmt: skip
+        if not leaves:
+            raise JitneyError(sentence(self._where, "there is no array.", "Arrays are what is saved.", "pass a tree that has some."))
+        arrays = {f"{i:05}": _plain(leaf) for i, (_, leaf) in enumerate(leaves)}
+        names = [[name, *_kind(leaf), str(_jax.random.key_impl(leaf)) if _is_key(leaf) else ""] for name, leaf in leaves]
+        ocp = _orbax()
+        with self._manager(clean=True) as manager:
+            manager.save(step, args=ocp.args.Composite(arrays=ocp.args.PyTreeSave(arrays), names=ocp.args.JsonSave({"arrays": names})))
+
+    def restore(self, like: Any, *, step: int | None = None) -> tuple[int, Any]:
+        """Read a checkpoint into a tree of the same arrays.
+
+        Args:
+            like: What was saved, with other numbers; its arrays may be `jax.ShapeDtypeStruct`s. Those that lie on several devices, or that
+                have such a sharding, are restored there, each device reading its part; NumPy arrays as such; others onto one device.
+            step: Which; the newest if left out.
+
+        Returns:
+            The step, and the tree; step 0 and `like` as it is if nothing is saved and no step is asked for.
+
+        Raises:
+            JitneyError: The step is not there, or an array of `like` is not in it, or has another shape or dtype.
+            ProcessError: Processes differ in what they restore.
+        """
+        steps = self.steps
+        found = step if step is not None else steps[-1] if steps else None
+        paths, treedef = tree_flatten_with_path(like)
+        leaves = [(name, leaf) for name, leaf in _named(like) if is_array(leaf)]
+        self._agree("restore", found, leaves, values=False)
+        if found is None:
+            return 0, like
+        if found not in steps:
+            raise JitneyError(
+                sentence(self._where, f"there is no step {found}.", f"Steps {few([str(each) for each in steps]) or 'none'} are saved.",
+                         "ask for one of those, or leave `step` out for the newest.")
+            )  # fmt: skip
+        ocp = _orbax()
+        with self._manager() as manager:
+            saved = manager.restore(found, args=ocp.args.Composite(names=ocp.args.JsonRestore()))["names"]["arrays"]
+            self._check(found, saved, leaves)
+            arguments = {f"{i:05}": _argument(leaf) for i, (_, leaf) in enumerate(leaves)}
+            read = ocp.args.PyTreeRestore(dict.fromkeys(arguments, 0), restore_args=arguments)
+            arrays = manager.restore(found, args=ocp.args.Composite(arrays=read))["arrays"]
+        values = iter([_like(arrays[f"{i:05}"], leaf, saved[i][3]) for i, (_, leaf) in enumerate(leaves)])
+        return found, tree_unflatten(treedef, [next(values) if is_array(leaf) else leaf for _, leaf in paths])
+
+    def _agree(self, what: str, step: int | None, leaves: Sequence[tuple[str, Any]], *, values: bool) -> None:
+        """All processes of the run do the same."""
+        if _jax.process_count() == 1:
+            return
+        facts = [("function", "the call", f"{what} of {self.folder}"), ("static", "the step", str(step))]
+        facts += [("array", name, " ".join(_kind(leaf))) for name, leaf in leaves]
+        facts += [("value", name, digest(leaf)) for name, leaf in leaves if values and is_local(leaf)]
+        compare(range(_jax.process_count()), facts, self._where)
+
+    def _check(self, step: int, saved: Sequence[Sequence[str]], leaves: Sequence[tuple[str, Any]]) -> None:
+        """Whether a checkpoint has these arrays.
+
+        Raises:
+            JitneyError: It does not.
+        """
+        old, new = {name: (dtype, shape) for name, dtype, shape, _ in saved}, {name: _kind(leaf) for name, leaf in leaves}
+        wrong = [f"{name} is only in {'the checkpoint' if name in old else 'the tree'}" for name in dict.fromkeys([*old, *new])
+                 if (name in old) != (name in new)]  # fmt: skip
+        wrong += [f"{name} is {' '.join(old[name])} in the checkpoint and {' '.join(new[name])} in the tree" for name in new
+                  if name in old and tuple(old[name]) != tuple(new[name])]  # fmt: skip
+        if wrong or list(old) != list(new):
+            raise JitneyError(
+                sentence(self._where, f"step {step} does not fit: {few(wrong) or 'its arrays come in another order'}.",
+                         "A checkpoint is restored into a tree of the same arrays.",
+                         "build the model and the optimiser as they were, or take the step from before the change.")
+            )  # fmt: skip
+
+    @contextmanager
+    def _manager(self, *, clean: bool = False) -> Generator[Any]:
+        ocp = _orbax()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        options = ocp.CheckpointManagerOptions(max_to_keep=self.keep, enable_async_checkpointing=False, cleanup_tmp_directories=clean)
+        with ocp.CheckpointManager(self.folder, options=options) as manager:
+            yield manager
+
+    def __repr__(self) -> str:
+        return f"<{self._where}: steps {', '.join(map(str, self.steps)) or 'none'}>"
+
+
+def _orbax() -> Any:
+    import orbax.checkpoint as ocp  # half a second  # pyright: ignore
+
+    return ocp
+
+
+def _named(tree: Any) -> list[tuple[str, Any]]:
+    return [(keystr(path) or "the tree", leaf) for path, leaf in tree_flatten_with_path(tree)[0]]
+
+
+def _kind(leaf: Any) -> tuple[str, str]:
+    return str(leaf.dtype), str(list(leaf.shape))
+
+
+def _is_key(leaf: Any) -> bool:
+    return issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def _plain(leaf: Any) -> Any:
+    """An array as orbax takes it: PRNG keys as their numbers, and what is this process's own as NumPy."""
+    if _is_key(leaf):
+        leaf = _jax.random.key_data(leaf)
+    return leaf if is_a(leaf, jax.Array) and len(leaf.sharding.device_set) > 1 else np.asarray(leaf)
+
+
+def _spread(leaf: Any) -> Any:
+    """The sharding of an array that lies on several devices; None for others."""
+    sharding = getattr(leaf, "sharding", None)
+    return sharding if sharding is not None and len(sharding.device_set) > 1 else None
+
+
+def _argument(leaf: Any) -> Any:
+    ocp, sharding = _orbax(), _spread(leaf)
+    if sharding is None or _is_key(leaf):
+        return ocp.RestoreArgs(restore_type=np.ndarray)
+    return ocp.ArrayRestoreArgs(sharding=sharding, global_shape=tuple(leaf.shape), dtype=leaf.dtype)
+
+
+def _like(value: Any, leaf: Any, impl: str) -> Any:
+    """An array that was read, as the one that it takes the place of; PRNG keys come as numbers, and are of a generator."""
+    if is_a(leaf, np.generic):
+        return value[()]
+    if is_a(leaf, np.ndarray) or (_spread(leaf) is not None and not _is_key(leaf)):
+        return value
+    if _is_key(leaf):
+        key = _jax.random.wrap_key_data(_jnp.asarray(value), impl=impl)
+        return key if _spread(leaf) is None else laid(key, _spread(leaf))
+    committed = is_a(leaf, jax.Array) and leaf.committed
+    return device_put(value, leaf.sharding) if committed else _jnp.asarray(value)

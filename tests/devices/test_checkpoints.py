@@ -1,0 +1,144 @@
+"""`jitney.Checkpoints`: saved on one mesh, restored on another."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from jax.sharding import NamedSharding, SingleDeviceSharding
+from jax.sharding import PartitionSpec as P
+
+import jitney
+
+
+def laid(tree, mesh, *spec):
+    """Matrices of a tree on a mesh."""
+    to = NamedSharding(mesh.mesh, P(*spec))
+    return jax.tree.map(lambda x: jax.device_put(x, to) if eqx.is_array(x) and x.ndim == 2 else x, tree)
+
+
+@pytest.fixture
+def training():
+    """A model with functions among its leaves, its optimiser's state, a key and arrays of the host."""
+    model = eqx.nn.MLP(8, 8, 16, 1, key=jax.random.key(0))
+    state = optax.adam(1e-3).init(eqx.filter(model, eqx.is_array))
+    return {"model": model, "state": state, "key": jax.random.key(7), "seen": np.arange(3), "scale": jnp.ones(2, jnp.bfloat16)}
+
+
+def zeros(tree):
+    """The same tree, with other numbers."""
+    return jax.tree.map(lambda x: x * 0 if eqx.is_array(x) and jnp.issubdtype(x.dtype, jnp.number) else x, tree)
+
+
+def numbers(tree):
+    plain = jax.tree.map(lambda x: jax.random.key_data(x) if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key) else x,
+                         eqx.filter(tree, eqx.is_array))  # fmt: skip
+    return [np.asarray(x) for x in jax.tree.leaves(plain)]
+
+
+@pytest.mark.parametrize("spec", [("data", None), (None, "data"), (("data", "model"), None)])
+def test_a_checkpoint_is_restored_on_another_mesh(training, tmp_path, spec):
+    """From eight devices on four along another axis, and on one: to the bit, and where the tree asks for it."""
+    eight = laid(training, jitney.mesh(data=4, model=2), *spec)
+    checkpoints = jitney.Checkpoints(tmp_path / "run")
+    checkpoints.save(3, eight)
+    four = laid(zeros(training), jitney.mesh(model=4, devices=jax.devices()[:4]), None, "model")
+    for like in (four, zeros(training), jax.tree.map(lambda x: x, eight)):
+        step, found = checkpoints.restore(like)
+        assert step == 3
+        for a, b in zip(numbers(found), numbers(training), strict=True):
+            np.testing.assert_array_equal(a, b)
+        assert found["model"].activation is like["model"].activation
+        weight, wanted = (tree["model"].layers[0].weight for tree in (found, like))
+        assert weight.sharding.is_equivalent_to(wanted.sharding, 2)
+        assert isinstance(found["seen"], np.ndarray)
+
+
+def test_shapes_that_stand_for_arrays_are_restored_too(training, tmp_path):
+    """So that nothing of the size of the model is made before it is read."""
+    checkpoints = jitney.Checkpoints(tmp_path)
+    checkpoints.save(1, training)
+    abstract = {**eqx.filter_eval_shape(lambda: training), "seen": training["seen"]}
+    mesh = jitney.mesh(data=8)
+    abstract["state"] = jitney.place(abstract["state"], shard={"out": "data"}, mesh=mesh)
+    _, found = checkpoints.restore(abstract)
+    weight = found["state"][0].mu.layers[1].weight
+    assert weight.sharding.is_equivalent_to(NamedSharding(mesh.mesh, P("data")), 2)
+    np.testing.assert_array_equal(weight, training["state"][0].mu.layers[1].weight)
+    assert isinstance(found["model"].layers[1].bias.sharding, SingleDeviceSharding)
+    np.testing.assert_array_equal(found["model"].layers[1].bias, training["model"].layers[1].bias)
+
+
+def test_a_tree_is_placed_as_a_program_has_it(training):
+    """Which then moves nothing."""
+    mesh = jitney.mesh(data=4, model=2)
+
+    @jitney.optimize(shard=("fsdp", {"out": "model"}), mesh=mesh)
+    def double(model: eqx.nn.MLP) -> eqx.nn.MLP:
+        return jax.tree.map(lambda x: 2 * x if eqx.is_array(x) else x, model)
+
+    model = jitney.place(training["model"], shard=("fsdp", {"out": "model"}), mesh=mesh)
+    with jax.transfer_guard("disallow"):
+        got = double(model)
+    np.testing.assert_array_equal(got.layers[0].weight, 2 * training["model"].layers[0].weight)
+    assert model.layers[0].weight.sharding.is_equivalent_to(NamedSharding(mesh.mesh, P("model", "data")), 2)
+
+
+@pytest.mark.parametrize(
+    ("shard", "error", "says"),
+    [
+        ({"out": "nowhere"}, jitney.MeshError, "'out' shall lie along 'nowhere'"),
+        (None, jitney.OptionError, "says nothing"),
+    ],
+)
+def test_rules_that_fit_nothing(training, shard, error, says):
+    """Are named, as those of a program."""
+    with pytest.raises(error, match=says), jitney.mesh(data=8):
+        jitney.place(training["model"], shard=shard)
+
+
+def test_the_newest_are_kept(tmp_path):
+    """And any of them can be restored."""
+    checkpoints = jitney.Checkpoints(tmp_path, keep=2)
+    for step in (1, 5, 9):
+        checkpoints.save(step, {"w": np.full(2, step)})
+    assert checkpoints.steps == (5, 9)
+    assert checkpoints.restore({"w": np.zeros(2, int)})[1]["w"][0] == 9
+    assert checkpoints.restore({"w": np.zeros(2, int)}, step=5)[1]["w"][0] == 5
+    with pytest.raises(jitney.JitneyError, match="there is no step 1"):
+        checkpoints.restore({"w": np.zeros(2, int)}, step=1)
+    with pytest.raises(jitney.JitneyError, match="step 9 is saved already"):
+        checkpoints.save(9, {"w": np.zeros(2)})
+
+
+def test_without_a_checkpoint_a_run_begins_as_it_is(training, tmp_path):
+    """The same script starts and resumes."""
+    step, tree = jitney.Checkpoints(tmp_path / "new").restore(training)
+    assert step == 0
+    assert tree is training
+
+
+@pytest.mark.parametrize(
+    ("like", "says"),
+    [
+        ({"w": np.zeros((3, 2)), "n": np.zeros(2)}, r"\['w'\] is float64 \[2, 2\] in the checkpoint and float64 \[3, 2\] in the tree"),
+        ({"w": np.zeros((2, 2), np.float32), "n": np.zeros(2)}, r"\['w'\] is float64 \[2, 2\] in the checkpoint and float32"),
+        ({"w": np.zeros((2, 2))}, r"\['n'\] is only in the checkpoint"),
+        ({"w": np.zeros((2, 2)), "n": np.zeros(2), "m": np.zeros(2)}, r"\['m'\] is only in the tree"),
+    ],
+)
+def test_what_does_not_fit_is_named(tmp_path, like, says):
+    """The leaf, and how it differs."""
+    checkpoints = jitney.Checkpoints(tmp_path)
+    checkpoints.save(1, {"w": np.zeros((2, 2)), "n": np.zeros(2)})
+    with pytest.raises(jitney.JitneyError, match=says):
+        checkpoints.restore(like)
+
+
+def test_a_checkpoint_needs_arrays(tmp_path):
+    """And a number of them to keep."""
+    with pytest.raises(jitney.JitneyError, match="there is no array"):
+        jitney.Checkpoints(tmp_path).save(1, {"f": jnp.tanh})
+    with pytest.raises(jitney.OptionError, match="keep=0"):
+        jitney.Checkpoints(tmp_path, keep=0)
