@@ -33,7 +33,9 @@ _jax: Any = jax
 
 
 def members(mesh: Any) -> tuple[int, ...]:
-    """The processes whose devices a mesh has."""
+    """The processes whose devices a mesh has; one, where it is abstract."""
+    if is_a(mesh, jax.sharding.AbstractMesh):
+        return (0,)
     return tuple(sorted({device.process_index for device in mesh.devices.flat}))
 
 

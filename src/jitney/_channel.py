@@ -50,8 +50,8 @@ class Line:
     def messages(self) -> Iterable[Any]:
         """What comes, until the line is cut."""
         with suppress(OSError):
-            while head := _exactly(self._socket, _LENGTH.size):
-                yield json.loads(_exactly(self._socket, *_LENGTH.unpack(head)))
+            while (head := _exactly(self._socket, _LENGTH.size)) and (body := _exactly(self._socket, *_LENGTH.unpack(head))):
+                yield json.loads(body)
 
 
 def _exactly(connected: socket.socket, size: int) -> bytes:
@@ -221,6 +221,7 @@ class Channel:
         self._known: set[str] = set()  # verdicts, which every process has got
         self._over = False
         self._alarmed = False
+        self._quiet = False  # this process ends in order
 
     def serve(self, count: int, host: str, compare: Callable[[Mapping[int, Facts]], str]) -> Hub:
         """Be process 0."""
@@ -270,6 +271,7 @@ class Channel:
             return
         self._over = True
         why = "" if any(text in error for text in self._known) else error
+        self._quiet = not why
         if self.hub is not None:
             self.hub.leave(self.index, why)
         elif self._line is not None:
@@ -283,7 +285,7 @@ class Channel:
 
     def _told(self, message: Any) -> None:
         stopped = self.inbox.told(message)
-        if stopped and not self._over and not self._alarmed:
+        if stopped and not self._quiet and not self._alarmed:  # one that fails may fail because another has stopped
             self._alarmed = True
             _alarm(self.index, message, self.grace)
 

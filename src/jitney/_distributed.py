@@ -155,7 +155,7 @@ def distributed(
     else:
         found = _started(given, local_device_ids, cluster_detection_method, timeout, heartbeat)
     if found is None or _jax.process_count() == 1:
-        RUN.processes = Processes(0, 1, _alone(given), host)
+        RUN.processes = Processes(0, 1, f"alone: {found}" if found is not None else _alone(given), host)
         return RUN.processes
     processes = Processes(_jax.process_index(), _jax.process_count(), found, host)
     channel = Channel(processes.index, timeout, grace)

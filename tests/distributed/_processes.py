@@ -32,7 +32,7 @@ def free_port():
         return found.getsockname()[1]
 
 
-def start(job, count, *, devices=2, timeout=40, env=None, arguments=None, **more):
+def start(job, count, *, devices=2, timeout=120, env=None, arguments=None, **more):
     """Run a job of `_jobs` in so many processes, and wait until all have ended.
 
     Args:

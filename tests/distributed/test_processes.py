@@ -137,6 +137,13 @@ def test_one_process_alone_is_a_run():
     np.testing.assert_allclose(process["loss"], np.mean(np.tanh(X.astype(np.float64) @ W) ** 2), rtol=1e-6)
 
 
+def test_processes_that_do_not_come_are_an_error_in_time():
+    """JAX would wait for five minutes and abort."""
+    (process,) = start("lonely", 1)
+    assert process.code == 1
+    assert "not all processes of the run came within 1 s" in process.err
+
+
 def test_it_comes_first():
     """After JAX has started there is no joining."""
     jax.devices()
