@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ._counts import parted
-from ._derivatives import Derivative
+from ._derivatives import Derivative, program_of
 from ._errors import OptionError, sentence
 from ._filling import Filling
 from ._hlo import Operation, collectives
@@ -102,8 +102,7 @@ def communication(f: Program[..., Any] | Derivative, /, *args: Any, **kwargs: An
         OptionError: The function has no `shard`.
         MeshError: There is no mesh, or an axis does not divide.
     """
-    given: Any = f
-    program: Any = given.program(wrt=kwargs.pop("wrt", None)) if is_a(f, Derivative) else f
+    program = program_of("jitney.communication()", f, kwargs.pop("wrt", None) if is_a(f, Derivative) else None)
     entry, arrays = program.abstract(args, kwargs, None)
     if program.options.shard is None:
         raise OptionError(

@@ -140,9 +140,20 @@ class Derivative:
         return made.bound_to(program._args, program._kwargs) if program._args or program._kwargs else made
 
 
-def program_of(program: Program[..., R] | Derivative) -> Program[..., R]:
-    """The program itself, or that of a derivative."""
-    return program.program() if isinstance(program, Derivative) else program
+def program_of(tool: str, given: Any, wrt: Wrt = None) -> Program[..., Any]:
+    """What a tool is asked about: the program itself, or that of a derivative.
+
+    Raises:
+        OptionError: It is neither.
+    """
+    if isinstance(given, Derivative):
+        return given.program(wrt=wrt)
+    if not hasattr(given, "abstract"):
+        raise OptionError(
+            sentence(tool, f"{given!r} is no program.", "What jitney knows of axes comes from a decoration.",
+                     "decorate it with @jitney.optimize, or pass a method that is.")
+        )  # fmt: skip
+    return given
 
 
 def named(where: Where | str, option: str, value: Any) -> tuple[tuple[str, ...], bool]:

@@ -164,7 +164,7 @@ def precision_report(
     """
     program: Any = f
     if not is_a(f, Program):
-        program = program_of(program) if is_a(f, Derivative) else optimize(program)
+        program = program_of("jitney.precision_report()", program) if is_a(f, Derivative) else optimize(program)
     core = program._core
     if low not in LOW or not 0 < tolerance < np.inf:
         raise OptionError(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from ._derivatives import Derivative, Wrt, check_names, named
+from ._derivatives import Derivative, Wrt, check_names, named, program_of
 from ._errors import DerivativeError, sentence
 from ._memory import budget_of, text
 from ._plan import Plan
@@ -165,7 +165,7 @@ def frontier(
     """
     if isinstance(program, Derivative):
         program, wrt = program.function, wrt if wrt is not None else program.function._defaults.wrt  # pyright: ignore[reportPrivateUsage]
-    entry, arrays = program.abstract(examples, keywords, sizes)
+    entry, arrays = program_of("jitney.frontier()", program).abstract(examples, keywords, sizes)
     core = entry.core
     given = memory if memory is not None else core.options.memory
     budget = None if given is None else budget_of(core.where, given)

@@ -11,7 +11,7 @@ import jax
 
 from ._call import described
 from ._case import Case
-from ._derivatives import Derivative, Wrt
+from ._derivatives import Derivative, Wrt, program_of
 from ._device import Device, device_of
 from ._entry import Entry
 from ._errors import MeshError, OptionError, sentence
@@ -75,13 +75,7 @@ def simulate(
         ContractError: A size is missing.
     """
     start = time.perf_counter()
-    given: Any = f
-    program: Any = given.program(wrt=wrt) if is_a(f, Derivative) else f
-    if not hasattr(program, "abstract"):
-        raise OptionError(
-            sentence("jitney.simulate()", f"{f!r} is no program.", "What it knows of axes comes from a decoration.",
-                     "decorate it with @jitney.optimize(shard=...), or pass a method that is.")
-        )  # fmt: skip
+    program = program_of("jitney.simulate()", f, wrt)
     entry, arrays = program.abstract(examples, keywords, sizes)
     chosen = device_of(entry.core.where, device)
     several: Any = mesh if is_a(mesh, (tuple, list)) and mesh else [mesh]

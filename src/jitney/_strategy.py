@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from ._derivatives import Derivative, program_of
 from ._errors import AxisError, ContractError, sentence
 from ._laid import Laid
 from ._memory import Fit, Misfit, budget_of, compiled_bytes, fit, text
@@ -18,7 +19,6 @@ from ._stream import widest
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ._derivatives import Derivative
     from ._program import Program
 
 IN_MEMORY, CHUNKED, STREAMED = "in memory", "chunked", "streamed"
@@ -108,7 +108,7 @@ def strategy(
         MeshError: The function has `shard`, and there is no mesh, or an axis does not divide.
         OptionError: `memory` is not a size.
     """
-    entry, arrays = program.abstract(examples, named, sizes)
+    entry, arrays = program_of("jitney.strategy()", program).abstract(examples, named, sizes)
     where = entry.core.where
     budget = budget_of(where, memory)
     with entry.numbers(), entry.scope():

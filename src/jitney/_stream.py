@@ -124,7 +124,7 @@ def stream(
         OSError: A chunk could not be read; notes on it name the argument and the rows.
     """
     began = time.perf_counter()
-    program = program_of(program)
+    program = program_of("jitney.stream()", program)
     axis, size = _one(program, chunk)
     if not is_a(retries, int) or retries < 0:
         raise OptionError(
