@@ -334,6 +334,11 @@ def _identified(ref: Any) -> Any:
     return constant.dtype.str, constant.shape, constant.tobytes()
 
 
+def _on_host(value: Any) -> Any:
+    """Data that lie on several devices come from the host: a slice of them would be put together on each of these first."""
+    return np.asarray(value) if is_a(value, jax.Array) and len(value.sharding.device_set) > 1 else value
+
+
 def _new(known: Known, values: Mapping[int, Any]) -> dict[int, Any]:
     return {n: x for n, x in known.values.items() if n not in values}
 
@@ -348,7 +353,7 @@ class _Run:
         self.failures = 0
         self.chunks = 0
         takes, streamed = self.passes.flat.takes, self.passes.streamed
-        self.sources = {n: (name, value) for n, name, value in zip(takes, names, values, strict=True) if n in streamed}
+        self.sources = {n: (name, _on_host(value)) for n, name, value in zip(takes, names, values, strict=True) if n in streamed}
         self.fixed = {n: x for n, x in zip(takes, values, strict=True) if n not in streamed}
         if any(each.back for each in self.passes.passes):
             for name, value in self.sources.values():

@@ -259,3 +259,11 @@ def test_a_frontier_is_that_of_one_device(mesh):
     options = {"sizes": {"n": 4096, "k": 8}, "wrt": "w", "memory": "1GiB"}
     one, four = (jitney.frontier(f, **options) for f in (jitney.optimize(deep), jitney.optimize(deep, shard={"n": "data"}, mesh=mesh)))
     assert one.ways[0].bytes / 5 < four.ways[0].bytes < one.ways[0].bytes / 3
+
+
+def test_microbatches_under_an_outer_trace_with_explicit_axes_are_refused():
+    """With what to do: `shard_map` would have to take the axes as they are there."""
+    mesh = jitney.mesh(data=4, explicit=True, devices=jax.devices()[:4])
+    f = jitney.accumulate(jitney.optimize(model_loss, shard={"batch": "data"}), axis="batch", microbatch=2, wrt="model")
+    with mesh, pytest.raises(jitney.MeshError, match="make the mesh with automatic axes"):
+        jax.jit(lambda x, y: f(eqx.nn.Linear(3, 2, key=jax.random.key(0)), x, y))(rows(16, 3), rows(16, 2))

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float, Int
 
 import jitney
@@ -145,3 +147,13 @@ def test_without_a_mesh_it_says_so():
 
     with pytest.raises(jitney.MeshError, match="no mesh"):
         jitney.stream(f, {"x": rows(30)}, chunk={"n": 8})
+
+
+def test_data_that_lie_on_devices_stream_too():
+    """Of a mesh with explicit axes: read as what the host has."""
+    mesh = jitney.mesh(**MESH, explicit=True, devices=jax.devices()[:8])
+    x = rows(40, 4)
+    with mesh:
+        spread = jax.device_put(x, NamedSharding(mesh.mesh, P("data")))
+        got, _ = jitney.stream(jitney.optimize(moments, shard={"n": "data"}), {"x": spread}, chunk={"n": 12}, progress=False)
+    np.testing.assert_allclose(got[0], x.mean(0), rtol=1e-4, atol=1e-6)

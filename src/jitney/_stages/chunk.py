@@ -12,7 +12,7 @@ from typing import Any, Self
 import jax
 
 from .._axes import Devices, Passes, Refused, bytes_per_element, check_order, plan_passes, run_chunked, told, trace
-from .._errors import AxisError, Where, sentence
+from .._errors import AxisError, MeshError, Where, sentence
 from .._memory import Fit, Misfit, compiled_bytes, fit, free_bytes, text
 from .._named import in_names, is_count, named_axes, shape_at, sizes_of
 from .._options import AUTO
@@ -276,7 +276,19 @@ def in_chunks(stage: Chunk, passes: Passes, width: int) -> Fn:
 
 
 def devices_of(axis: str, place: Place, request: Request) -> Devices | None:
-    """The devices that share an axis; None if it lies whole on each."""
+    """The devices that share an axis; None if it lies whole on each.
+
+    Raises:
+        MeshError: An outer trace has a mesh with explicit types.
+    """
     rules = request.options.shard
     along = () if rules is None else dict(rules.axes).get(axis, ())
-    return Devices(place.mesh, along) if request.divisor(axis) > 1 else None
+    if request.divisor(axis) == 1:
+        return None
+    if request.nested and request.mesh is not place.mesh:
+        raise MeshError(
+            sentence(request.where, f"axis {axis!r} is cut into chunks under an outer trace with explicit axes of the mesh.",
+                     "Inside one, `shard_map` takes the axes as the outer trace has them.",
+                     "make the mesh with automatic axes, which is what jitney.mesh does, or call the program outside of the trace.")
+        )  # fmt: skip
+    return Devices(place.mesh, along)
