@@ -178,6 +178,8 @@ def bench(session: nox.Session) -> None:
     flags = {**ONE_BLAS_THREAD, "XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
     session.run("python", "-m", "tests.perf.shard", env=flags)
     session.run("python", "-m", "tests.perf.scaling", env=flags)
+    session.run("python", "-m", "tests.perf.spread", env=flags)
+    session.run("python", "-m", "tests.perf.simulate", env=ONE_BLAS_THREAD)
     session.run("python", "-m", "examples.trf.benchmark", *session.posargs, env=ONE_BLAS_THREAD)
     session.run("python", "-m", "examples.equilibrium.benchmark", env=ONE_BLAS_THREAD)
     session.run("python", "-m", "examples.surrogate.benchmark", *session.posargs, env=ONE_BLAS_THREAD)
