@@ -111,7 +111,7 @@ def main() -> None:
     """Print a line for each way to spread, each kind of scaling, and each number of devices."""
     if len(jax.devices()) < 8:
         raise SystemExit("8 devices are needed: set XLA_FLAGS=--xla_force_host_platform_device_count=8")
-    print(f"MLP of {WIDTH} x 5, Adam, on virtual devices that share {os.cpu_count()} cores: overhead, not speed")
+    print(f"MLP of four layers of width {WIDTH}, Adam, on virtual devices that share {os.cpu_count()} cores: overhead, not speed")
     for fsdp in (False, True):
         for scaling, size in BATCHES.items():
             first: list[float] = []
