@@ -7,13 +7,9 @@ and nothing at all while warm steps run. Whoever connects proves that it knows a
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-import json
 import os
 import secrets
 import socket
-import struct
 import sys
 import threading
 import time
@@ -21,47 +17,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from ._errors import ProcessError, sentence
+from ._errors import sentence
+from ._line import CONNECT, NONCE, Line, connected, welcomed
 from ._verdict import worded
 
-_NONCE = 32
-_LENGTH = struct.Struct(">Q")
-_CONNECT = 5.0  # seconds for one address of process 0; it has several names, not all of which lead to it from elsewhere
 _TOGETHER = "Before its first step all processes compare what they are about to do."
 _AGAIN = "look at what it says; then start all again from the last checkpoint."
 Facts = Sequence[tuple[str, str, str]]
 """What processes compare: (kind, name, text), in order."""
-
-
-class Line:
-    """One connection: texts there and back, in whole messages."""
-
-    def __init__(self, connected: socket.socket):
-        connected.settimeout(None)
-        self._socket = connected
-        self._lock = threading.Lock()
-
-    def send(self, message: Any) -> None:
-        """Send; a line that is cut says so on the reading side."""
-        data = json.dumps(message).encode()
-        with suppress(OSError), self._lock:
-            self._socket.sendall(_LENGTH.pack(len(data)) + data)
-
-    def messages(self) -> Iterable[Any]:
-        """What comes, until the line is cut."""
-        with suppress(OSError):
-            while (head := _exactly(self._socket, _LENGTH.size)) and (body := _exactly(self._socket, *_LENGTH.unpack(head))):
-                yield json.loads(body)
-
-
-def _exactly(connected: socket.socket, size: int) -> bytes:
-    found = bytearray()
-    while len(found) < size:
-        part = connected.recv(min(size - len(found), 1 << 20))
-        if not part:
-            return b""
-        found += part
-    return bytes(found)
 
 
 class Inbox:
@@ -103,7 +66,7 @@ class Hub:
     """Process 0's side: it gathers what processes propose, and tells them whether it is the same."""
 
     def __init__(self, count: int, host: str, compare: Callable[[Mapping[int, Facts]], str], tell: Callable[[Any], None]):
-        self.secret = secrets.token_bytes(_NONCE)
+        self.secret = secrets.token_bytes(NONCE)
         self._listening = socket.create_server((host, 0), backlog=count)
         self.port: int = self._listening.getsockname()[1]
         self._compare = compare
@@ -139,14 +102,14 @@ class Hub:
     def _accept(self, count: int) -> None:
         with self._listening:
             while len(self._tell) < count:
-                connected, _ = self._listening.accept()
-                connected.settimeout(_CONNECT)
+                came, _ = self._listening.accept()
+                came.settimeout(CONNECT)
                 with suppress(OSError):
-                    index = _welcomed(connected, self.secret)
+                    index = welcomed(came, self.secret)
                     if index is None or index in self._tell:
-                        connected.close()
+                        came.close()
                         continue
-                    line = Line(connected)
+                    line = Line(came)
                     self._tell[index] = line.send
                     _thread(self._serve, index, line)
         self.all_here.set()
@@ -161,46 +124,6 @@ class Hub:
                 self.leave(index, why)
                 return
         self.leave(index, why)
-
-
-def _welcomed(connected: socket.socket, secret: bytes) -> int | None:
-    """The process that has connected and proved that it knows the secret, to which this side proves the same."""
-    nonce = secrets.token_bytes(_NONCE)
-    connected.sendall(nonce)
-    index, theirs, proof = (_exactly(connected, size) for size in (_LENGTH.size, _NONCE, _NONCE))
-    if not hmac.compare_digest(proof, _proof(secret, b"member", index, nonce)):
-        return None
-    connected.sendall(_proof(secret, b"hub", index, theirs))
-    return int(_LENGTH.unpack(index)[0])
-
-
-def _proof(secret: bytes, *parts: bytes) -> bytes:
-    return hmac.digest(secret, b"".join(parts), hashlib.sha256)
-
-
-def connected(index: int, hosts: Sequence[str], port: int, secret: bytes) -> Line:
-    """A line to process 0, which may be reached by any of these names.
-
-    Raises:
-        ProcessError: It is reached by none.
-    """
-    number, nonce = _LENGTH.pack(index), secrets.token_bytes(_NONCE)
-    failed: list[str] = []
-    for host in hosts:
-        try:
-            found = socket.create_connection((host, port), timeout=_CONNECT)
-            found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            theirs = _exactly(found, _NONCE)
-            found.sendall(number + nonce + _proof(secret, b"member", number, theirs))
-            if hmac.compare_digest(_exactly(found, _NONCE), _proof(secret, b"hub", number, nonce)):
-                return Line(found)
-            found.close()
-        except OSError as error:
-            failed.append(f"{host} ({error.strerror or error})")
-    raise ProcessError(
-        sentence("jitney.distributed()", f"process {index} does not reach process 0 at port {port} of {', '.join(failed) or 'any host'}.",
-                 "Processes compare plans over a connection to process 0.", "let TCP connections through between the hosts of a run.")
-    )  # fmt: skip
 
 
 class Channel:

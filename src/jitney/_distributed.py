@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import atexit
 import json
-import os
 import platform
 import socket
 import sys
-import threading
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -23,19 +20,12 @@ import jax
 import numpy as np
 
 from ._channel import Channel, end_in
-from ._errors import ProcessError, sentence
-from ._trees import is_a
+from ._launch import alone, given_of, refusal, started
 from ._verdict import verdict_on
 
-_WHERE: Final = "jitney.distributed()"
 _HELLO: Final = 4096  # bytes that each process says of itself
-_SLACK: Final = 30.0  # seconds by which JAX, which aborts, waits longer than this does
 _jax: Any = jax
 _sharding: Any = jax.sharding
-_LAUNCHERS: Final = {
-    "SLURM": ("SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_PROCID"),
-    "Open MPI": ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
-}
 
 
 @dataclass(frozen=True)
@@ -91,20 +81,6 @@ class Run:
 RUN: Final = Run()
 
 
-@dataclass(frozen=True)
-class _Given:
-    """What arguments and variables say; None is for JAX to find."""
-
-    address: str | None
-    count: int | None
-    index: int | None
-    found: str
-
-    @property
-    def nothing(self) -> bool:
-        return self.address is None and self.count is None and self.index is None
-
-
 def distributed(
     coordinator_address: str | None = None,
     num_processes: int | None = None,
@@ -145,17 +121,17 @@ def distributed(
             processes have different versions of Python, JAX or jitney.
     """
     if RUN.processes is not None:
-        raise _error("it was called before.", "A process joins a run once.", "call it once, at the start, and keep what it returns.")
-    given = _given(coordinator_address, num_processes, process_id)
+        raise refusal("it was called before.", "A process joins a run once.", "call it once, at the start, and keep what it returns.")
+    given = given_of(coordinator_address, num_processes, process_id)
     host = socket.gethostname()
     if _jax.distributed.is_initialized():
         found: str | None = "started by jax.distributed.initialize"
     elif given.count == 1:
         found = None
     else:
-        found = _started(given, local_device_ids, cluster_detection_method, timeout, heartbeat)
+        found = started(given, local_device_ids, cluster_detection_method, timeout, heartbeat)
     if found is None or _jax.process_count() == 1:
-        RUN.processes = Processes(0, 1, f"alone: {found}" if found is not None else _alone(given), host)
+        RUN.processes = Processes(0, 1, f"alone: {found}" if found is not None else alone(given), host)
         return RUN.processes
     processes = Processes(_jax.process_index(), _jax.process_count(), found, host)
     channel = Channel(processes.index, timeout, grace)
@@ -164,114 +140,6 @@ def distributed(
     atexit.register(RUN.leave)
     _tell_of_errors(grace)
     return processes
-
-
-def _given(address: str | None, count: int | None, index: int | None) -> _Given:
-    """What arguments and variables say of the run.
-
-    Raises:
-        ProcessError: It makes no sense.
-    """
-    found = "by arguments" if (address, count, index) != (None, None, None) else "by JAX_COORDINATOR_ADDRESS and its kin"
-    address = address if address is not None else os.environ.get("JAX_COORDINATOR_ADDRESS")
-    count = count if count is not None else _number("JAX_NUM_PROCESSES")
-    index = index if index is not None else _number("JAX_PROCESS_ID")
-    for name, value in (("num_processes", count), ("process_id", index)):
-        if value is not None and (not is_a(value, int) or is_a(value, bool)):
-            raise _error(f"{name}={value!r} is no number.", "Processes are counted from 0.", "pass an int.")
-    if count is not None and count < 1:
-        raise _error(f"num_processes={count}, but there is at least this one.", "Processes are counted from 0.", "pass how many there are.")
-    if index is not None and (index < 0 or (count is not None and index >= count)):
-        of = "" if count is None else f" of {count}"
-        raise _error(f"there is no process {index}{of}.", "Each process has its own number, from 0 to one less than there are.",
-                     "pass process_id=0 in the first, 1 in the second, and so on.")  # fmt: skip
-    if address is not None and not address.rpartition(":")[2].isdigit():
-        raise _error(f"coordinator_address={address!r} has no port.", "All processes connect to one port of process 0.",
-                     'write host and port: "10.0.0.1:1234".')  # fmt: skip
-    return _Given(address, count, index, found)
-
-
-def _number(name: str) -> int | None:
-    text = os.environ.get(name)
-    if text is None:
-        return None
-    if not text.strip().isdigit():
-        raise _error(f"the variable {name} is {text!r}, which is no number.", "Processes are counted from 0.", "set it to a number.")
-    return int(text)
-
-
-def _started(given: _Given, devices: int | Sequence[int] | None, method: str | None, timeout: float, heartbeat: int) -> str | None:
-    """Start JAX's run; how it was found, None if nothing says that there is one.
-
-    Raises:
-        ProcessError: It cannot be started.
-    """
-    if given.address is not None and given.index:
-        _await_coordinator(given.address, given.index, timeout)
-    alarm = threading.Timer(timeout, _too_late, (timeout,))
-    alarm.daemon = True
-    alarm.start()
-    try:
-        _jax.distributed.initialize(
-            given.address, given.count, given.index, local_device_ids=devices, cluster_detection_method=method,
-            initialization_timeout=int(timeout + _SLACK), heartbeat_timeout_seconds=heartbeat,
-        )  # fmt: skip
-    except RuntimeError as error:
-        if "must be called before" not in str(error):
-            raise
-        raise _error("JAX has started its devices already.", "A process joins its run before it computes anything or asks for devices.",
-                     "call it first, before any array is made, in modules that are imported too.") from error  # fmt: skip
-    except ValueError as error:
-        if "defined" not in str(error):
-            raise
-        if given.nothing:
-            return None
-        have = {"coordinator_address": given.address, "num_processes": given.count, "process_id": given.index}
-        missing = [name for name, value in have.items() if value is None]
-        raise _error(f"{' and '.join(missing)} is not known.", "A run is given by all three, or found by its launcher.",
-                     "pass it, or set JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID.") from error  # fmt: skip
-    finally:
-        alarm.cancel()
-    if None not in (given.address, given.count, given.index):
-        return f"given {given.found}"
-    return f"started by {next((name for name, names in _LAUNCHERS.items() if all(map(os.environ.get, names))), 'what JAX found')}"
-
-
-def _await_coordinator(address: str, index: int, timeout: float) -> None:
-    """Wait until process 0 listens: JAX would wait too, and then abort the process.
-
-    Raises:
-        ProcessError: It does not in time.
-    """
-    host, _, port = address.rpartition(":")
-    end = time.monotonic() + timeout
-    while True:
-        try:
-            with socket.create_connection((host.strip("[]"), int(port)), timeout=max(0.1, min(5.0, end - time.monotonic()))):
-                return
-        except OSError as error:
-            if time.monotonic() >= end:
-                raise _error(f"process {index} has not reached process 0 at {address} within {timeout:g} s ({error.strerror or error}).",
-                             "All processes connect to process 0, which listens there.",
-                             "start process 0, or correct the address or the firewall; timeout= waits longer.") from error  # fmt: skip
-            time.sleep(0.1)
-
-
-def _too_late(timeout: float) -> None:
-    """JAX aborts a process whose others do not come, with a stack of C++; this ends it before, with a sentence."""
-    text = _error(f"not all processes of the run came within {timeout:g} s.", "A run begins when all are there.",
-                  "look whether each was started, with one address and one number of processes; timeout= waits longer.")  # fmt: skip
-    print(f"jitney.ProcessError: {text}", file=sys.stderr, flush=True)  # noqa: T201
-    os._exit(1)
-
-
-def _alone(given: _Given) -> str:
-    if given.count == 1:
-        return f"alone: one process, given {given.found}"
-    tasks = os.environ.get("SLURM_NTASKS", "1")
-    if tasks != "1" and "SLURM_STEP_NODELIST" not in os.environ:
-        return f"alone: SLURM has {tasks} tasks, but this process was not started by srun"
-    return "alone: no launcher and no variable says that there are others"
 
 
 def _joined(processes: Processes, channel: Channel, address: str | None) -> None:
@@ -295,7 +163,7 @@ def _joined(processes: Processes, channel: Channel, address: str | None) -> None
     for index, other in enumerate(everyone):
         for name, version in other["versions"].items():
             if version != everyone[0]["versions"][name]:
-                raise _error(
+                raise refusal(
                     f"process {index} has {name} {version}, process 0 has {everyone[0]['versions'][name]}.",
                     "All processes run one program, which each of them compiles.", "install the same versions everywhere.",
                 )  # fmt: skip
@@ -303,7 +171,7 @@ def _joined(processes: Processes, channel: Channel, address: str | None) -> None
     if hub is None:
         channel.join(first["hosts"], first["port"], bytes.fromhex(first["secret"]))
     elif not hub.all_here.wait(channel.timeout):
-        raise _error(
+        raise refusal(
             f"not all processes have connected to process 0 at port {hub.port} within {channel.timeout:g} s.",
             "Processes compare plans over a connection to process 0.", "let TCP connections through between the hosts of a run.",
         )  # fmt: skip
@@ -357,7 +225,3 @@ def _tell_of_errors(grace: float) -> None:
 
 def _why(error: BaseException) -> str:
     return f"stopped by {type(error).__name__}: {error}"
-
-
-def _error(what: str, rule: str, fix: str) -> ProcessError:
-    return ProcessError(sentence(_WHERE, what, rule, fix))

@@ -1,0 +1,155 @@
+"""How a process finds the run that it belongs to, and joins it: what was given, or what JAX finds of a launcher.
+
+JAX aborts a process whose run does not come together; this ends in a sentence before.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import jax
+
+from ._errors import ProcessError, sentence
+from ._trees import is_a
+
+_SLACK: Final = 30.0  # seconds by which JAX, which aborts, waits longer than this does
+_LAUNCHERS: Final = {
+    "SLURM": ("SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_PROCID"),
+    "Open MPI": ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
+}
+_jax: Any = jax
+
+
+@dataclass(frozen=True)
+class Given:
+    """What arguments and variables say; None is for JAX to find."""
+
+    address: str | None
+    count: int | None
+    index: int | None
+    found: str
+
+    @property
+    def nothing(self) -> bool:
+        return self.address is None and self.count is None and self.index is None
+
+
+def given_of(address: str | None, count: int | None, index: int | None) -> Given:
+    """What arguments and variables say of the run.
+
+    Raises:
+        ProcessError: It makes no sense.
+    """
+    found = "by arguments" if (address, count, index) != (None, None, None) else "by JAX_COORDINATOR_ADDRESS and its kin"
+    address = address if address is not None else os.environ.get("JAX_COORDINATOR_ADDRESS")
+    count = count if count is not None else _number("JAX_NUM_PROCESSES")
+    index = index if index is not None else _number("JAX_PROCESS_ID")
+    for name, value in (("num_processes", count), ("process_id", index)):
+        if value is not None and (not is_a(value, int) or is_a(value, bool)):
+            raise refusal(f"{name}={value!r} is no number.", "Processes are counted from 0.", "pass an int.")
+    if count is not None and count < 1:
+        raise refusal(
+            f"num_processes={count}, but there is at least this one.", "Processes are counted from 0.", "pass how many there are."
+        )
+    if index is not None and (index < 0 or (count is not None and index >= count)):
+        of = "" if count is None else f" of {count}"
+        raise refusal(f"there is no process {index}{of}.", "Each process has its own number, from 0 to one less than there are.",
+                     "pass process_id=0 in the first, 1 in the second, and so on.")  # fmt: skip
+    if address is not None and not address.rpartition(":")[2].isdigit():
+        raise refusal(f"coordinator_address={address!r} has no port.", "All processes connect to one port of process 0.",
+                     'write host and port: "10.0.0.1:1234".')  # fmt: skip
+    return Given(address, count, index, found)
+
+
+def _number(name: str) -> int | None:
+    text = os.environ.get(name)
+    if text is None:
+        return None
+    if not text.strip().isdigit():
+        raise refusal(f"the variable {name} is {text!r}, which is no number.", "Processes are counted from 0.", "set it to a number.")
+    return int(text)
+
+
+def started(given: Given, devices: int | Sequence[int] | None, method: str | None, timeout: float, heartbeat: int) -> str | None:
+    """Start JAX's run; how it was found, None if nothing says that there is one.
+
+    Raises:
+        ProcessError: It cannot be started.
+    """
+    if given.address is not None and given.index:
+        _await_coordinator(given.address, given.index, timeout)
+    alarm = threading.Timer(timeout, _too_late, (timeout,))
+    alarm.daemon = True
+    alarm.start()
+    try:
+        _jax.distributed.initialize(
+            given.address, given.count, given.index, local_device_ids=devices, cluster_detection_method=method,
+            initialization_timeout=int(timeout + _SLACK), heartbeat_timeout_seconds=heartbeat,
+        )  # fmt: skip
+    except RuntimeError as error:
+        if "must be called before" not in str(error):
+            raise
+        raise refusal("JAX has started its devices already.", "A process joins its run before it computes anything or asks for devices.",
+                     "call it first, before any array is made, in modules that are imported too.") from error  # fmt: skip
+    except ValueError as error:
+        if "defined" not in str(error):
+            raise
+        if given.nothing:
+            return None
+        have = {"coordinator_address": given.address, "num_processes": given.count, "process_id": given.index}
+        missing = [name for name, value in have.items() if value is None]
+        raise refusal(f"{' and '.join(missing)} is not known.", "A run is given by all three, or found by its launcher.",
+                     "pass it, or set JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID.") from error  # fmt: skip
+    finally:
+        alarm.cancel()
+    if None not in (given.address, given.count, given.index):
+        return f"given {given.found}"
+    return f"started by {next((name for name, names in _LAUNCHERS.items() if all(map(os.environ.get, names))), 'what JAX found')}"
+
+
+def _await_coordinator(address: str, index: int, timeout: float) -> None:
+    """Wait until process 0 listens: JAX would wait too, and then abort the process.
+
+    Raises:
+        ProcessError: It does not in time.
+    """
+    host, _, port = address.rpartition(":")
+    end = time.monotonic() + timeout
+    while True:
+        try:
+            with socket.create_connection((host.strip("[]"), int(port)), timeout=max(0.1, min(5.0, end - time.monotonic()))):
+                return
+        except OSError as error:
+            if time.monotonic() >= end:
+                raise refusal(f"process {index} has not reached process 0 at {address} within {timeout:g} s ({error.strerror or error}).",
+                             "All processes connect to process 0, which listens there.",
+                             "start process 0, or correct the address or the firewall; timeout= waits longer.") from error  # fmt: skip
+            time.sleep(0.1)
+
+
+def _too_late(timeout: float) -> None:
+    """JAX aborts a process whose others do not come, with a stack of C++; this ends it before, with a sentence."""
+    text = refusal(f"not all processes of the run came within {timeout:g} s.", "A run begins when all are there.",
+                  "look whether each was started, with one address and one number of processes; timeout= waits longer.")  # fmt: skip
+    print(f"jitney.ProcessError: {text}", file=sys.stderr, flush=True)  # noqa: T201
+    os._exit(1)
+
+
+def alone(given: Given) -> str:
+    if given.count == 1:
+        return f"alone: one process, given {given.found}"
+    tasks = os.environ.get("SLURM_NTASKS", "1")
+    if tasks != "1" and "SLURM_STEP_NODELIST" not in os.environ:
+        return f"alone: SLURM has {tasks} tasks, but this process was not started by srun"
+    return "alone: no launcher and no variable says that there are others"
+
+
+def refusal(what: str, rule: str, fix: str) -> ProcessError:
+    return ProcessError(sentence("jitney.distributed()", what, rule, fix))
