@@ -198,9 +198,18 @@ def _digest(data: bytes) -> str:
 
 def _static(value: Any) -> str:
     """A static value as every process would write it: short for people, with a digest of all of it behind."""
-    text = static_text(value)
-    whole = _portable(static_key(value))
+    key = static_key(value)
+    whole = _portable(key)
+    if is_a(value, (set, frozenset)):
+        text = f"{{{few(sorted(map(repr, value)))}}}"
+    else:
+        text = f"a {type(value).__name__}" if _has_set(key) else static_text(value)
     return _ADDRESS.sub("", text) + ("" if len(whole) < 60 and text == repr(value) else f" ({_digest(whole.encode())[:8]})")
+
+
+def _has_set(key: Any) -> bool:
+    """Whether the order in which a value is written is of this process: that of its sets."""
+    return is_a(key, frozenset) or (is_a(key, tuple) and any(map(_has_set, key)))
 
 
 def _portable(key: Any) -> str:

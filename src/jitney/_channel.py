@@ -207,10 +207,24 @@ class Channel:
             self._told({"gone": 0, "why": "stopped: its connection is cut"})
 
     def _told(self, message: Any) -> None:
+        first = not self.inbox.gone
         stopped = self.inbox.told(message)
+        if "gone" in message and first and not stopped:
+            timer = threading.Timer(self.grace, self._alone, (message["gone"],))
+            timer.daemon = True
+            timer.start()
         if stopped and not self._quiet and not self._alarmed:  # one that fails may fail because another has stopped
             self._alarmed = True
             _alarm(self.index, message, self.grace)
+
+    def _alone(self, gone: int) -> None:
+        """Say that another process has ended in order, while this one has not: it may wait for it, or have work of its own."""
+        if not self._over and not self._alarmed:
+            text = sentence(
+                f"jitney, process {self.index}", f"process {gone} has ended in order, this one has not.",
+                "A step over the devices of both does not come back.", "take the same steps in every process.",
+            )  # fmt: skip
+            print(text, file=sys.stderr, flush=True)  # noqa: T201
 
 
 def _alarm(index: int, message: Mapping[str, Any], grace: float) -> None:

@@ -7,6 +7,7 @@ not fit; and that all processes save the same thing. `_checkpoint` is about stre
 from __future__ import annotations
 
 import importlib.util
+import operator
 import os
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ import numpy as np
 
 from ._agreement import compare, digest, is_local, laid
 from ._errors import JitneyError, OptionError, few, sentence
-from ._trees import device_put, is_a, issubdtype, keystr, tree_flatten_with_path, tree_unflatten
+from ._trees import Tracer, device_put, is_a, issubdtype, keystr, tree_flatten_with_path, tree_unflatten
 from ._view import is_array
 
 _jax: Any = jax
@@ -46,7 +47,7 @@ class Checkpoints:
         keep: How many of the newest are kept.
 
     Raises:
-        OptionError: `keep` is no number, or orbax is not installed.
+        OptionError: `keep` is no number, the folder is an address, or orbax is not installed.
     """
 
     def __init__(self, folder: str | os.PathLike[str], *, keep: int = 2):
@@ -55,6 +56,11 @@ class Checkpoints:
         self._where = f"jitney.Checkpoints({str(folder)!r})"
         if not is_a(keep, int) or is_a(keep, bool) or keep < 1:
             raise OptionError(sentence(self._where, f"keep={keep!r} is no number of checkpoints.", "The newest are kept.", "write keep=2."))
+        if "://" in str(folder):
+            raise OptionError(
+                sentence(self._where, "that is no folder of a file system.", "Checkpoints are written to files.",
+                         "mount the storage, and give the folder where it is.")
+            )  # fmt: skip
         if importlib.util.find_spec("orbax") is None or importlib.util.find_spec("orbax.checkpoint") is None:
             raise OptionError(
                 sentence(self._where, "orbax is not installed.", "It writes and reads checkpoints of arrays on many devices.",
@@ -70,23 +76,24 @@ class Checkpoints:
         """Save the arrays of a tree; waits until they are written.
 
         Args:
-            step: A number above those that are saved.
+            step: A number from 0, above those that are saved.
             tree: Modules, states of optimisers, or any tree with arrays.
 
         Raises:
-            JitneyError: The step is not above those that are saved, or there is no array.
+            JitneyError: The step is not above those that are saved, there is no array, or one has no numbers.
             ProcessError: Processes differ in what they save.
         """
-        steps, leaves = self.steps, [(name, leaf) for name, leaf in _named(tree) if is_array(leaf)]
+        step, steps, leaves = self._number(step), self.steps, [(name, leaf) for name, leaf in _named(tree) if is_array(leaf)]
+        self._refuse(leaves)
         self._agree("save", step, leaves, values=True)
         if steps and step <= steps[-1]:
             raise JitneyError(
                 sentence(self._where, f"step {step} shall be saved, and step {steps[-1]} is saved already.",
                          "The newest checkpoint is that of the highest step.", "go on from the newest, or take another folder.")
             )  # fmt: skip
-        if not leaves:
+        if not any(leaf.size for _, leaf in leaves):
             raise JitneyError(sentence(self._where, "there is no array.", "Arrays are what is saved.", "pass a tree that has some."))
-        arrays = {f"{i:05}": _plain(leaf) for i, (_, leaf) in enumerate(leaves)}
+        arrays = {f"{i:05}": _plain(leaf) for i, (_, leaf) in enumerate(leaves) if leaf.size}  # orbax takes no empty ones
         names = [[name, *_kind(leaf), str(_jax.random.key_impl(leaf)) if _is_key(leaf) else ""] for name, leaf in leaves]
         ocp = _orbax()
         with self._manager(clean=True) as manager:
@@ -104,30 +111,71 @@ class Checkpoints:
             The step, and the tree; step 0 and `like` as it is if nothing is saved and no step is asked for.
 
         Raises:
-            JitneyError: The step is not there, or an array of `like` is not in it, or has another shape or dtype.
+            JitneyError: The step is not there, an array of `like` is not in it, or has another shape or dtype; or nothing is saved yet,
+                and `like` has shapes for arrays.
             ProcessError: Processes differ in what they restore.
         """
         steps = self.steps
-        found = step if step is not None else steps[-1] if steps else None
+        found = self._number(step) if step is not None else steps[-1] if steps else None
         paths, treedef = tree_flatten_with_path(like)
         leaves = [(name, leaf) for name, leaf in _named(like) if is_array(leaf)]
         self._agree("restore", found, leaves, values=False)
         if found is None:
+            shapes = [name for name, leaf in leaves if is_a(leaf, jax.ShapeDtypeStruct)]
+            if shapes:
+                raise JitneyError(
+                    sentence(self._where, f"nothing is saved yet, and {few(shapes)} is a shape without numbers.",
+                             "A run begins with the tree as it is given.", "pass arrays as long as `steps` is empty.")
+                )  # fmt: skip
             return 0, like
         if found not in steps:
             raise JitneyError(
-                sentence(self._where, f"there is no step {found}.", f"Steps {few([str(each) for each in steps]) or 'none'} are saved.",
+                sentence(self._where, f"there is no step {found}.", f"Saved: {few([str(each) for each in steps]) or 'none'}.",
                          "ask for one of those, or leave `step` out for the newest.")
+            )  # fmt: skip
+        if not (self.folder / str(found) / "names").is_dir():
+            raise JitneyError(
+                sentence(self._where, f"{self.folder / str(found)} is no checkpoint of jitney's, or it is damaged.",
+                         "It reads what it has written.", "give another folder, or another step.")
             )  # fmt: skip
         ocp = _orbax()
         with self._manager() as manager:
             saved = manager.restore(found, args=ocp.args.Composite(names=ocp.args.JsonRestore()))["names"]["arrays"]
             self._check(found, saved, leaves)
-            arguments = {f"{i:05}": _argument(leaf) for i, (_, leaf) in enumerate(leaves)}
+            arguments = {f"{i:05}": _argument(leaf) for i, (_, leaf) in enumerate(leaves) if leaf.size}
             read = ocp.args.PyTreeRestore(dict.fromkeys(arguments, 0), restore_args=arguments)
             arrays = manager.restore(found, args=ocp.args.Composite(arrays=read))["arrays"]
-        values = iter([_like(arrays[f"{i:05}"], leaf, saved[i][3]) for i, (_, leaf) in enumerate(leaves)])
+        values = iter([_like(arrays[f"{i:05}"] if leaf.size else _empty(leaf), leaf, saved[i][3]) for i, (_, leaf) in enumerate(leaves)])
         return found, tree_unflatten(treedef, [next(values) if is_array(leaf) else leaf for _, leaf in paths])
+
+    def _number(self, step: Any) -> int:
+        """A step as orbax names its folder.
+
+        Raises:
+            JitneyError: It is no number from 0.
+        """
+        try:
+            found = -1 if is_a(step, bool) else operator.index(step)
+        except TypeError:
+            found = -1
+        if found < 0:
+            raise JitneyError(sentence(self._where, f"{step!r} is no step.", "Steps are counted from 0.", "pass an int."))
+        return found
+
+    def _refuse(self, leaves: Sequence[tuple[str, Any]]) -> None:
+        """Name what has no numbers to save.
+
+        Raises:
+            JitneyError: An array is a shape or traced, or is of texts or objects.
+        """
+        for name, leaf in leaves:
+            if is_a(leaf, (jax.ShapeDtypeStruct, Tracer)):
+                what, fix = "has no numbers: it is a shape, or is being traced", "pass arrays, outside of jit."
+            elif not (issubdtype(leaf.dtype, np.number) or issubdtype(leaf.dtype, np.bool_) or _is_key(leaf)):
+                what, fix = f"is an array of dtype {leaf.dtype}", "take it out of the tree, or make it a static field."
+            else:
+                continue
+            raise JitneyError(sentence(self._where, f"{name} {what}.", "Numbers, booleans and PRNG keys are what is saved.", fix))
 
     def _agree(self, what: str, step: int | None, leaves: Sequence[tuple[str, Any]], *, values: bool) -> None:
         """All processes of the run do the same."""
@@ -204,6 +252,14 @@ def _argument(leaf: Any) -> Any:
     if sharding is None or _is_key(leaf):
         return ocp.RestoreArgs(restore_type=np.ndarray)
     return ocp.ArrayRestoreArgs(sharding=sharding, global_shape=tuple(leaf.shape), dtype=leaf.dtype)
+
+
+def _empty(leaf: Any) -> Any:
+    """An array without elements, as it would be read."""
+    if _is_key(leaf):
+        return np.zeros(_jax.eval_shape(_jax.random.key_data, jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)).shape, np.uint32)
+    empty = np.zeros(leaf.shape, leaf.dtype)
+    return empty if _spread(leaf) is None else laid(empty, _spread(leaf))
 
 
 def _like(value: Any, leaf: Any, impl: str) -> Any:

@@ -142,3 +142,41 @@ def test_a_checkpoint_needs_arrays(tmp_path):
         jitney.Checkpoints(tmp_path).save(1, {"f": jnp.tanh})
     with pytest.raises(jitney.OptionError, match="keep=0"):
         jitney.Checkpoints(tmp_path, keep=0)
+
+
+def test_what_has_no_numbers_is_named(tmp_path):
+    """Shapes, traced arrays and texts; and steps that are none."""
+    checkpoints = jitney.Checkpoints(tmp_path)
+    shape = jax.ShapeDtypeStruct((2,), jnp.float32)
+    with pytest.raises(jitney.JitneyError, match=r"\['w'\] has no numbers"):
+        checkpoints.save(1, {"w": shape})
+    with pytest.raises(jitney.JitneyError, match="being traced"):
+        jax.jit(lambda w: checkpoints.save(1, {"w": w}))(jnp.ones(2))
+    with pytest.raises(jitney.JitneyError, match=r"\['t'\] is an array of dtype <U1"):
+        checkpoints.save(1, {"w": np.ones(2), "t": np.array(["a"])})
+    with pytest.raises(jitney.JitneyError, match=r"nothing is saved yet, and \['w'\] is a shape"):
+        checkpoints.restore({"w": shape})
+    for step in (-1, 5.5, True, "5"):
+        with pytest.raises(jitney.JitneyError, match="is no step"):
+            checkpoints.save(step, {"w": np.ones(2)})
+    with pytest.raises(jitney.OptionError, match="no folder"):
+        jitney.Checkpoints("gs://bucket/run")
+    (tmp_path / "7").mkdir()
+    with pytest.raises(jitney.JitneyError, match="no checkpoint of jitney's"):
+        checkpoints.restore({"w": np.ones(2)})
+
+
+def test_empty_arrays_are_restored(tmp_path):
+    """Along a mesh, as keys and in NumPy, among others."""
+    mesh = jitney.mesh(data=2, devices=jax.devices()[:2]).mesh
+    tree = {
+        "w": np.ones(2), "host": np.zeros((0, 3)), "keys": jax.random.split(jax.random.key(0), 2)[:0],
+        "spread": jax.device_put(jnp.zeros((0, 4)), NamedSharding(mesh, P(None, "data"))),
+    }  # fmt: skip
+    checkpoints = jitney.Checkpoints(tmp_path)
+    checkpoints.save(np.int64(1), tree)
+    step, found = checkpoints.restore(tree, step=jnp.int32(1))
+    assert type(step) is int
+    for name, value in tree.items():
+        assert (type(found[name]), found[name].dtype, found[name].shape) == (type(value), value.dtype, value.shape)
+    assert found["spread"].sharding.is_equivalent_to(tree["spread"].sharding, 2)

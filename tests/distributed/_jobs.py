@@ -36,7 +36,7 @@ def error_of(call):
 
 
 @jitney.optimize(shard={"batch": "data"})
-def loss(x: Float[Array, "batch n"], w: Float[Array, "n m"], mode: str = "mean") -> Float[Array, ""]:
+def loss(x: Float[Array, "batch n"], w: Float[Array, "n m"], mode: Any = "mean") -> Float[Array, ""]:
     y = jnp.tanh(x @ w)
     return jnp.mean(y**2) if mode == "mean" else jnp.sum(y**2)
 
@@ -69,6 +69,8 @@ def basics():
         small = jitney.from_processes(part(X[:4]), "data")
         tell(value=error_of(lambda: loss(small, W + i)))
         tell(static=error_of(lambda: loss(small, W, mode="mean" if i else "sum")))
+        names = frozenset("abcdefghijkl")  # written in another order by each process
+        tell(sets=[float(loss(small, W, mode=mode)) for mode in (names, ("sum", names))])
         tell(ragged=error_of(lambda: jitney.from_processes(np.ones((4 + 4 * i, 5), np.float32), "data")))
         tell(program=error_of(lambda: branches(x)))
         rules = {"batch": "data"} if i else {"batch": "data", "m": "data"}

@@ -1,12 +1,14 @@
 """Runs of several real processes on this machine, against one, and against each other."""
 
 import re
+import time
 
 import jax
 import numpy as np
 import pytest
 
 import jitney
+from jitney._channel import Channel
 
 from ._jobs import W, X
 from ._processes import free_port, start
@@ -54,6 +56,13 @@ def test_parts_of_processes_are_one_array(run):
         assert process["shape"] == [8, 4]
         np.testing.assert_allclose(process["loss"], np.mean(y**2), rtol=1e-6)
         np.testing.assert_allclose(process["grad"], grad, rtol=1e-4, atol=1e-6)
+
+
+def test_equal_sets_are_equal_in_every_process(run):
+    """Though each process goes through them in its own order."""
+    total = np.sum(np.tanh(X[:4].astype(np.float64) @ W) ** 2)
+    for process in run:
+        np.testing.assert_allclose(process["sets"], [total, total], rtol=1e-6)
 
 
 def test_arrays_that_are_whole_in_each_process_serve_too(run):
@@ -164,3 +173,14 @@ def test_arguments_that_make_no_sense(says):
     """Are refused before anything is started."""
     with pytest.raises(jitney.ProcessError, match=says):
         jitney.distributed(*NONSENSE[says])
+
+
+def test_a_process_that_is_left_alone_says_so(capfd):
+    """And not once it has ended itself."""
+    for over in (False, True):
+        channel = Channel(0, timeout=1.0, grace=0.05)
+        channel.serve(2, "127.0.0.1", lambda _: "").leave(1, "")
+        if over:
+            channel.leave()
+        time.sleep(0.3)
+        assert ("process 1 has ended in order, this one has not" in capfd.readouterr().err) is not over
