@@ -53,7 +53,7 @@ class Processes:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if is_a(error, SystemExit) and not error.code:
+        if isinstance(error, SystemExit) and not error.code:
             error = None
         RUN.leave("" if error is None else _why(error))
         if self.count > 1 and error is None:
