@@ -40,7 +40,7 @@ def from_processes(tree: Any, /, along: str | Sequence[str], *, axis: int = 0, m
         The tree with global arrays, `axis` along the mesh in the order of its devices.
 
     Raises:
-        MeshError: There is no mesh, it has no such axis, or this process's part does not divide over its devices.
+        MeshError: There is no mesh, it has no such axis, `axis` is below 0, or this process's part does not divide over its devices.
         ProcessError: An array is global already, or processes differ in the shape or the dtype of their parts.
     """
     found = current(mesh)
@@ -51,6 +51,8 @@ def from_processes(tree: Any, /, along: str | Sequence[str], *, axis: int = 0, m
                      "Parts lie along an axis of a mesh of devices." if found is None else f"The axes of the mesh are {described(found)}.",
                      "call it inside `with jitney.mesh(data=-1):`, or correct the name.")
         )  # fmt: skip
+    if axis < 0:
+        raise MeshError(sentence(_WHERE, f"axis={axis}.", "The axes of arrays are counted from 0 here.", "count it from the front."))
     cut: Any = names if len(names) > 1 else along if isinstance(along, str) else along[0]
     to = _sharding.NamedSharding(automatic(found), _sharding.PartitionSpec(*[None] * axis, cut))
     paths, treedef = tree_flatten_with_path(tree)

@@ -184,3 +184,9 @@ def test_a_process_that_is_left_alone_says_so(capfd):
             channel.leave()
         time.sleep(0.3)
         assert ("process 1 has ended in order, this one has not" in capfd.readouterr().err) is not over
+
+
+def test_axes_of_parts_are_counted_from_the_front():
+    """One from the back is another for each rank."""
+    with jitney.mesh(data=1, devices=jax.devices()[:1]), pytest.raises(jitney.MeshError, match="axis=-1"):
+        jitney.from_processes(X, "data", axis=-1)
