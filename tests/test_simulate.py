@@ -148,3 +148,14 @@ def test_a_device_with_a_wrong_figure_is_refused():
         jitney.Device("mine", 1, 1.0, {"bf8": 1.0}, 1.0)
     with pytest.raises(jitney.OptionError, match="not above 0"):
         jitney.Device("mine", 1, 0.0, {"bf16": 1.0}, 1.0)
+
+
+def test_memory_is_refused():
+    """A chunk that fits is found by compiling for devices that are there."""
+
+    @jitney.optimize(shard={"n": "data"}, memory="10KiB")
+    def f(x: Float[Array, "n k"]) -> Float[Array, ""]:
+        return jnp.sum(x**2)
+
+    with pytest.raises(jitney.OptionError, match=r'(?s)the devices are not there.*chunk=\{"n"'):
+        jitney.simulate(f, sizes={"n": 4096, "k": 4}, mesh={"data": 8}, device="h100")

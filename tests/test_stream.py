@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import zarr
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Key
 
 from jitney import AxisError, ContractError, JitneyError, OptionError, optimize, stream
 
@@ -464,3 +464,27 @@ def test_rows_that_come_in_order_cannot_be_read_from_the_end():
     """Each chunk would be found by reading all before it."""
     with pytest.raises(AxisError, match="'x' can only be read from its first row on, and a pass over 'n' runs from the end"):
         stream(remaining, {"x": Chunks(rows(20), 4)}, chunk={"n": 8}, progress=False)
+
+
+def test_a_number_or_key_in_an_array_is_passed_whole():
+    """Arrays without axes are no iterables of chunks."""
+
+    @optimize
+    def f(x: Float[Array, "n"], scale: Float[Array, ""], offset: Float[Array, ""], key: Key[Array, ""]) -> Float[Array, ""]:
+        return jnp.sum(x) * scale + offset + jax.random.normal(key)
+
+    x, key = np.arange(5, dtype=np.float32), jax.random.key(0)
+    data = {"x": x, "scale": jnp.float32(2), "offset": np.array(3, np.float32), "key": key}
+    got, _ = stream(f, data, chunk={"n": 2}, progress=False)
+    np.testing.assert_allclose(got, 23 + jax.random.normal(key), rtol=1e-6)
+
+
+def test_keys_along_the_axis_are_refused():
+    """NumPy has no arrays of them; with what to do instead."""
+
+    @optimize
+    def f(x: Float[Array, "n"], key: Key[Array, "n"]) -> tuple[Float[Array, ""], Key[Array, "n"]]:
+        return jnp.sum(x), key
+
+    with pytest.raises(ContractError, match="an array of random keys has the axis 'n'"):
+        stream(f, {"x": np.ones(5, np.float32), "key": jax.random.split(jax.random.key(0), 5)}, chunk={"n": 2})

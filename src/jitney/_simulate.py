@@ -70,7 +70,8 @@ def simulate(
         keywords: Examples by name.
 
     Raises:
-        OptionError: The device is not known, the function is not sharded and there are several devices, or it calls back into Python.
+        OptionError: The device is not known, the function is not sharded and there are several devices, it has `memory` beside `shard`, or
+            it calls back into Python.
         MeshError: The mesh is none or has more than 2,048 devices, an axis does not divide, or the program cannot be compiled for it.
         ContractError: A size is missing.
     """

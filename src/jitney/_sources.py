@@ -24,6 +24,8 @@ def source_of(name: str, value: Any, where: str) -> Any:
     """
     if is_a(value, (str, Path)):
         return _file(name, Path(value), where)
+    if is_a(value, (jax.Array, np.ndarray)):
+        return value
     if is_a(value, (list, tuple)) and len(value) > 0 and all(is_sliceable(part) or is_a(part, (str, Path)) for part in value):
         return Joined([source_of(name, part, where) for part in value], name, where)
     if not is_sliceable(value) and is_a(value, Iterable) and not is_a(value, (dict, list, tuple, str, bytes, set, frozenset)):

@@ -243,7 +243,19 @@ class Steps:
         request = replace(entry.request, options=replace(entry.core.options, pad=(), chunk=(), memory=None), single="read in chunks")
         passes = stage.passes(entry.body_inside(Plan.make(stage.view, request), "chunk", outcome))
         stage.check(outcome)
+        self._check_keys(passes)
         return outcome, passes
+
+    def _check_keys(self, passes: Passes) -> None:
+        """Keys are no numbers of the host's: there are none in files, and NumPy has no arrays of them."""
+        out: list[Any] = [passes.flat.gives[i] for each in passes.passes for i in each.emits]
+        for n in {n for n in passes.flat.takes if n in passes.streamed} | set(out):
+            if _jax.dtypes.issubdtype(passes.flat.dtypes[n], _jax.dtypes.prng_key):
+                raise ContractError(
+                    sentence(self.entry.core.where, f"an array of random keys has the axis {self.stage.axis!r}.",
+                             "Chunks are read from the host, which has no keys.",
+                             "pass one key, and `jax.random.fold_in` the number of an element; or call the function with `chunk`.")
+                )  # fmt: skip
 
     def _laid(self, each: Any, *, whole: bool = False) -> Callable[..., Any]:
         ins = {n: self.passes.axis(n) for n in self.passes.flat.takes if n in self.passes.streamed}

@@ -267,3 +267,9 @@ def test_microbatches_under_an_outer_trace_with_explicit_axes_are_refused():
     f = jitney.accumulate(jitney.optimize(model_loss, shard={"batch": "data"}), axis="batch", microbatch=2, wrt="model")
     with mesh, pytest.raises(jitney.MeshError, match="make the mesh with automatic axes"):
         jax.jit(lambda x, y: f(eqx.nn.Linear(3, 2, key=jax.random.key(0)), x, y))(rows(16, 3), rows(16, 2))
+
+
+def test_arrays_without_elements_in_chunks(mesh):
+    """Another axis of size 0."""
+    f = jitney.optimize(pointwise, shard={"n": "data"}, chunk={"n": 3}, mesh=mesh)
+    assert f(rows(32, 0)).shape == pointwise(jnp.asarray(rows(32, 0))).shape

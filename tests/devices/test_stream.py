@@ -157,3 +157,19 @@ def test_data_that_lie_on_devices_stream_too():
         spread = jax.device_put(x, NamedSharding(mesh.mesh, P("data")))
         got, _ = jitney.stream(jitney.optimize(moments, shard={"n": "data"}), {"x": spread}, chunk={"n": 12}, progress=False)
     np.testing.assert_allclose(got[0], x.mean(0), rtol=1e-4, atol=1e-6)
+
+
+def test_of_equal_elements_the_first_is_found_whichever_device_holds_it():
+    """The front of a later chunk lies on a device before that of the end of an earlier one; NaNs are equal."""
+
+    def f(x: Float[Array, "n k"], i: Int[Array, "n"]) -> tuple[Int[Array, "k"], Int[Array, "k"], Int[Array, ""]]:
+        return jnp.argmax(x, 0), jnp.argmin(x, 0), jnp.argmax(i)
+
+    x, i = np.zeros((24, 3), np.float32), np.zeros(24, np.int32)
+    x[[6, 8], 0] = 1, 1
+    x[[7, 16], 1] = np.nan, np.nan
+    x[[5, 9], 2] = -np.inf, -np.inf
+    i[[3, 8]] = 7
+    got, _ = jitney.stream(made(f, {"n": "data"}), {"x": x, "i": i}, chunk={"n": 8}, progress=False)
+    for a, b in zip(got, (x.argmax(0), x.argmin(0), i.argmax()), strict=True):
+        np.testing.assert_array_equal(a, b)

@@ -235,4 +235,4 @@ def _in_turn(work: Chunked, arrays: Sequence[Any], size: int, chunk: int) -> lis
 def _joined(chunks: Any, axis: int) -> Any:
     """The chunks of a result, which lie along a new leading axis, one behind the other."""
     moved = jnp.moveaxis(chunks, 0, axis)
-    return moved.reshape(*moved.shape[:axis], -1, *moved.shape[axis + 2 :])
+    return moved.reshape(*moved.shape[:axis], moved.shape[axis] * moved.shape[axis + 1], *moved.shape[axis + 2 :])

@@ -111,10 +111,15 @@ def _wide(dtype: Any) -> Any:
 
 
 def _first_place(kind: str, parts: Sequence[Any]) -> list[Any]:
-    """Where the extreme element is, of the places that the devices found: parts come in the order of the axis."""
+    """Where the extreme element is, of the places that the devices found: of equal ones, or of NaNs, that in front. In a stream a device
+    whose part of one chunk is in front may have found its element in a later chunk.
+    """
     index, best = parts
-    which = (jnp.argmax if kind == "argmax" else jnp.argmin)(best, axis=0, keepdims=True)
-    return [jnp.squeeze(jnp.take_along_axis(x, which, axis=0), 0) for x in (index, best)]
+    found = (jnp.max if kind == "argmax" else jnp.min)(best, axis=0, keepdims=True)
+    same = best == found
+    if jnp.issubdtype(best.dtype, jnp.inexact):
+        same |= jnp.isnan(best) & jnp.isnan(found)
+    return [jnp.min(jnp.where(same, index, jnp.asarray(highest(index.dtype), index.dtype)), axis=0), jnp.squeeze(found, 0)]
 
 
 def check_order(passes: Passes) -> None:

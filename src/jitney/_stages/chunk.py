@@ -12,12 +12,13 @@ from typing import Any, Self
 import jax
 
 from .._axes import Devices, Passes, Refused, bytes_per_element, check_order, plan_passes, run_chunked, told, trace
-from .._errors import AxisError, MeshError, Where, sentence
+from .._errors import AxisError, MeshError, OptionError, Where, sentence
 from .._memory import Fit, Misfit, compiled_bytes, fit, free_bytes, text
 from .._named import in_names, is_count, named_axes, shape_at, sizes_of
 from .._options import AUTO
 from .._outcome import Outcome
 from .._stage import Fn, Request, Skip
+from .._trees import is_a
 from .._view import View
 from .place import Place
 from .vmap import levels_of
@@ -209,6 +210,7 @@ class Chunk:
 
         Raises:
             AxisError: The axis cannot be cut, or nothing that is cut fits the budget.
+            OptionError: There is a budget, and the devices are not there.
         """
         if self.budget is not None:
             return self._fitting(fn, self.budget)
@@ -221,6 +223,12 @@ class Chunk:
         return min(self.part, max(_LEAST, most - most % _LEAST))
 
     def _fitting(self, fn: Fn, budget: int) -> Cut:
+        if any(is_a(each.mesh, jax.sharding.AbstractMesh) for each in self.placed or ()):
+            raise OptionError(
+                sentence(self.where, "`memory` finds its chunk by compiling, and the devices are not there.",
+                         "What is simulated is compiled by another process, as it was planned.",
+                         f'give it `chunk={{"{self.axis}": ...}}` instead of `memory`.')
+            )  # fmt: skip
         avals = self.avals({SYMBOL: self.size})
         whole = compiled_bytes(fn, avals, self.placed)
         if whole <= budget:
