@@ -13,8 +13,8 @@ _FIXES = {
     "static": "pass the same value in every process.",
     "plan": "decorate the function with the same options everywhere, and run the same version of the code.",
     "value": "make it from the same seed or file in every process, or, where each has a part, put it together with jitney.from_processes.",
-    "program": "do not ask for the process inside the function, and pass arrays that it captures as arguments; `.lower(...).as_text()` of each "
-    "process shows where they part.",
+    "program": "do not ask for the process inside the function, and pass arrays that it captures as arguments; "
+    "`.lower(...).as_text()` of each process shows where they part.",
 }  # fmt: skip
 
 
