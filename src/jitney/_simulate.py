@@ -15,7 +15,7 @@ from ._derivatives import Derivative, Wrt, program_of
 from ._device import Device, device_of
 from ._entry import Entry
 from ._errors import MeshError, OptionError, sentence
-from ._mesh import current
+from ._mesh import Mesh, current
 from ._simulation import Simulation, Sizes, Sweep
 from ._stages.place import no_mesh
 from ._trees import is_a
@@ -30,7 +30,7 @@ def simulate(
     f: Program[..., Any] | Derivative,
     /,
     *examples: Any,
-    mesh: Sizes | None = None,
+    mesh: Sizes | Mesh | None = None,
     device: str | Device,
     sizes: Sizes | None = None,
     wrt: Wrt = None,
@@ -41,15 +41,15 @@ def simulate(
     f: Program[..., Any] | Derivative,
     /,
     *examples: Any,
-    mesh: Sequence[Sizes],
+    mesh: Sequence[Sizes | Mesh],
     device: str | Device,
     sizes: Sizes | None = None,
     wrt: Wrt = None,
     **keywords: Any,
 ) -> Sweep: ...
 def simulate(
-    f: Program[..., Any] | Derivative, /, *examples: Any, mesh: Sizes | Sequence[Sizes] | None = None, device: str | Device,
-    sizes: Sizes | None = None, wrt: Wrt = None, **keywords: Any,
+    f: Program[..., Any] | Derivative, /, *examples: Any, mesh: Sizes | Mesh | Sequence[Sizes | Mesh] | None = None,
+    device: str | Device, sizes: Sizes | None = None, wrt: Wrt = None, **keywords: Any,
 ) -> Simulation | Sweep:  # fmt: skip
     """What a program would take on devices that are not there: memory, operations, what they send each other, and the time of a step.
 
@@ -62,8 +62,8 @@ def simulate(
     Args:
         f: A program, or a derivative of one.
         examples: As of `Program.compile`; `eqx.filter_eval_shape` makes modules that hold no numbers.
-        mesh: The number of devices along each axis, outermost first: the last axis lies within a node, as far as that is large. Several
-            for a table. Without it, the mesh of the decoration or the context, or one device for a function without `shard`.
+        mesh: The number of devices along each axis, or a mesh, outermost first: the last axis lies within a node, as far as that is large.
+            Several for a table. Without it, the mesh of the decoration or the context, or one device for a function without `shard`.
         device: A name ("h100", "h200", "a100", "b200", "tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e", "cpu"), or a `jitney.Device`.
         sizes: As of `Program.compile`.
         wrt: Of a derivative, with respect to what.
@@ -112,6 +112,8 @@ def _mesh_of(entry: Entry, mesh: Any) -> dict[str, int]:
         if sharded and there is None:
             raise no_mesh(where)
         mesh = {"device": 1} if there is None else dict(there.shape)
+    if hasattr(mesh, "shape"):  # a mesh of jitney or JAX
+        mesh = dict(mesh.shape)
     sizes: list[Any] = list(mesh.values()) if is_a(mesh, Mapping) else []
     if not sizes or any(not is_a(size, int) or is_a(size, bool) or size < 1 for size in sizes):
         raise MeshError(

@@ -22,6 +22,7 @@ import numpy as np
 from ._axes import Chunked, Known, Passes
 from ._checkpoint import Checkpoint
 from ._checkpoint import Progress as Reached
+from ._core import REGISTRY
 from ._derivatives import Derivative, program_of
 from ._errors import AxisError, ContractError, JitneyError, OptionError, sentence
 from ._laid import Laid
@@ -31,7 +32,7 @@ from ._outcome import Outcome, unmixed
 from ._plan import Plan
 from ._sources import abstract, identity, is_reversible, is_sliceable, source_of
 from ._stages import Chunk
-from ._trees import device_put, is_a
+from ._trees import device_put, is_a, type_of
 
 if TYPE_CHECKING:
     from ._entry import Entry
@@ -154,8 +155,18 @@ def stream(
             saves = kept.saves if kept is not None else 0
             stats = StreamStats(run.chunks, stage.size, len(steps.passes.passes), time.perf_counter() - began, run.failures, saves)
             return Streamed(value, stats)
+    if stage.size == 1:  # which devices cannot share
+        program = _on_one_device(program)
     whole = program(**{name: value[0 : value.shape[0]] if is_sliceable(value) else value for name, value in sources.items()})
     return Streamed(whole, StreamStats(1, stage.size, 1, time.perf_counter() - began, 0, 0))
+
+
+def _on_one_device(program: Any) -> Any:
+    core = program._core
+    if core.options.shard is None:
+        return program
+    made = type_of(program)(REGISTRY.core(program._fn, replace(core.options, shard=None, mesh=None), core.namespace), program._fn)
+    return made.bound_to(program._args, program._kwargs)
 
 
 def _one(program: Any, chunk: Any) -> tuple[str, int | None]:

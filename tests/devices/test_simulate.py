@@ -116,3 +116,12 @@ def test_the_mesh_that_is_asked_for_is_the_one_that_counts(network):
     weights = 4 * (WIDE * 16 + WIDE * WIDE + 8 * WIDE)
     assert (found.devices, found.results) == (16, 3 * 8)  # a pointer for each array that takes the place of a weight
     assert [(each.kind, each.devices, each.bytes) for each in found.collectives] == [("all-reduce", 16, weights)]
+
+
+def test_a_mesh_serves_as_its_sizes(network):
+    """That of jitney, as one would call the function in it."""
+    found = jitney.simulate(
+        jitney.optimize(loss.__wrapped__, shard={"batch": "data"}), network, sizes={"batch": 256, "n": 16, "m": 8},
+        mesh=jitney.mesh(data=4, devices=jax.devices()[:4]), device="h100",
+    )  # fmt: skip
+    assert found.mesh == {"data": 4}

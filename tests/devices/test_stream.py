@@ -173,3 +173,17 @@ def test_of_equal_elements_the_first_is_found_whichever_device_holds_it():
     got, _ = jitney.stream(made(f, {"n": "data"}), {"x": x, "i": i}, chunk={"n": 8}, progress=False)
     for a, b in zip(got, (x.argmax(0), x.argmin(0), i.argmax()), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def test_one_row_is_worked_on_though_devices_cannot_share_it():
+    """As any rest that is smaller than the devices are many; of a gradient too."""
+    x, w = rows(1, 3), rows(3)
+
+    def loss(w: Float[Array, "k"], x: Float[Array, "n k"]) -> Float[Array, ""]:
+        return jnp.mean((x @ w) ** 2)
+
+    program = made(loss, {"n": "data"})
+    value = jitney.stream(program, {"w": w, "x": x}, chunk={"n": 8}, progress=False).value
+    np.testing.assert_allclose(value, (x @ w).item() ** 2, rtol=1e-5)
+    gradient = jitney.stream(program.grad, {"w": w, "x": x}, chunk={"n": 8}, progress=False).value
+    np.testing.assert_allclose(gradient["w"], 2 * (x @ w).item() * x[0], rtol=1e-5)
