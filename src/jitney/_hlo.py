@@ -19,6 +19,8 @@ from ._errors import is_users
 
 KINDS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute", "collective-broadcast")
 _OPERATION = re.compile(rf"^\s*(?:ROOT )?%?(?P<name>\S+) = (?P<shape>.*?) (?P<kind>{'|'.join(KINDS)})(?:-start)?\((?P<rest>.*)$")
+HEAD = re.compile(r"^(?P<entry>ENTRY )?%?(?P<name>[\w.\-]+) .*\{$")
+"""The first line of a computation."""
 ARRAY = re.compile(r"\b([a-z]+\d*[a-z0-9]*)\[([\d,]*)\]")
 _BITS = re.compile(r"[a-z]+?(\d+)")
 _MESH = re.compile(r"replica_groups=mesh\[([^\]]*)\]\s*\{([^}]*)\}")
@@ -51,8 +53,8 @@ def collectives(text: str, mesh: Mapping[str, int]) -> list[Operation]:
     found: list[Operation] = []
     computation = ""
     for row in text.splitlines():
-        started = re.match(r"^(?:ENTRY )?%?([\w.\-]+) .*\{$", row)
-        computation = started[1] if started else computation
+        started = HEAD.match(row)
+        computation = started["name"] if started else computation
         match = _OPERATION.match(row)
         if match:
             shapes = [tuple(int(n) for n in dims.split(",") if n) for _, dims in ARRAY.findall(match["shape"])]
@@ -163,8 +165,8 @@ def _computations_in_loops(text: str) -> set[str]:
     bodies: set[str] = set()
     computation = ""
     for row in text.splitlines():
-        started = re.match(r"^(?:ENTRY )?%?([\w.\-]+) .*\{$", row)
-        computation = started[1] if started else computation
+        started = HEAD.match(row)
+        computation = started["name"] if started else computation
         called = re.findall(r"(?:calls|to_apply|body|condition)=%?([\w.\-]+)", row)
         calls.setdefault(computation, set()).update(called)
         bodies.update(re.findall(r"(?:body|condition)=%?([\w.\-]+)", row))

@@ -12,9 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ._hlo import ARRAY, bits
+from ._hlo import ARRAY, HEAD, bits
 
-_HEAD = re.compile(r"^(ENTRY )?%?([\w.\-]+) .*\{$")
 _NAME = re.compile(r"^\s*(ROOT )?%?([\w.\-]+) = ")
 _OPERANDS = re.compile(r"%([\w.\-]+)")
 _TURNS = re.compile(r'known_trip_count":\{"n":"(\d+)"')
@@ -68,11 +67,11 @@ class Work:
         self._entry = ""
         computation = ""
         for line in text.splitlines():
-            head = _HEAD.match(line)
+            head = HEAD.match(line)
             if head:
-                computation = head[2]
+                computation = head["name"]
                 self._rows[computation] = {}
-                self._entry = computation if head[1] else self._entry
+                self._entry = computation if head["entry"] else self._entry
             row = _row(line) if computation else None
             if row is not None:
                 self._rows[computation][row.name] = row

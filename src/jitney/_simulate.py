@@ -111,7 +111,7 @@ def _mesh_of(entry: Entry, mesh: Any) -> dict[str, int]:
         there = current(entry.core.options.mesh) if sharded else None
         if sharded and there is None:
             raise no_mesh(where)
-        mesh = {"device": 1} if there is None else dict(there.shape)
+        mesh = {"device": 1} if there is None else there
     if hasattr(mesh, "shape"):  # a mesh of jitney or JAX
         mesh = dict(mesh.shape)
     sizes: list[Any] = list(mesh.values()) if is_a(mesh, Mapping) else []

@@ -14,7 +14,7 @@ from ._options import AUTO
 from ._plan import Plan
 from ._stages import Chunk
 from ._stages.chunk import SYMBOL, in_chunks
-from ._stream import widest
+from ._steps import widest
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -1,0 +1,165 @@
+"""The compiled steps of a stream: what a chunk does to what is carried, planned once for one length of data and one chunk size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from ._axes import Chunked, Known, Passes
+from ._errors import ContractError, sentence
+from ._laid import Laid
+from ._memory import Fit, counted_bytes, fit
+from ._outcome import Outcome
+from ._plan import Plan
+from ._stages import Chunk
+from ._trees import device_put
+
+if TYPE_CHECKING:
+    from ._entry import Entry
+
+_jax: Any = jax
+
+
+class Steps:
+    """What is planned and compiled once for one length of data and one chunk size.
+
+    Args:
+        entry: The program.
+        stage: The axis.
+        laid: Where all of it lies.
+        size: Of a chunk.
+        like: Steps of another chunk size, whose plan is that of these too.
+    """
+
+    def __init__(self, entry: Entry, stage: Chunk, laid: Laid, size: int, like: Steps | None = None):
+        self.entry = entry
+        self.stage = stage
+        self.laid = laid
+        self.size = laid.rounded(size)
+        self.total = stage.size
+        self.outcome, self.passes = self._planned() if like is None else (like.outcome, like.passes)
+        self.work = Chunked(self.passes, np.int32(self.total), laid.devices)
+        self.begin = [_jax.jit(laid.begin(self._begin(each))) for each in self.passes.passes]
+        self.step = [_jax.jit(self._laid(each)) for each in self.passes.passes]
+        self.rest = [_jax.jit(self._laid(each, whole=True)) for each in self.passes.passes]
+        self.join = [_jax.jit(laid.join(partial(self.work.together, each))) for each in self.passes.passes]
+        self.end = _jax.jit(self._end)
+
+    @property
+    def pieces(self) -> list[tuple[int, int]]:
+        """Where each chunk starts, and how long it is."""
+        starts = range(0, self.total, self.size)
+        found = [(start, min(self.size, self.total - start)) for start in starts]
+        start, count = found[-1]
+        rest = count % self.laid.parts
+        return [*found[:-1], *((at, many) for at, many in ((start, count - rest), (start + count - rest, rest)) if many)]
+
+    def placed(self, n: int, x: Any, count: int | None = None) -> Any:
+        """A value where it lies: an argument, or a chunk with so many elements of the axis."""
+        if self.laid.place is None:
+            return x
+        divides = count is not None and count % self.laid.parts == 0
+        return device_put(x, self.laid.sharding(self.passes.flat.takes.index(n), self.passes.axis(n) if divides else None))
+
+    def _planned(self) -> tuple[Outcome, Passes]:
+        entry, stage, outcome = self.entry, self.stage, Outcome()
+        request = replace(entry.request, options=replace(entry.core.options, pad=(), chunk=(), memory=None), single="read in chunks")
+        passes = stage.passes(entry.body_inside(Plan.make(stage.view, request), "chunk", outcome))
+        stage.check(outcome)
+        self._check_keys(passes)
+        return outcome, passes
+
+    def _check_keys(self, passes: Passes) -> None:
+        """Keys are no numbers of the host's: there are none in files, and NumPy has no arrays of them."""
+        out: list[Any] = [passes.flat.gives[i] for each in passes.passes for i in each.emits]
+        for n in {n for n in passes.flat.takes if n in passes.streamed} | set(out):
+            if _jax.dtypes.issubdtype(passes.flat.dtypes[n], _jax.dtypes.prng_key):
+                raise ContractError(
+                    sentence(self.entry.core.where, f"an array of random keys has the axis {self.stage.axis!r}.",
+                             "Chunks are read from the host, which has no keys.",
+                             "pass one key, and `jax.random.fold_in` the number of an element; or call the function with `chunk`.")
+                )  # fmt: skip
+
+    def _laid(self, each: Any, *, whole: bool = False) -> Callable[..., Any]:
+        ins = {n: self.passes.axis(n) for n in self.passes.flat.takes if n in self.passes.streamed}
+        return self.laid.step(self._step(each), ins, [self.passes.axis_of_result(i) for i in each.emits], whole=whole)
+
+    def bytes(self) -> int:
+        """What a step takes on one device, by the compiler, and the chunk that is read meanwhile."""
+        takes, streamed = self.passes.flat.takes, self.passes.streamed
+        avals = dict(zip(takes, (leaf.abstract() for leaf in self.stage.view.leaves), strict=True))
+        values: dict[int, Any] = {n: self._lying(n, x) for n, x in avals.items() if n not in streamed}
+        chunk = {n: self._cut(n, x) for n, x in avals.items() if n in streamed}
+        number = jax.ShapeDtypeStruct((), np.int32)
+        most = 0
+        for p, each in enumerate(self.passes.passes):
+            new, state = _jax.eval_shape(self.begin[p], values)
+            values.update(new)
+            state = self.laid.accumulated(state)
+            most = max(most, counted_bytes(self.step[p].lower(values, state, chunk, number).compile()))
+            known = Known(dict(values))
+            self.work.finish(each, known, _jax.eval_shape(self.join[p], state))
+            values.update(known.values)
+        return most + sum(x.size * x.dtype.itemsize for x in chunk.values()) // self.laid.parts
+
+    def _cut(self, n: int, aval: Any) -> jax.ShapeDtypeStruct:
+        axis = self.passes.axis(n)
+        shape = (*aval.shape[:axis], self.size, *aval.shape[axis + 1 :])
+        return self._lying(n, jax.ShapeDtypeStruct(shape, self.passes.flat.dtypes[n]), axis)
+
+    def _lying(self, n: int, aval: Any, axis: int | None = None) -> jax.ShapeDtypeStruct:
+        if self.laid.place is None:
+            return aval
+        return aval.update(sharding=self.laid.sharding(self.passes.flat.takes.index(n), axis))
+
+    def _begin(self, each: Any) -> Callable[..., Any]:
+        """What is computed once when the pass before is over, and the state that a pass starts with."""
+
+        def begin(values: Any) -> Any:
+            known = Known(dict(values))
+            self.work.settle(each.before, known)
+            return _new(known, values), self.work.start(each, known)
+
+        return begin
+
+    def _step(self, each: Any) -> Callable[..., Any]:
+        """One chunk. The last, shorter one is a program of its own: elements that do not count would have to be masked in each."""
+
+        def step(values: Any, state: Any, chunk: Any, start: Any) -> Any:
+            n = next(iter(chunk))
+            count = chunk[n].shape[self.passes.axis(n)]
+            return self.work.step(each, Known(dict(values)), chunk, state, start, count, count)
+
+        return step
+
+    def _end(self, values: Any) -> Any:
+        """What is computed from what all passes have accumulated: the results that do not have the axis."""
+        emitted: dict[int, Any] = {i: None for each in self.passes.passes for i in each.emits}
+        return self.work.results(Known(dict(values)), emitted)
+
+
+def widest(entry: Entry, stage: Chunk, laid: Laid, budget: int) -> tuple[Steps, Fit]:
+    """The steps whose chunks are as long as the budget allows; the width that fits is that on one device.
+
+    Raises:
+        AxisError: The axis cannot be cut.
+        Misfit: Not one element fits.
+    """
+    first = Steps(entry, stage, laid, 1)
+    made: dict[int, Steps] = {}
+
+    def measure(width: int) -> int:
+        made[width] = Steps(entry, stage, laid, width * laid.parts, first)
+        return made[width].bytes()
+
+    found = fit(measure, stage.suiting(first.passes), budget)
+    return made[found.width], found
+
+
+def _new(known: Known, values: Mapping[int, Any]) -> dict[int, Any]:
+    return {n: x for n, x in known.values.items() if n not in values}
