@@ -1,39 +1,68 @@
-"""Trace a function with symbolic sizes, watched, and compare it with what it is at two of the sizes that the symbols stand for."""
+"""Trace a function with symbolic sizes, watched, and compare it with what it is at a size that is at hand."""
 
 from __future__ import annotations
 
 import sysconfig
 import traceback
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import jax
 from jax import export
-from jax.extend import core
 
-from .._jaxprs import opened, programs
-from ._jax import dtypes, make_jaxpr
+from ._jax import make_jaxpr
 from ._refusal import Refused
-from ._walk import Op
 from ._watch import LIBRARIES, watched
+from ._witness import Witness
+
+_jax: Any = jax
 
 Shape = tuple[Any, ...]
 
 
+Sizes = Mapping[str, Any]
+"""Symbol -> a size, symbolic or not."""
+Avals = Callable[[Sizes], Sequence[Any]]
+"""The abstract arguments, from a size for each symbol."""
+
+# Bodies that JAX has traced before are not run again: a value that nobody has had before makes it forget them for one trace.
+_fresh: Any = _jax.make_user_context(None)
+
+
 @dataclass(frozen=True)
 class Traced:
-    """A program with symbolic sizes."""
+    """A program with symbolic sizes.
+
+    Args:
+        jaxpr: The program.
+        ranges: Symbol -> the least and the largest size it stands for.
+        numbers: What Python computes of the sizes, by the variables of the program that stand in for it, and its values at one size.
+        each: Why each new size is traced once more, for a line of the plan; None if the program is the same at all sizes.
+    """
 
     jaxpr: Any
     ranges: Mapping[str, tuple[int, int]]
+    numbers: Mapping[Any, Any] = field(default_factory=dict[Any, Any])
+    each: str | None = None
 
     @property
     def out_dims(self) -> list[Shape]:
         return [tuple(aval.shape) for aval in self.jaxpr.out_avals]
+
+    def numbers_at(self, fn: Callable[..., Any], avals: Avals, sizes: Mapping[str, int]) -> list[Any]:
+        """What Python makes of other sizes, for each of `numbers`.
+
+        Raises:
+            Refused: At these sizes the function does other operations.
+        """
+        found = witnessed(self.jaxpr, fn, avals, self.ranges, sizes).numbers
+        if found.keys() != self.numbers.keys():
+            raise Refused("", f"does other operations at size {' and '.join(map(str, sizes.values()))}")
+        return [found[variable] for variable in self.numbers]
 
 
 def symbolic_sizes(ranges: Mapping[str, tuple[int, int]]) -> dict[str, Any]:
@@ -42,21 +71,52 @@ def symbolic_sizes(ranges: Mapping[str, tuple[int, int]]) -> dict[str, Any]:
     return dict(zip(ranges, export.symbolic_shape(", ".join(ranges), constraints=bounds), strict=True))
 
 
-def trace(fn: Callable[..., Any], avals: Callable[[Mapping[str, Any]], Sequence[Any]], ranges: Mapping[str, tuple[int, int]]) -> Traced:
-    """Trace `fn` for all sizes in the ranges at once.
+def trace(
+    fn: Callable[..., Any], avals: Avals, ranges: Mapping[str, tuple[int, int]], sizes: Mapping[str, int] | None = None
+) -> Traced:
+    """Trace `fn` for all sizes in the ranges at once, and compare with what it is at the sizes at hand.
 
     Args:
         fn: Takes arrays, returns a sequence of arrays.
         avals: The abstract arguments, from a size for each symbol.
         ranges: Symbol -> the least and the largest size it stands for.
+        sizes: Symbol -> the size at hand; without it, two of the ranges.
 
     Raises:
         Refused: The function needs to know a size, or does different things for different ones.
         Exception: What the function raises at any size, known or not.
     """
+    at_hand = [sizes] if sizes is not None else probes(ranges)
+    jaxpr, looks = _symbolic(fn, avals, ranges, at_hand[0])
+    if not ranges:
+        return Traced(jaxpr, ranges)
+    seen = [witnessed(jaxpr, fn, avals, ranges, known) for known in at_hand]
+    first = seen[0]
+    if any(other.numbers.keys() != first.numbers.keys() for other in seen):
+        raise Refused("", "computes other numbers of its size at each size")
+    lines = list(dict.fromkeys(filter(None, first.places.values())))
+    each = f"{', '.join(lines) or 'it'} computes numbers of the size" if first.numbers else None
+    if looks:
+        each = "; ".join(filter(None, [each, looks[0]]))
+    return Traced(jaxpr, ranges, first.numbers, each)
+
+
+def witnessed(jaxpr: Any, fn: Callable[..., Any], avals: Avals, ranges: Mapping[str, tuple[int, int]], sizes: Mapping[str, int]) -> Witness:
+    """Compare a program with symbolic sizes with what the function is at known ones."""
+    with _scope(ranges):
+        exact = make_jaxpr(lambda *arrays: fn(*arrays))(*avals(sizes))
+    witness = Witness(sizes, ranges)
+    witness.compare(jaxpr, exact)
+    return witness
+
+
+@contextmanager
+def _scope(ranges: Mapping[str, tuple[int, int]]) -> Generator[None]:
+    """What is traced here is traced anew, and nothing in it is chosen by a size."""
     token = _AT_ANY_SIZE.set(ranges)
     try:
-        return _traced(lambda *arrays: fn(*arrays), avals, ranges)  # a function of its own: JAX may know `fn` from a trace at one size
+        with _fresh(object()):
+            yield
     finally:
         _AT_ANY_SIZE.reset(token)
 
@@ -74,27 +134,27 @@ def ranges_at_hand() -> Mapping[str, tuple[int, int]]:
 _AT_ANY_SIZE: ContextVar[Mapping[str, tuple[int, int]] | None] = ContextVar("at_any_size", default=None)
 
 
-def _traced(fn: Callable[..., Any], avals: Callable[[Mapping[str, Any]], Sequence[Any]], ranges: Mapping[str, tuple[int, int]]) -> Traced:
+def _symbolic(
+    fn: Callable[..., Any], avals: Avals, ranges: Mapping[str, tuple[int, int]], known: Mapping[str, int]
+) -> tuple[Any, Sequence[str]]:
+    """The program with symbolic sizes, and where code looked at a size in a way that is right only if each size is traced."""
     sizes = symbolic_sizes(ranges)
     jaxpr: Any = None
     failed: Exception | None = None
-    with watched() as found:
+    with watched() as seen, _scope(ranges):
         try:
-            jaxpr = make_jaxpr(fn)(*avals(sizes))
+            jaxpr = make_jaxpr(lambda *arrays: fn(*arrays))(*avals(sizes))
         except Refused:
             raise
         except Exception as error:  # noqa: BLE001
             failed = error
     if failed is not None:
-        make_jaxpr(fn)(*avals(probes(ranges)[0]))  # raises what is wrong at any size
+        with _scope(ranges):
+            make_jaxpr(lambda *arrays: fn(*arrays))(*avals(known))  # raises what is wrong at any size
         raise Refused(_place(failed), f"needs to know a size: {_first_line(failed)}") from failed
-    if found:  # code that catches everything has caught it
-        raise found[0]
-    expected = fingerprint(jaxpr)
-    for probe in probes(ranges):
-        if not expected.fits(fingerprint(make_jaxpr(fn)(*avals(probe)))):
-            raise Refused("", f"does other operations at size {' and '.join(map(str, probe.values()))}")
-    return Traced(jaxpr, ranges)
+    if seen.refused:  # code that catches everything has caught it
+        raise seen.refused[0]
+    return jaxpr, seen.looks
 
 
 def probes(ranges: Mapping[str, tuple[int, int]]) -> list[dict[str, int]]:
@@ -102,61 +162,6 @@ def probes(ranges: Mapping[str, tuple[int, int]]) -> list[dict[str, int]]:
     low = {name: min(first + i, last) for i, (name, (first, last)) in enumerate(ranges.items())}
     high = {name: max(last - i, first) for i, (name, (first, last)) in enumerate(ranges.items())}
     return [low] if low == high else [low, high]
-
-
-# Operations that JAX chooses by whether a size is known: the same elements arrive at the same places.
-_NAMES = (
-    "add_any broadcast_in_dim concatenate convert_element_type copy copy_p dim_as_value dynamic_slice dynamic_update_slice expand_dims "
-    "gather iota pad reshape rev scatter scatter-add select_n slice split squeeze stack stop_gradient tile transpose"
-)
-_MOVES = frozenset(_NAMES.split())
-
-
-@dataclass(frozen=True)
-class Fingerprint:
-    """What a program does with arrays of floating-point numbers, by operation.
-
-    Args:
-        operations: How often each operation occurs, inside calls and loops too.
-        numbers: How often each occurs with a certain number written into it.
-    """
-
-    operations: Counter[str]
-    numbers: Counter[tuple[str, str]]
-
-    def fits(self, exact: Fingerprint) -> bool:
-        """Whether a program at a certain size does the same. It may have more numbers written into it, those made of the size."""
-        return self.operations == exact.operations and self.numbers <= exact.numbers
-
-
-def fingerprint(jaxpr: Any) -> Fingerprint:
-    """Count what is computed from the arguments. What is made of constants and sizes alone JAX folds where the size is known."""
-    found = Fingerprint(Counter(), Counter())
-    _count(jaxpr, None, found)
-    return found
-
-
-def _count(jaxpr: Any, given: Sequence[bool] | None, found: Fingerprint) -> None:
-    program = opened(jaxpr)[0]
-    known = {atom for atom, is_given in zip(program.invars, given or [True] * len(program.invars), strict=True) if is_given}
-    for eqn in program.eqns:
-        operands = [not isinstance(atom, core.Literal) and atom in known for atom in eqn.invars]
-        if not any(operands):
-            continue
-        known.update(eqn.outvars)
-        op = Op(eqn)
-        inside = [] if op.name in _MOVES else programs(op.params)
-        for part in inside:
-            inputs = len(opened(part)[0].invars)
-            _count(part, operands[:inputs] if inputs == len(operands) else None, found)
-        if not inside and op.name not in _MOVES and any(map(_is_float_array, (*eqn.invars, *eqn.outvars))):
-            found.operations[op.name] += 1
-            found.numbers.update((op.name, str(atom.val)) for atom in eqn.invars if isinstance(atom, core.Literal))
-
-
-def _is_float_array(atom: Any) -> bool:
-    aval: Any = atom.aval
-    return len(getattr(aval, "shape", ())) > 0 and dtypes.issubdtype(aval.dtype, np.inexact)
 
 
 def _first_line(error: BaseException) -> str:

@@ -1,20 +1,24 @@
 """Find code that takes a decision from a size while the size is a symbol.
 
-Ordering a symbolic size, looping over it or converting it fails by itself. Comparing it for equality, testing its truth, hashing it
-and printing it do not: JAX answers for a size that equals nothing but itself. Where the answer would depend on the size, the code must
-not be padded. So while a function is traced these questions are watched, and the first from outside JAX that has no single answer stops
-the trace.
+Ordering a symbolic size, looping over it or converting it fails by itself, unless the code catches that. Comparing it for equality,
+testing its truth, hashing it and printing it do not: JAX answers for a size that equals nothing but itself. Where the answer would depend
+on the size, the code must not be padded. So while a function is traced these questions are watched, and the first from outside JAX that
+has no single answer stops the trace. Whoever asks for its type or for an attribute that it does not have may go another way with a
+number: such code is traced at each size.
 
 The class of symbolic dimensions has no public name or hook. This file reaches it by the type of a public value, changes
-five of its methods for the time of one trace, and puts them back; one lock for all threads. Tried on jax 0.10.0, 0.10.2 and 0.12.0.1.
+some of its methods for the time of one trace, and puts them back; one lock for all threads. Tried on jax 0.10.0, 0.10.2 and 0.12.0.1.
 """
 
 from __future__ import annotations
 
+import os
 import sys
+import sysconfig
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -22,6 +26,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from .._trees import is_a
 from ._extent import is_symbolic, symbolic_class
 from ._jax import InconclusiveDimensionOperation
 from ._refusal import Refused
@@ -30,6 +35,7 @@ _LOCK = threading.RLock()
 _JAX = str(Path(jax.__file__).parent)
 _JITNEY = str(Path(__file__).parent.parent)
 LIBRARIES = (_JAX, _JITNEY)
+_WORKERS = tuple(f"{folder}{os.sep}" for folder in (Path(np.__file__).parent, sysconfig.get_path("stdlib")))
 _QUESTIONS = {
     "__eq__": "compares the size {0} with {1}",
     "__ne__": "compares the size {0} with {1}",
@@ -39,15 +45,35 @@ _QUESTIONS = {
     "__repr__": "turns the size {0} into text",
     "__format__": "turns the size {0} into text",
 }
+_FAILING = {  # they raise where there is no single answer
+    "__lt__": "compares the size {0} with {1}",
+    "__le__": "compares the size {0} with {1}",
+    "__gt__": "compares the size {0} with {1}",
+    "__ge__": "compares the size {0} with {1}",
+    "__int__": "turns the size {0} into a number",
+}
+
+
+@dataclass
+class Seen:
+    """What code asked of symbolic sizes.
+
+    Args:
+        refused: Questions whose answer is not the same at all sizes.
+        looks: Questions that have an answer of their own for symbols, such as that of a type: each size has to be traced.
+    """
+
+    refused: list[Refused] = field(default_factory=list[Refused])
+    looks: list[str] = field(default_factory=list[str])
 
 
 @contextmanager
-def watched() -> Generator[list[Refused]]:
+def watched() -> Generator[Seen]:
     """Raise `Refused` where code outside JAX decides by a symbolic size, and keep it in the list, should that code catch it.
 
     One trace at a time; other threads are not watched.
     """
-    found: list[Refused] = []
+    seen = Seen()
     kind, watching = symbolic_class(), threading.get_ident()
     asking = False
 
@@ -61,19 +87,47 @@ def watched() -> Generator[list[Refused]]:
                 finally:
                     asking = False
                 if refusal is not None:
-                    found.append(refusal)
+                    seen.refused.append(refusal)
                     raise refusal
             return plain(self, *others)
 
         return asked
 
+    def trying(name: str, plain: Callable[..., Any]) -> Callable[..., Any]:
+        def asked(self: Any, *others: Any) -> Any:
+            try:
+                return plain(self, *others)
+            except (InconclusiveDimensionOperation, TypeError):  # whoever asked may catch it
+                frame = None if asking or threading.get_ident() != watching else _asker()
+                if frame is not None and not _may(name, frame):
+                    seen.refused.append(Refused(_line(frame), _FAILING[name].format(str(self), *map(str, others))))
+                raise
+
+        return asked
+
+    def found(self: Any, name: str) -> Any:
+        if name == "__class__":  # isinstance, match, singledispatch
+            look("the type")
+        return object.__getattribute__(self, name)
+
+    def missing(self: Any, name: str) -> Any:
+        look(f"the attribute {name!r}")
+        raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r}", name=name, obj=self)
+
+    def look(what: str) -> None:
+        frame = _asker(_WORKERS)
+        if threading.get_ident() == watching and frame is not None and not frame.f_code.co_filename.startswith(LIBRARIES):
+            seen.looks.append(f"{_line(frame)} looks at {what} of a size")
+
+    hooks: dict[str, Any] = {name: hook(name, getattr(kind, name, _is_true)) for name in _QUESTIONS}
+    hooks |= {name: trying(name, getattr(kind, name)) for name in _FAILING}
+    hooks |= {"__getattribute__": found, "__getattr__": missing}
     with _LOCK:
-        before = {name: kind.__dict__.get(name) for name in _QUESTIONS}
-        plain = {name: getattr(kind, name, _is_true) for name in _QUESTIONS}
-        for name in _QUESTIONS:
-            setattr(kind, name, hook(name, plain[name]))
+        before = {name: kind.__dict__.get(name) for name in hooks}
+        for name, method in hooks.items():
+            setattr(kind, name, method)
         try:
-            yield found
+            yield seen
         finally:
             for name, method in before.items():
                 if method is None:
@@ -91,31 +145,45 @@ def _refusal(name: str, size: Any, others: tuple[Any, ...]) -> Refused | None:
     frame = _asker()
     if frame is None or _may(name, frame) or _decided(name, size, *others):
         return None
-    place = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} ({frame.f_code.co_name})"
-    return Refused(place, _QUESTIONS[name].format(str(size), *map(str, others)))
+    return Refused(_line(frame), _QUESTIONS[name].format(str(size), *map(str, others)))
 
 
-def _asker() -> FrameType | None:
-    """The frame that asked. Generated code (`<string>`) asks for whoever called it."""
+def _line(frame: FrameType) -> str:
+    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} ({frame.f_code.co_name})"
+
+
+def _asker(workers: tuple[str, ...] = ()) -> FrameType | None:
+    """The frame that asked. Generated code (`<string>`), and the libraries that are named, ask for whoever called them."""
     frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
-    while frame is not None and (frame.f_code.co_filename.startswith("<") or frame.f_code.co_filename == __file__):
+    while frame is not None and (frame.f_code.co_filename.startswith(("<", *workers)) or frame.f_code.co_filename == __file__):
         frame = frame.f_back
     return frame
 
 
 def _may(name: str, frame: FrameType) -> bool:
     """JAX asks in order to trace, and jitney in order to find a program; jitney's contracts compare sizes for the user."""
-    return frame.f_code.co_filename.startswith(_JAX if name in ("__eq__", "__ne__", "__bool__") else LIBRARIES)
+    return frame.f_code.co_filename.startswith(_JAX if name in ("__eq__", "__ne__", "__bool__", *_FAILING) else LIBRARIES)
 
 
 def _decided(name: str, size: Any, *others: Any) -> bool:
     """Whether the question has one answer for every size that the symbols can take."""
     if name in ("__eq__", "__ne__"):
-        (other,) = others
-        if isinstance(other, float) and other.is_integer():
-            other = int(other)
-        return not (is_symbolic(other) or isinstance(other, (int, np.integer))) or _never_equal(size - other)
+        return _settled(size, others[0])
     return name == "__bool__" and _never_equal(size)
+
+
+_NO_NUMBERS = (str, bytes, tuple, list, dict, set, frozenset, type, np.dtype)
+
+
+def _settled(size: Any, other: Any) -> bool:
+    """Whether a size is equal to something, or is not, whichever size it is."""
+    if other is None or other is Ellipsis or is_a(other, _NO_NUMBERS):
+        return True
+    if is_symbolic(other):
+        return _never_equal(size - other)
+    if not is_a(other, (int, float, np.integer, np.floating)):  # arrays, fractions, complex numbers, and what nobody knows
+        return False
+    return not float(other).is_integer() or _never_equal(size - int(other))
 
 
 def _never_equal(difference: Any) -> bool:

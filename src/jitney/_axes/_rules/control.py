@@ -27,11 +27,11 @@ def inner(op: Op) -> Sequence[Any]:
     if name == "scan":
         return [params["jaxpr"]]
     if name == "call_hi_primitive":
-        return [_expanded(op)]
+        return [expanded(op)]
     return [params["jaxprs"].solve] if name == "custom_linear_solve" else []
 
 
-def _expanded(op: Op) -> Any:
+def expanded(op: Op) -> Any:
     """What an operation of JAX's newer kind consists of. Its `expand` is public in `jax.experimental.hijax`, of jax 0.12.0.1."""
     avals = [jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype, weak_type=atom.aval.weak_type) for atom in op.eqn.invars]
 
@@ -55,7 +55,7 @@ def _call(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
 
 
 def _expand(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
-    return walk.run(_expanded(op), values)
+    return walk.run(expanded(op), values)
 
 
 def _remat(walk: Walk, op: Op, values: list[Any]) -> list[Any]:

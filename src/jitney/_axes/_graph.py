@@ -1,0 +1,176 @@
+"""A program as a graph of values, with a number for each symbol: calls are taken apart, and what a loop closes over is the value itself.
+
+Two traces of one function differ in how they are cut into calls and in what is written into a loop as a number or handed to it as an
+operand. As graphs they do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend import core
+
+from .._jaxprs import CALLS, opened, source_of
+from .._trees import is_a
+from ._extent import evaluate, is_ragged, tree_dims
+from ._rules.control import expanded
+from ._walk import Op, mentions
+
+
+@dataclass(eq=False)
+class Value:
+    """One value of a program.
+
+    Args:
+        shape: With the sizes put in.
+        dtype: Its type.
+        eqn: The operation that makes it; None for an argument or a constant.
+        index: Which of its results it is.
+        reads: The operands of the operation.
+        const: The value itself, of a constant.
+        key: Of an argument: equal keys are equal arguments.
+        var: The variable of the program.
+        scope: The sizes that were put in.
+        is_known: Whether it depends on constants and sizes alone.
+        is_sized: Whether it is known and depends on a size that the program has a symbol for.
+        place: The user's line of the operation.
+    """
+
+    shape: tuple[int, ...]
+    dtype: Any
+    eqn: Any = None
+    index: int = 0
+    reads: tuple[Value, ...] = ()
+    const: Any = None
+    key: object = None
+    var: Any = None
+    scope: Mapping[str, int] = field(default_factory=dict[str, int])
+    is_known: bool = False
+    is_sized: bool = False
+    place: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name of its operation."""
+        return "" if self.eqn is None else self.eqn.primitive.name
+
+    @property
+    def params(self) -> dict[str, Any]:
+        return self.eqn.params
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The results of a program, and the operations that it runs for what they do."""
+
+    outs: tuple[Value, ...]
+    effects: tuple[Value, ...]
+
+
+def constant(value: Any, aval: Any = None) -> Value:
+    """A value that is written into a program."""
+    dtype = value.dtype if aval is None else aval.dtype
+    const = value if aval is None or is_a(value, jax.Array) else np.asarray(value, dtype)
+    return Value(tuple(np.shape(value)), dtype, const=const, is_known=True)
+
+
+def arguments(jaxpr: Any, sizes: Mapping[str, int], keys: Sequence[object]) -> list[Value]:
+    """One value for each argument of a program."""
+    return [
+        Value(at(atom.aval.shape, sizes), atom.aval.dtype, key=key, var=atom, scope=sizes)
+        for atom, key in zip(opened(jaxpr)[0].invars, keys, strict=True)
+    ]
+
+
+def graph_of(jaxpr: Any, given: Sequence[Value], sizes: Mapping[str, int], seen_at: str = "") -> Graph:
+    """The graph of a program whose arguments are these values."""
+    effects: list[Value] = []
+    outs = _built(jaxpr, given, sizes, seen_at, effects)
+    return Graph(tuple(outs), tuple(effects))
+
+
+def at(dims: Sequence[Any], sizes: Mapping[str, int]) -> tuple[int, ...]:
+    """A shape with the sizes put in."""
+    return tuple(int(evaluate(dim, sizes)) if is_ragged(dim) else int(dim) for dim in dims)
+
+
+def _built(jaxpr: Any, given: Sequence[Value], sizes: Mapping[str, int], seen_at: str, effects: list[Value]) -> list[Value]:
+    program, constants = opened(jaxpr)
+    env: dict[Any, Value] = {atom: constant(value, atom.aval) for atom, value in zip(program.constvars, constants, strict=True)}
+    env.update(zip(program.invars, given, strict=True))
+
+    def read(atom: Any) -> Value:
+        return constant(atom.val, atom.aval) if isinstance(atom, core.Literal) else env[atom]
+
+    for eqn in program.eqns:
+        reads = tuple(map(read, eqn.invars))
+        name = eqn.primitive.name
+        if name in CALLS:
+            outs = _built(eqn.params[CALLS[name]], reads, sizes, source_of(eqn) or seen_at, effects)
+        elif name == "call_hi_primitive":
+            outs = _built(expanded(Op(eqn)), reads, sizes, source_of(eqn) or seen_at, effects)
+        else:
+            outs = _made(eqn, reads, sizes, seen_at)
+            if eqn.effects and outs:
+                effects.append(outs[0])
+            elif eqn.effects:
+                effects.append(Value((), None, eqn, 0, reads, scope=sizes, place=seen_at))
+        env.update(zip(eqn.outvars, outs, strict=True))
+    return [read(atom) for atom in program.outvars]
+
+
+def _made(eqn: Any, reads: tuple[Value, ...], sizes: Mapping[str, int], seen_at: str) -> list[Value]:
+    known = all(value.is_known for value in reads) and not eqn.effects
+    sized = known and (any(value.is_sized for value in reads) or any(True for _ in tree_dims(eqn.params)) or mentions(Op(eqn)))
+    return [
+        Value(
+            at(getattr(atom.aval, "shape", ()), sizes),
+            getattr(atom.aval, "dtype", None),
+            eqn,
+            i,
+            reads,
+            var=atom,
+            scope=sizes,
+            is_known=known,
+            is_sized=sized,
+            place=seen_at,
+        )
+        for i, atom in enumerate(eqn.outvars)
+    ]
+
+
+def place_of(value: Value) -> str:
+    """The user's line that a value comes from."""
+    return (source_of(value.eqn) if value.eqn is not None else "") or value.place
+
+
+def canonical(param: Any, sizes: Mapping[str, int]) -> Any:
+    """A parameter of an operation in a form that two traces of one function share. Programs are left out; they are compared as graphs."""
+    if is_ragged_dim(param):
+        return int(evaluate(param, sizes))
+    if is_a(param, (bool, str, bytes, type(None))):
+        return param
+    if is_a(param, (int, np.integer)):
+        return int(param)
+    if is_a(param, (tuple, list)):
+        return tuple(canonical(part, sizes) for part in param)
+    if is_a(param, Mapping):
+        return tuple(sorted((str(key), canonical(part, sizes)) for key, part in param.items()))
+    if hasattr(getattr(param, "jaxpr", param), "eqns"):
+        return "a program"
+    if is_a(param, np.ndarray):
+        return (param.shape, str(param.dtype), param.tobytes())
+    if is_a(param, float):
+        return repr(param)
+    if callable(param) and not isinstance(param, type):  # made anew by each trace
+        return getattr(param, "__qualname__", type(param).__qualname__)
+    return param
+
+
+def is_ragged_dim(param: Any) -> bool:
+    """Whether a parameter is a symbolic size itself."""
+    return any(True for _ in tree_dims(param)) and not is_a(param, (tuple, list, Mapping))

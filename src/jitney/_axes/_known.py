@@ -1,0 +1,100 @@
+"""The numbers that a program makes of constants and sizes alone: positions, mostly.
+
+Integers are computed by NumPy in the program's own types, where both wrap alike; all else by JAX, by the operation itself, on the CPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from .._jaxprs import bound
+from .._trees import is_a
+from ._extent import evaluate, is_symbolic
+from ._graph import Value, at
+from ._jax import dtypes
+
+_np: Any = np
+_ELEMENTWISE: Mapping[str, Callable[..., Any]] = {
+    "add": _np.add, "sub": _np.subtract, "mul": _np.multiply, "neg": _np.negative, "max": _np.maximum, "min": _np.minimum,
+    "lt": _np.less, "le": _np.less_equal, "gt": _np.greater, "ge": _np.greater_equal, "eq": _np.equal, "ne": _np.not_equal,
+    "and": _np.bitwise_and, "or": _np.bitwise_or, "not": _np.invert,
+    "select_n": lambda which, *cases: _np.select([which == i for i in range(len(cases))], cases),
+    "clamp": lambda low, x, high: _np.minimum(_np.maximum(x, low), high),
+    "copy": lambda x: x, "stop_gradient": lambda x: x,
+}  # fmt: skip
+
+
+def is_integer(dtype: Any) -> bool:
+    """Whether NumPy computes with a type as XLA does: whole numbers wrap alike."""
+    return dtype == np.bool_ or (dtypes.issubdtype(dtype, np.integer) and np.dtype(dtype).kind in "iu")
+
+
+class Evaluator:
+    """Evaluates known values, each once."""
+
+    def __init__(self) -> None:
+        self._done: dict[int, tuple[Value, Any]] = {}
+
+    def __call__(self, value: Value) -> Any:
+        """The value as an array of the host."""
+        if value.const is not None:
+            return np.asarray(value.const)
+        found = self._done.get(id(value))
+        if found is None:
+            found = self._done[id(value)] = (value, self._made(value))  # it holds the value, so that its id stays its own
+        return found[1]
+
+    def _made(self, value: Value) -> Any:
+        operands = [self(read) for read in value.reads]
+        if is_integer(value.dtype) and all(is_integer(read.dtype) for read in value.reads):
+            with np.errstate(over="ignore"):
+                out = _by_numpy(value, operands)
+            if out is not None:
+                return np.asarray(out).astype(value.dtype, copy=False)
+        return _by_jax(value, operands)
+
+
+def _by_numpy(value: Value, xs: list[Any]) -> Any:
+    params, name = value.params, value.name
+    if name == "dim_as_value":
+        return np.asarray(evaluate(params["dim"], value.scope))
+    if name == "iota":
+        shape = [1] * len(value.shape)
+        shape[params["dimension"]] = -1
+        return np.broadcast_to(np.arange(value.shape[params["dimension"]], dtype=value.dtype).reshape(shape), value.shape)
+    if name in ("reshape", "squeeze", "expand_dims"):
+        return xs[0].reshape(value.shape)
+    if name == "broadcast_in_dim":
+        shape = [1] * len(value.shape)
+        for axis, size in zip(params["broadcast_dimensions"], xs[0].shape, strict=True):
+            shape[axis] = size
+        return np.broadcast_to(xs[0].reshape(shape), value.shape)
+    if name == "convert_element_type":
+        return xs[0].astype(value.dtype)
+    if name == "concatenate":
+        return np.concatenate(xs, params["dimension"])
+    if name == "transpose":
+        return np.transpose(xs[0], params["permutation"])
+    if name == "rev":
+        return np.flip(xs[0], params["dimensions"])
+    found = _ELEMENTWISE.get(name)
+    return None if found is None else found(*xs)
+
+
+def _by_jax(value: Value, xs: list[Any]) -> Any:
+    """The operation itself, at the size."""
+    changed = {key: _at(param, value.scope) for key, param in value.params.items()}
+    if value.name == "dim_as_value":
+        return np.asarray(evaluate(value.params["dim"], value.scope)).astype(value.dtype)
+    with jax.ensure_compile_time_eval(), jax.default_device(jax.local_devices(backend="cpu")[0]):
+        return np.asarray(bound(value.eqn, xs, **changed)[value.index])
+
+
+def _at(param: Any, sizes: Mapping[str, int]) -> Any:
+    if is_symbolic(param):
+        return evaluate(param, sizes)
+    return at(param, sizes) if is_a(param, tuple) and any(map(is_symbolic, param)) else param

@@ -1,0 +1,374 @@
+"""Where the elements of a value come from: operations that only move elements, seen through.
+
+JAX moves elements by other operations where a size is a symbol: a slice becomes a gather, the last element a dynamic slice at a computed
+position, and the gradient of a slice a scatter into zeros instead of a padding with zeros. What they do is the same: along each axis,
+element i is element p(i) of what lies below. Where that is so, the positions are compared, not the operations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ._graph import Value, at
+from ._jax import lax
+
+Positions = Any
+"""Of each element of an axis, where it comes from: a range, or an array of ints."""
+
+_DROP = lax.GatherScatterMode.FILL_OR_DROP
+Known = Callable[[Value], Any]
+"""Evaluates what is made of constants and sizes alone."""
+
+
+@dataclass(frozen=True)
+class View:
+    """A value as a choice of elements of another.
+
+    Args:
+        base: The other.
+        axes: For each axis of the value the axis of the base and the positions along it, or None and how often all is repeated.
+        fixed: For each axis of the base that no axis of the value goes along, the position on it.
+    """
+
+    base: Value
+    axes: tuple[tuple[int | None, Positions], ...]
+    fixed: tuple[tuple[int, int], ...]
+
+    def same_places(self, other: View) -> bool:
+        """Whether two views choose the same places, each of its own base."""
+        return self.fixed == other.fixed and len(self.axes) == len(other.axes) and all(map(_same, self.axes, other.axes))
+
+
+def _same(a: tuple[int | None, Positions], b: tuple[int | None, Positions]) -> bool:
+    if a[0] != b[0] or isinstance(a[1], range) != isinstance(b[1], range):
+        return False
+    return a[1] == b[1] if isinstance(a[1], (range, int)) else np.array_equal(a[1], b[1])
+
+
+def plain(positions: Any) -> Positions:
+    """Positions in their one form: a range where they are evenly spaced."""
+    if isinstance(positions, range):
+        return positions
+    array = np.asarray(positions, np.int64)
+    if len(array) < 2:
+        return range(int(array[0]), int(array[0]) + 1) if len(array) else range(0)
+    steps = np.diff(array)
+    step = int(steps[0])
+    return range(int(array[0]), int(array[-1]) + (1 if step > 0 else -1), step) if step and np.all(steps == step) else array
+
+
+def _through(inner: Positions, outer: Positions) -> Positions:
+    """The positions of positions."""
+    if isinstance(inner, range) and isinstance(outer, range):
+        if not len(outer):
+            return range(0)
+        start, step = inner[outer[0]], inner.step * outer.step
+        return plain(range(start, start + step * len(outer), step)) if len(outer) > 1 else range(start, start + 1)
+    return plain(np.asarray(inner)[np.asarray(outer)])
+
+
+@dataclass(frozen=True)
+class Move:
+    """What one operation does: for each axis of its result, the axis of its operand and the positions, or None and its length."""
+
+    source: Value
+    axes: tuple[tuple[int | None, Positions], ...]
+    fixed: tuple[tuple[int, int], ...] = ()
+
+
+def seen_through(value: Value, known: Known) -> View:
+    """The value as a view of what is made by no move."""
+    return _peeled(View(value, tuple(_whole(value)), ()), known)
+
+
+def _peeled(view: View, known: Known) -> View:
+    view = _normal(view)
+    while (move := _move(view.base, known)) is not None:
+        view = _normal(_composed(view, move))
+    return view
+
+
+def _composed(view: View, move: Move) -> View:
+    axes: list[tuple[int | None, Positions]] = []
+    fixed = dict(move.fixed)
+    for axis, positions in view.axes:
+        if axis is None:
+            axes.append((None, positions))
+            continue
+        below, inner = move.axes[axis]
+        axes.append((None, len(positions)) if below is None else (below, _through(inner, positions)))
+    for axis, position in view.fixed:
+        below, inner = move.axes[axis]
+        if below is not None:
+            fixed[below] = int(inner[position])
+    return View(move.source, tuple(axes), tuple(sorted(fixed.items())))
+
+
+def _normal(view: View) -> View:
+    """An axis along which one position is chosen is a fixed one."""
+    fixed, axes = dict(view.fixed), list[tuple[int | None, Positions]]()
+    for axis, positions in view.axes:
+        if axis is not None and len(positions) == 1:
+            fixed[axis] = int(positions[0])
+            axes.append((None, 1))
+        else:
+            axes.append((axis, positions))
+    return View(view.base, tuple(axes), tuple(sorted(fixed.items())))
+
+
+def _whole(value: Value) -> list[tuple[int | None, Positions]]:
+    return [(i, range(size)) for i, size in enumerate(value.shape)]
+
+
+def _move(value: Value, known: Known) -> Move | None:
+    """What an operation that only moves elements does; None for every other."""
+    name = value.name
+    if name in _SAME and value.reads[value.index].dtype == value.dtype and value.reads[value.index].shape == value.shape:
+        return Move(value.reads[value.index], tuple(_whole(value)))
+    move = _MOVES.get(name)
+    if move is not None:
+        return move(value, known)
+    placed = embedded(value, known)
+    if placed is not None and placed.is_everything:
+        return Move(placed.updates.base, placed.updates.axes, placed.updates.fixed)
+    return None
+
+
+_SAME = ("copy", "copy_p", "stop_gradient", "convert_element_type", "optimization_barrier", "reshard", "sharding_constraint")
+
+
+def _reshape(value: Value, known: Known) -> Move | None:
+    """Axes of size 1 come and go."""
+    x = value.reads[0]
+    old = [i for i, size in enumerate(x.shape) if size != 1]
+    if value.name == "reshape" and (
+        [x.shape[i] for i in old] != [size for size in value.shape if size != 1] or value.params.get("dimensions") is not None
+    ):
+        return None
+    left = iter(old)
+    axes: list[tuple[int | None, Positions]] = [(None, 1) if size == 1 else (axis := next(left), range(x.shape[axis])) for size in value.shape]
+    return Move(x, tuple(axes), tuple((i, 0) for i, size in enumerate(x.shape) if size == 1))
+
+
+def _broadcast(value: Value, known: Known) -> Move | None:
+    x = value.reads[0]
+    axes: list[tuple[int | None, Positions]] = [(None, size) for size in value.shape]
+    fixed: list[tuple[int, int]] = []
+    for below, axis in enumerate(value.params["broadcast_dimensions"]):
+        if x.shape[below] == 1:
+            fixed.append((below, 0))
+        else:
+            axes[axis] = (below, range(x.shape[below]))
+    return Move(x, tuple(axes), tuple(fixed))
+
+
+def _transpose(value: Value, known: Known) -> Move | None:
+    whole = _whole(value.reads[0])
+    return Move(value.reads[0], tuple(whole[axis] for axis in value.params["permutation"]))
+
+
+def _rev(value: Value, known: Known) -> Move | None:
+    axes = _whole(value)
+    for axis in value.params["dimensions"]:
+        axes[axis] = (axis, range(value.shape[axis] - 1, -1, -1))
+    return Move(value.reads[0], tuple(axes))
+
+
+def _slice(value: Value, known: Known) -> Move | None:
+    starts = at(value.params["start_indices"], value.scope)
+    strides = at(value.params["strides"] or (1,) * len(starts), value.scope)
+    triples = zip(starts, strides, value.shape, strict=True)
+    return Move(value.reads[0], tuple((i, range(s, s + t * size, t)) for i, (s, t, size) in enumerate(triples)))
+
+
+def _split(value: Value, known: Known) -> Move | None:
+    axis, sizes = value.params["axis"], at(value.params["sizes"], value.scope)
+    axes, start = _whole(value), sum(sizes[: value.index])
+    axes[axis] = (axis, range(start, start + value.shape[axis]))
+    return Move(value.reads[0], tuple(axes))
+
+
+def _dynamic_slice(value: Value, known: Known) -> Move | None:
+    x, *starts = value.reads
+    if not all(start.is_known for start in starts):
+        return None
+    triples = zip(x.shape, value.shape, starts, strict=True)
+    firsts = [min(max(int(known(start)), 0), size - window) for size, window, start in triples]
+    return Move(x, tuple((i, range(first, first + window)) for i, (first, window) in enumerate(zip(firsts, value.shape, strict=True))))
+
+
+def _gather(value: Value, known: Known) -> Move | None:
+    x, indices = value.reads
+    numbers = value.params["dimension_numbers"]
+    if not indices.is_known or numbers.operand_batching_dims:
+        return None
+    sizes = at(value.params["slice_sizes"], value.scope)
+    places = _separated(known(indices), x.shape, sizes, numbers.start_index_map, value.params["mode"])
+    if places is None:
+        return None
+    starts, along = places
+    batch = [axis for axis in range(len(value.shape)) if axis not in numbers.offset_dims]
+    axes: list[tuple[int | None, Positions]] = [(None, size) for size in value.shape]
+    fixed: dict[int, int] = {}
+    windows = iter(numbers.offset_dims)
+    for axis, size in enumerate(sizes):
+        start = starts.get(axis, range(1))
+        if axis not in numbers.collapsed_slice_dims:
+            if along.get(axis) is not None:  # a window of its own for each index
+                return None
+            axes[next(windows)] = (axis, range(int(start[0]), int(start[0]) + size))
+        elif along.get(axis) is None:
+            fixed[axis] = int(start[0])
+        else:
+            axes[batch[along[axis]]] = (axis, start)
+    return Move(x, tuple(axes), tuple(sorted(fixed.items())))
+
+
+def _separated(
+    indices: Any, shape: Sequence[int], sizes: Sequence[int], indexed: Sequence[int], mode: Any
+) -> tuple[dict[int, Positions], dict[int, Any]] | None:
+    """For each indexed axis its positions and which axis of the indices they run along, if each has one of its own; None if not."""
+    starts: dict[int, Positions] = {}
+    along: dict[int, Any] = {}
+    for column, axis in enumerate(indexed):
+        here = np.asarray(indices[..., column]).astype(np.int64)
+        last = shape[axis] - sizes[axis]
+        if mode == _DROP and here.size and (here.min() < 0 or here.max() > last):
+            return None
+        here = np.clip(here, 0, last)
+        if not here.size:
+            return None
+        runs = [i for i, size in enumerate(here.shape) if size > 1 and not np.all(here == here.take([0], i))]
+        if len(runs) > 1 or (runs and runs[0] in along.values()):
+            return None
+        line = here[tuple(slice(None) if i in runs else 0 for i in range(here.ndim))]
+        starts[axis], along[axis] = plain(np.atleast_1d(line)), runs[0] if runs else None
+    return starts, along
+
+
+_MOVES: dict[str, Callable[[Value, Known], Move | None]] = {
+    "reshape": _reshape,
+    "squeeze": _reshape,
+    "expand_dims": _reshape,
+    "broadcast_in_dim": _broadcast,
+    "transpose": _transpose,
+    "rev": _rev,
+    "slice": _slice,
+    "split": _split,
+    "dynamic_slice": _dynamic_slice,
+    "gather": _gather,
+}
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """Zeros, with the elements of another value put to some places, each to its own.
+
+    Args:
+        updates: The other value, as a view with the axes of the result.
+        places: For each axis, where its elements go, in rising order.
+        shape: Of the result.
+    """
+
+    updates: View
+    places: tuple[Positions, ...]
+    shape: tuple[int, ...]
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether no zero is left."""
+        return all(isinstance(place, range) and place == range(size) for place, size in zip(self.places, self.shape, strict=True))
+
+
+def embedded(value: Value, known: Known) -> Embedded | None:
+    """What an operation puts into zeros; None for every other."""
+    found = None
+    if value.name == "pad":
+        found = _padded(value, known)
+    elif value.name in ("scatter-add", "scatter_add"):
+        found = _scattered(value, known)
+    elif value.name == "dynamic_update_slice":
+        found = _updated(value, known)
+    if found is None:
+        return None
+    updates, targets = found  # for each axis: the axis of the updates, or None, and where they go
+    axes: list[tuple[int | None, Positions]] = []
+    places: list[Positions] = []
+    for axis, target in targets:
+        order = _rising(target)
+        places.append(_through(target, order))
+        axes.append((None, 1) if axis is None else (axis, order))
+    fixed = set(range(len(updates.shape))) - {axis for axis, _ in axes}
+    view = View(updates, tuple(axes), tuple((axis, 0) for axis in sorted(fixed)))
+    return Embedded(_peeled(view, known), tuple(places), value.shape)
+
+
+def _rising(positions: Positions) -> Positions:
+    """The order in which positions rise."""
+    if isinstance(positions, range):
+        return range(len(positions)) if positions.step > 0 else range(len(positions) - 1, -1, -1)
+    return plain(np.argsort(np.asarray(positions), kind="stable"))
+
+
+Targets = tuple[Value, list[tuple[int | None, Positions]]]
+
+
+def _is_zero(value: Value, known: Known) -> bool:
+    base = seen_through(value, known).base
+    return base.const is not None and not np.any(np.asarray(base.const))
+
+
+def _padded(value: Value, known: Known) -> Targets | None:
+    x, filler = value.reads
+    config = [at(part, value.scope) for part in value.params["padding_config"]]
+    if not _is_zero(filler, known) or any(low < 0 or high < 0 for low, high, _ in config):
+        return None
+    return x, [
+        (i, range(low, low + (inside + 1) * size, inside + 1)) for i, ((low, _, inside), size) in enumerate(zip(config, x.shape, strict=True))
+    ]
+
+
+def _updated(value: Value, known: Known) -> Targets | None:
+    x, updates, *starts = value.reads
+    if not all(start.is_known for start in starts) or not _is_zero(x, known):
+        return None
+    out: list[tuple[int | None, Positions]] = []
+    for i, (size, window, start) in enumerate(zip(x.shape, updates.shape, starts, strict=True)):
+        first = min(max(int(known(start)), 0), size - window)
+        out.append((i, range(first, first + window)))
+    return updates, out
+
+
+def _scattered(value: Value, known: Known) -> Targets | None:
+    x, indices, updates = value.reads
+    numbers = value.params["dimension_numbers"]
+    if not indices.is_known or numbers.operand_batching_dims or not _is_zero(x, known):
+        return None
+    windows = dict(
+        zip([axis for axis in range(len(x.shape)) if axis not in numbers.inserted_window_dims], numbers.update_window_dims, strict=True)
+    )
+    sizes = [1 if axis in numbers.inserted_window_dims else updates.shape[windows[axis]] for axis in range(len(x.shape))]
+    places = _separated(known(indices), x.shape, sizes, numbers.scatter_dims_to_operand_dims, _DROP)
+    if places is None:
+        return None
+    starts, along = places
+    batch = [axis for axis in range(len(updates.shape)) if axis not in numbers.update_window_dims]
+    used = {axis for axis in along.values() if axis is not None}
+    if any(updates.shape[axis] != 1 for i, axis in enumerate(batch) if i not in used):  # several updates of one place
+        return None
+    out: list[tuple[int | None, Positions]] = []
+    for axis, size in enumerate(sizes):
+        start = starts.get(axis, range(1))
+        if axis in windows:
+            if along.get(axis) is not None:
+                return None
+            out.append((windows[axis], range(int(start[0]), int(start[0]) + size)))
+        else:
+            if len(np.unique(np.asarray(start))) != len(start):
+                return None
+            out.append((None if along.get(axis) is None else batch[along[axis]], start))
+    return updates, out

@@ -1,0 +1,263 @@
+"""The witness: a trace at a size, beside the program with symbolic sizes into which that size is put.
+
+A symbolic trace cannot see what code decides by whether a size is a number: isinstance, `try`, numbers of other libraries, NumPy. A trace
+at the true size took the way that plain JAX takes. So the two are compared as graphs, from the results down: the same operations on the
+same values, with the same parameters; moves by where they take their elements from; constants by their bits. What Python computed of a
+size and wrote into the program at that size as a number is read off there, since it alone is what the user's arithmetic gave: Python's
+integers have no end, and its floats have 64 bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import numpy as np
+
+from .._jaxprs import opened, programs, scan_parts, solve_operands, while_parts
+from .._trees import is_a
+from ._extent import evaluate, is_ragged
+from ._graph import Graph, Value, arguments, canonical, graph_of, place_of
+from ._jax import dtypes
+from ._known import Evaluator
+from ._moved import embedded, seen_through
+from ._refusal import Refused
+from ._walk import Ranges, grows
+
+_SAME_NAME = {"add_any": "add", "copy_p": "copy"}
+_EXACT = ("int32", "int64", "float32", "float64")  # a size converted to one of them is rounded alike by Python and by XLA
+_LARGEST = 2**31 - 1
+_HOW = frozenset(  # parameters that say nothing of the result, or that follow from the operands
+    "sharding out_sharding unroll num_carry num_consts ft_in ft_out const_lengths linear body_nconsts cond_nconsts weak_type "
+    "indices_are_sorted unique_indices debug result_avals _split_transpose".split()
+)
+
+
+@dataclass
+class Witness:
+    """A comparison at one size.
+
+    Args:
+        sizes: Symbol -> size.
+        ranges: Symbol -> the sizes that it stands for.
+        numbers: What Python made of sizes, by the variable of the symbolic program that it stands in for.
+        places: The user's line of each of them.
+    """
+
+    sizes: Mapping[str, int]
+    ranges: Ranges
+    numbers: dict[Any, np.ndarray[Any, Any]] = field(default_factory=dict[Any, Any])
+    places: dict[Any, str] = field(default_factory=dict[Any, str])
+    _known: Evaluator = field(default_factory=Evaluator)
+    _todo: list[tuple[Value, Value]] = field(default_factory=list[tuple[Value, Value]])
+    _seen: dict[tuple[int, int], tuple[object, object]] = field(default_factory=dict[tuple[int, int], tuple[object, object]])
+
+    def compare(self, symbolic: Any, exact: Any) -> None:
+        """Compare a program with symbolic sizes with the same at these sizes.
+
+        Raises:
+            Refused: They differ.
+        """
+        keys = [object() for _ in opened(symbolic)[0].invars]
+        a = graph_of(symbolic, arguments(symbolic, self.sizes, keys), self.sizes)
+        b = graph_of(exact, arguments(exact, {}, keys), {})
+        self._graphs(a, b)
+        while self._todo:
+            self._values(*self._todo.pop())
+
+    def _once(self, a: object, b: object) -> bool:
+        """Whether two things have not been compared yet. It holds them, so that their ids stay their own."""
+        known = (id(a), id(b)) in self._seen
+        self._seen[id(a), id(b)] = (a, b)
+        return not known
+
+    def _graphs(self, a: Graph, b: Graph, *around: Value) -> None:
+        if len(a.outs) != len(b.outs) or len(a.effects) != len(b.effects):
+            self._differ(*a.effects, *b.effects, *around, *a.outs, *b.outs)
+        self._todo += [*zip(a.outs, b.outs, strict=True), *zip(a.effects, b.effects, strict=True)]
+
+    def _values(self, a: Value, b: Value) -> None:
+        if not self._once(a, b):
+            return
+        if a.shape != b.shape or a.dtype != b.dtype:
+            self._differ(a, b)
+        if a.const is not None and b.const is not None:
+            if not _equal(a.const, b.const):
+                self._differ(a, b)
+            return
+        if a.is_sized and self._is_size(a, b):
+            return
+        below, beside = seen_through(a, self._known), seen_through(b, self._known)
+        if below.base is not a or beside.base is not b:
+            if below.same_places(beside):
+                self._todo.append((below.base, beside.base))
+            else:
+                self._unlike(a, b)
+            return
+        put, placed = embedded(a, self._known), embedded(b, self._known)
+        if put is None or placed is None:
+            self._operations(a, b)
+        elif put.shape == placed.shape and all(map(np.array_equal, put.places, placed.places)) and put.updates.same_places(placed.updates):
+            self._todo.append((put.updates.base, placed.updates.base))
+        else:
+            self._differ(a, b)
+
+    def _is_size(self, a: Value, b: Value) -> bool:
+        """Whether a value is a size as it is, in a type that holds each that it can be."""
+        inner = a
+        while inner.name in ("convert_element_type", "copy") and str(inner.dtype) in _EXACT:
+            (inner,) = inner.reads
+        if inner.name != "dim_as_value" or str(inner.dtype) not in _EXACT or b.const is None:
+            return False
+        dim = inner.params["dim"]
+        most = evaluate(dim, {symbol: high for symbol, (_, high) in self.ranges.items()})
+        least = evaluate(dim, {symbol: low for symbol, (low, _) in self.ranges.items()})
+        exact = np.asarray(evaluate(dim, inner.scope)).astype(a.dtype)
+        return grows(dim, self.ranges) and -_LARGEST <= least and most <= _LARGEST and _equal(exact, b.const)
+
+    def _unlike(self, a: Value, b: Value) -> None:
+        """Two values that were not made alike: right only if both are known. A number made of sizes is what Python made of it; an array is
+        right if it is the same."""
+        if not (a.is_known and b.is_known):
+            self._differ(a, b)
+        if not a.is_sized or any(map(is_ragged, a.var.aval.shape)):
+            if not _equal(self._known(a), self._known(b)):
+                self._differ(a, b)
+            return
+        value = np.asarray(self._known(b))
+        before = self.numbers.setdefault(a.var, value)
+        self.places.setdefault(a.var, place_of(a))
+        if not _equal(before, value):
+            self._differ(a, b)
+
+    def _operations(self, a: Value, b: Value) -> None:
+        if a.key is not None and a.key is b.key:
+            return
+        names = (_name(a), _name(b))
+        if a.is_known and b.is_known and names[0] != names[1]:
+            plain, other = _without_unit(a, self._known), _without_unit(b, self._known)
+            if plain is a and other is b:
+                self._unlike(a, b)
+            else:
+                self._todo.append((plain, other))
+        elif names == ("while", "scan"):
+            self._counted(a, b)
+        elif a.eqn is None or b.eqn is None or names[0] != names[1] or a.index != b.index or not _same_params(a, b):
+            self._differ(a, b)
+        elif self._once(a.reads, b.reads):
+            compare = {"scan": self._scan, "while": self._while, "cond": self._cond, "custom_linear_solve": self._solve}.get(a.name)
+            (compare or self._plainly)(a, b)
+
+    def _plainly(self, a: Value, b: Value) -> None:
+        self._pairs(a, b, a.reads, b.reads)
+        if a.name.startswith("scatter"):  # its program is its name
+            return
+        mine, other = programs(a.params), programs(b.params)
+        if len(mine) != len(other):
+            self._differ(a, b)
+        for one, two in zip(mine, other, strict=True):
+            self._bodies(a, b, (one, []), (two, []))
+
+    def _pairs(self, a: Value, b: Value, mine: Sequence[Value], other: Sequence[Value]) -> None:
+        if len(mine) != len(other):
+            self._differ(a, b)
+        self._todo += zip(mine, other, strict=True)
+
+    def _bodies(self, a: Value, b: Value, mine: tuple[Any, Sequence[Value]], other: tuple[Any, Sequence[Value]]) -> None:
+        """Two programs inside operations, with what their first arguments are; of the others, the first is the first, and so on."""
+        free = [len(opened(program)[0].invars) - len(given) for program, given in (mine, other)]
+        if free[0] != free[1]:
+            self._differ(a, b)
+        keys = [object() for _ in range(free[0])]
+        self._graphs(_body(a, *mine, keys), _body(b, *other, keys), a, b)
+
+    def _scan(self, a: Value, b: Value) -> None:
+        mine, other = scan_parts(a.eqn, list(a.reads)), scan_parts(b.eqn, list(b.reads))
+        for part in (1, 2):
+            self._pairs(a, b, mine[part], other[part])
+        self._bodies(a, b, (a.params["jaxpr"], mine[0]), (b.params["jaxpr"], other[0]))
+
+    def _while(self, a: Value, b: Value) -> None:
+        mine, other = while_parts(a.eqn, list(a.reads)), while_parts(b.eqn, list(b.reads))
+        self._pairs(a, b, mine[2], other[2])
+        for part, name in enumerate(("cond_jaxpr", "body_jaxpr")):
+            self._bodies(a, b, (a.params[name], mine[part]), (b.params[name], other[part]))
+
+    def _cond(self, a: Value, b: Value) -> None:
+        self._todo.append((a.reads[0], b.reads[0]))
+        if len(a.params["branches"]) != len(b.params["branches"]):
+            self._differ(a, b)
+        for one, two in zip(a.params["branches"], b.params["branches"], strict=True):
+            self._bodies(a, b, (one, a.reads[1:]), (two, b.reads[1:]))
+
+    def _solve(self, a: Value, b: Value) -> None:
+        """The solution is what `solve` makes; the other programs are for derivatives, which are traced by now."""
+        given = [solve_operands(value.eqn, list(value.reads)) for value in (a, b)]
+        free = [len(value.reads) - sum(value.params["const_lengths"]) for value in (a, b)]
+        fixed = [operands[: len(operands) - count] for operands, count in zip(given, free, strict=True)]
+        self._pairs(a, b, given[0][len(fixed[0]) :], given[1][len(fixed[1]) :])
+        self._bodies(a, b, (a.params["jaxprs"].solve, fixed[0]), (b.params["jaxprs"].solve, fixed[1]))
+
+    def _counted(self, a: Value, b: Value) -> None:
+        """A loop up to a size: JAX makes a `while` of it where the size is a symbol, and a `scan` where it is a number."""
+        of_condition, of_body, start = while_parts(a.eqn, list(a.reads))
+        constants, carry, xs = scan_parts(b.eqn, list(b.reads))
+        keys = [object() for _ in start]
+        condition = _body(a, a.params["cond_jaxpr"], of_condition, keys).outs[0]
+        body = _body(a, a.params["body_jaxpr"], of_body, keys)
+        first, last = start[0], start[1]
+        counts = condition.name == "lt" and [read.key for read in condition.reads] == keys[:2] and body.outs[1].key is keys[1]
+        known = first.is_known and last.is_known and carry[0].is_known and not xs and not b.params["reverse"]
+        rounds = int(self._known(last)) - int(self._known(first)) if counts and known else -1
+        index = a.index - (a.index > 1)
+        if b.params["length"] != max(rounds, 0) or rounds < 0 or a.index == 1 or index != b.index or len(start) != len(carry) + 1:
+            self._differ(a, b)
+        if self._once(a.reads, b.reads):
+            self._pairs(a, b, [first, *start[2:]], carry)
+            other = _body(b, b.params["jaxpr"], constants, [keys[0], *keys[2:]])
+            self._graphs(Graph((body.outs[0], *body.outs[2:]), body.effects), other, a, b)
+
+    def _differ(self, *values: Value) -> Any:
+        place = next(filter(None, map(place_of, values)), "")
+        raise Refused(place, f"does other operations at size {' and '.join(map(str, self.sizes.values()))}")
+
+
+def _name(value: Value) -> str:
+    return _SAME_NAME.get(value.name, value.name)
+
+
+def _body(value: Value, program: Any, given: Sequence[Value], keys: Sequence[object]) -> Graph:
+    """The graph of a program inside an operation."""
+    free = arguments(program, value.scope, [*given, *keys])[len(given) :]
+    return graph_of(program, [*given, *free], value.scope, place_of(value))
+
+
+def _same_params(a: Value, b: Value) -> bool:
+    names = (a.params.keys() | b.params.keys()) - _HOW
+    return all(canonical(a.params.get(name), a.scope) == canonical(b.params.get(name), b.scope) for name in names)
+
+
+def _without_unit(value: Value, known: Evaluator) -> Value:
+    """What an operation leaves as it is, such as 0 + 1 * iota: so JAX counts where a size is a symbol."""
+    unit = {"mul": 1, "add": 0}.get(value.name)
+    for read, other in (value.reads, value.reads[::-1]) if unit is not None else ():
+        if read.const is not None and np.all(np.asarray(read.const) == unit) and other.shape == value.shape:
+            return other
+    return value
+
+
+def _equal(a: Any, b: Any) -> bool:
+    """Whether two constants are the same to the bit."""
+    if a is b:
+        return True
+    if is_a(a, jax.core.Tracer) or is_a(b, jax.core.Tracer):
+        return False
+    x, y = _bits(a), _bits(b)
+    return x.dtype == y.dtype and x.shape == y.shape and x.tobytes() == y.tobytes()
+
+
+def _bits(x: Any) -> np.ndarray[Any, Any]:
+    is_key = dtypes.issubdtype(getattr(x, "dtype", np.float32), dtypes.prng_key)
+    return np.asarray(jax.random.key_data(x) if is_key else x)
