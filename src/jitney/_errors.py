@@ -6,12 +6,8 @@ that was broken, and the fix.
 
 from __future__ import annotations
 
-import functools
-import inspect
-import sysconfig
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 
 class JitneyError(Exception):
@@ -98,22 +94,3 @@ _FEW = 4
 def few(texts: Sequence[str]) -> str:
     """A list that is read, however long it is."""
     return ", ".join(texts) if len(texts) <= _FEW else f"{', '.join(texts[: _FEW - 1])} and {len(texts) - _FEW + 1} more"
-
-
-_LIBRARIES = tuple(str(Path(sysconfig.get_path(name)).resolve()) for name in ("purelib", "platlib", "stdlib"))
-_OURS = str(Path(__file__).resolve().parent)
-
-
-@functools.cache
-def is_users(file: str) -> bool:
-    """Whether a file is neither jitney's, nor of an installed package or the standard library."""
-    return not str(Path(file).resolve()).startswith((_OURS, *_LIBRARIES)) and not file.startswith("<frozen")
-
-
-def users_level() -> int:
-    """The `stacklevel` at which a warning points to the line that called jitney."""
-    here = str(Path(__file__).parent)
-    level, frame = 1, inspect.currentframe()
-    while frame is not None and frame.f_code.co_filename.startswith(here):
-        level, frame = level + 1, frame.f_back
-    return level - 1

@@ -19,7 +19,8 @@ from ._agreement import refuse_padding
 from ._axes import Refused, evaluate, is_symbolic
 from ._call import MAX_ENTRIES, described, jit_is_off, traced
 from ._counts import Counts
-from ._errors import JitneyWarning, sentence, users_level
+from ._errors import JitneyWarning, sentence
+from ._owners import users_level
 from ._runners import Run, runner
 from ._stage import Skip
 from ._stages import Fill, Mask

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 from jax.extend import source_info_util
 
-from ._errors import is_users
+from ._owners import is_users
 from ._trees import is_a
 
 T = TypeVar("T")

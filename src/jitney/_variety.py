@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ._call import Layout, static_text
-from ._errors import JitneyWarning, Where, sentence, users_level
+from ._errors import JitneyWarning, Where, sentence
+from ._owners import users_level
 from ._statics import Opaque
 from ._trees import is_a, type_of
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sysconfig
 import traceback
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,9 +13,10 @@ from typing import Any
 import jax
 from jax import export
 
+from .._owners import is_users
 from ._jax import make_jaxpr
 from ._refusal import Refused
-from ._watch import LIBRARIES, watched
+from ._watch import watched
 from ._witness import Witness
 
 _jax: Any = jax
@@ -170,6 +170,5 @@ def _first_line(error: BaseException) -> str:
 
 def _place(error: BaseException) -> str:
     """The innermost line of the user's in a traceback."""
-    skipped = (*LIBRARIES, sysconfig.get_path("stdlib"), "<")
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(skipped)]
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if is_users(f.filename)]
     return f"{Path(frames[-1].filename).name}:{frames[-1].lineno} ({frames[-1].name})" if frames else ""

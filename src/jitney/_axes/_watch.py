@@ -12,9 +12,7 @@ some of its methods for the time of one trace, and puts them back; one lock for 
 
 from __future__ import annotations
 
-import os
 import sys
-import sysconfig
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -23,19 +21,15 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import jax
 import numpy as np
 
+from .._owners import Owner, owner_of
 from .._trees import is_a
 from ._extent import is_symbolic, symbolic_class
 from ._jax import InconclusiveDimensionOperation
 from ._refusal import Refused
 
 _LOCK = threading.RLock()
-_JAX = str(Path(jax.__file__).parent)
-_JITNEY = str(Path(__file__).parent.parent)
-LIBRARIES = (_JAX, _JITNEY)
-_WORKERS = tuple(f"{folder}{os.sep}" for folder in (Path(np.__file__).parent, sysconfig.get_path("stdlib")))
 _QUESTIONS = {
     "__eq__": "compares the size {0} with {1}",
     "__ne__": "compares the size {0} with {1}",
@@ -115,8 +109,8 @@ def watched() -> Generator[Seen]:
         raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
     def look(what: str) -> None:
-        frame = _asker(_WORKERS)
-        if threading.get_ident() == watching and frame is not None and not frame.f_code.co_filename.startswith(LIBRARIES):
+        frame = _asker("numpy", "stdlib")
+        if threading.get_ident() == watching and frame is not None and owner_of(frame) not in _OURS:
             seen.looks.append(f"{_line(frame)} looks at {what} of a size")
 
     hooks: dict[str, Any] = {name: hook(name, getattr(kind, name, _is_true)) for name in _QUESTIONS}
@@ -152,17 +146,21 @@ def _line(frame: FrameType) -> str:
     return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} ({frame.f_code.co_name})"
 
 
-def _asker(workers: tuple[str, ...] = ()) -> FrameType | None:
-    """The frame that asked. Generated code (`<string>`), and the libraries that are named, ask for whoever called them."""
+def _asker(*workers: Owner) -> FrameType | None:
+    """The frame that asked. Code that a tool wrote (a dataclass's `__eq__`), and those who are named, ask for whoever called them."""
     frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
-    while frame is not None and (frame.f_code.co_filename.startswith(("<", *workers)) or frame.f_code.co_filename == __file__):
+    while frame is not None and (frame.f_code.co_filename == __file__ or owner_of(frame) in ("generated", *workers)):
         frame = frame.f_back
     return frame
 
 
+_OURS = ("jax", "jaxlib", "jitney")
+
+
 def _may(name: str, frame: FrameType) -> bool:
     """JAX asks in order to trace, and jitney in order to find a program; jitney's contracts compare sizes for the user."""
-    return frame.f_code.co_filename.startswith(_JAX if name in ("__eq__", "__ne__", "__bool__", *_FAILING) else LIBRARIES)
+    asker = owner_of(frame)
+    return asker in ("jax", "jaxlib") or (asker == "jitney" and name not in ("__eq__", "__ne__", "__bool__", *_FAILING))
 
 
 def _decided(name: str, size: Any, *others: Any) -> bool:

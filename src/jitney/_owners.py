@@ -1,0 +1,78 @@
+"""Whose code a file or a frame is: the one place that says so.
+
+It stands first, beside the errors: messages point to the user's lines, and what may look at a size, and what may not, depends on
+who looks. A file belongs to a package if it lies in the folder of that package. The first letters of its path say nothing:
+`site-packages/jax` also begins jaxopt, jaxley and jax_md.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import site
+import sys
+import sysconfig
+from pathlib import Path
+from types import FrameType
+from typing import Literal
+
+import equinox
+import jax
+import jaxlib
+import numpy as np
+
+Owner = Literal["jitney", "jax", "jaxlib", "equinox", "numpy", "library", "stdlib", "generated", "user"]
+
+_PACKAGES: dict[Owner, Path] = {
+    "jitney": Path(__file__).resolve().parent,
+    "jax": Path(jax.__file__).resolve().parent,
+    "jaxlib": Path(jaxlib.__file__).resolve().parent,
+    "equinox": Path(equinox.__file__).resolve().parent,
+    "numpy": Path(np.__file__).resolve().parent,
+}
+_SITES = tuple(
+    Path(folder).resolve()
+    for folder in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), *site.getsitepackages(), site.getusersitepackages())
+)
+_STDLIB = tuple(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib"))
+
+
+@functools.cache
+def owner(file: str) -> Owner:
+    """Whose a file is. Text that was never a file (`<string>`, `<stdin>`) is generated; its frame says more: see `owner_of`."""
+    if file.startswith("<"):
+        return "stdlib" if file.startswith("<frozen") else "generated"
+    path = Path(file).resolve()
+    for name, folder in _PACKAGES.items():
+        if path.is_relative_to(folder):
+            return name
+    if any(map(path.is_relative_to, _SITES)) or {"site-packages", "dist-packages"} & set(path.parts):
+        return "library"
+    return "stdlib" if any(map(path.is_relative_to, _STDLIB)) else "user"
+
+
+def owner_of(frame: FrameType) -> Owner:
+    """Whose a frame is; "generated" is what a tool wrote (a dataclass's `__eq__`), which acts for whoever called it.
+
+    All else without a file is of the module that it runs in, and of the user where that has none: a notebook, `python -c`, `exec`.
+    """
+    code = frame.f_code
+    found = owner(code.co_filename)
+    if found != "generated" or code.co_qualname.startswith("__create_fn__.") or code.co_filename.startswith("<attrs generated"):
+        return found
+    module = sys.modules.get(frame.f_globals.get("__name__", ""))
+    file: str | None = getattr(module, "__file__", None)
+    return "user" if file is None else owner(file)
+
+
+def is_users(file: str) -> bool:
+    """Whether a file is neither jitney's, nor of an installed package or the standard library."""
+    return owner(file) in ("user", "generated")
+
+
+def users_level() -> int:
+    """The `stacklevel` at which a warning points to the line that called jitney."""
+    level, frame = 1, inspect.currentframe()
+    while frame is not None and owner(frame.f_code.co_filename) == "jitney":
+        level, frame = level + 1, frame.f_back
+    return level - 1

@@ -1,0 +1,138 @@
+"""Whose code a file or a frame is."""
+
+import dataclasses
+import functools
+import sys
+import sysconfig
+import warnings
+from pathlib import Path
+
+import equinox
+import jax
+import jax.numpy as jnp
+import jaxlib
+import numpy as np
+import pytest
+from jaxtyping import Array, Float
+
+import jitney
+from jitney import optimize
+from jitney._owners import is_users, owner, owner_of
+
+SITE = Path(jax.__file__).parents[1]
+OURS = Path(jitney.__file__).parent
+
+
+def written_in(file, source, **names):
+    """What the source defines as `f`, as if it stood in that file."""
+    space = {"__name__": "elsewhere", "jax": jax, "jnp": jnp, **names}
+    exec(compile(source, str(file), "exec"), space)
+    return space["f"]
+
+
+@pytest.mark.parametrize(
+    ("file", "whose"),
+    [
+        (jax.numpy.__file__, "jax"),
+        (jaxlib.__file__, "jaxlib"),
+        (equinox.nn.__file__, "equinox"),
+        (optimize.__globals__["__file__"], "jitney"),
+        (functools.__file__, "stdlib"),
+        ("<frozen importlib._bootstrap>", "stdlib"),
+        ("<string>", "generated"),
+        (np.__file__, "library"),
+        (__file__, "user"),
+        (SITE / "jaxopt" / "a.py", "library"),
+        (SITE / "jax_md" / "a.py", "library"),
+        (SITE / "jaxley.py", "library"),
+        (SITE / "jax.py", "library"),
+        (SITE / "equinox_more" / "a.py", "library"),
+        (f"{OURS}_tools/a.py", "user"),
+        (f"{OURS.parent}/jitney.py", "user"),
+        (f"{sysconfig.get_path('stdlib')}-mine/a.py", "user"),
+        ("/home/me/.venv/lib/python3.11/site-packages/optax/a.py", "library"),
+    ],
+)
+def test_a_file_belongs_to_the_package_in_whose_folder_it_lies(file, whose):
+    """Not to one whose path begins with the same letters."""
+    assert owner(str(file)) == whose
+    assert is_users(str(file)) == (whose in ("user", "generated"))
+
+
+def test_a_link_to_a_folder_is_that_folder(tmp_path):
+    """A package that is installed by a link lies where the link points."""
+    (tmp_path / "linked").symlink_to(OURS)
+    assert owner(str(tmp_path / "linked" / "_errors.py")) == "jitney"
+
+
+@pytest.mark.parametrize("name", ["jaxopt/_src/base.py", "jaxley/a.py", "jax_md/space.py", "jax.py", "equinox/nn/_linear.py", "optax/a.py"])
+@pytest.mark.parametrize("decision", ["x.shape[0] == 6", "len({x.shape[0], 6}) == 1", "f'{x.shape[0]}' == '6'"])
+def test_a_decision_by_size_in_a_package_is_seen(name, decision):
+    """Whatever the first letters of its name: the function is not padded, and each size gets its own answer."""
+    f = written_in(SITE / name, f"def f(x):\n    return 6 * jnp.ones_like(x) if {decision} else 600 * jnp.ones_like(x)")
+
+    @optimize(pad={"n": "pow2"})
+    def g(x: Float[Array, "n"]) -> Float[Array, "n"]:
+        return f(x)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", jitney.JitneyWarning)
+        answers = [float(g(jnp.ones(n))[0]) for n in (5, 6, 7)]
+    assert answers == [600, 6, 600]
+
+
+@pytest.mark.parametrize("file", ["<string>", "<stdin>", "<ipython-input-1-abc>"])
+def test_a_decision_in_code_without_a_file_is_the_users(file):
+    """In a notebook or under `python -c`, called by JAX: whose frame stands above it says nothing."""
+    f = written_in(
+        file, "def f(x):\n    return jax.vmap(lambda y: y * 6 if y.shape[0] == 6 else y, 1, 1)(x[:, None])[:, 0]", __name__="__main__"
+    )
+
+    @optimize(pad={"n": "pow2"})
+    def g(x: Float[Array, "n"]) -> Float[Array, "n"]:
+        return f(x)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", jitney.JitneyWarning)
+        answers = [float(g(jnp.ones(n))[0]) for n in (5, 6, 7)]
+    assert answers == [1, 6, 1]
+
+
+def test_what_a_dataclass_writes_acts_for_its_caller():
+    """Its `__eq__` has no file, and is run in the module of the class."""
+    whose = []
+
+    class Asked:
+        def __eq__(self, other):
+            whose.append(owner_of(sys._getframe(1)))
+            return True
+
+        __hash__ = None
+
+    @dataclasses.dataclass
+    class Pair:
+        a: object
+
+    assert Pair(Asked()) == Pair(Asked())
+    assert whose == ["generated"]
+
+
+def test_a_warning_points_past_jitney_alone():
+    """A package beside ours whose name begins like ours is where the warning points."""
+    f = written_in(
+        f"{OURS}_tools/a.py",
+        "def f(g, x):\n    return g(x)",
+    )
+    g = optimize(pad={"n": "pow2"})(lambda_of_size())
+    with pytest.warns(jitney.JitneyWarning) as caught:
+        f(g, jnp.ones(6))
+    assert caught[0].filename == f"{OURS}_tools/a.py"
+
+
+def lambda_of_size():
+    """A function that pad refuses with a warning."""
+
+    def h(x: Float[Array, "n"]) -> Float[Array, "n"]:
+        return x * (2 if x.shape[0] == 6 else 1)
+
+    return h
