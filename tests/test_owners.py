@@ -40,7 +40,7 @@ def written_in(file, source, **names):
         (functools.__file__, "stdlib"),
         ("<frozen importlib._bootstrap>", "stdlib"),
         ("<string>", "generated"),
-        (np.__file__, "library"),
+        (np.__file__, "numpy"),
         (__file__, "user"),
         (SITE / "jaxopt" / "a.py", "library"),
         (SITE / "jax_md" / "a.py", "library"),

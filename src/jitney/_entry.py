@@ -24,7 +24,7 @@ from ._cache import ensure as ensure_cache
 from ._call import Layout, described, jit_is_off, traced
 from ._causes import Traced, cause
 from ._contract import check_arguments, check_result
-from ._counts import Counts, parted
+from ._counts import Counts, Known, NeedsNumbers, Proof, knowing, known, parted
 from ._errors import NonFiniteError, sentence
 from ._filling import Cut, Filling, cuts_of, padded_key, warn_refused
 from ._mesh import current as current_mesh
@@ -39,7 +39,7 @@ from ._precision import Policy
 from ._runners import choosing, runner
 from ._sizes import Sizes
 from ._stage import Request, Skip
-from ._stages import Jit
+from ._stages import Jit, Mask
 from ._statics import snapshot
 from ._view import View, is_array, leaf_hints
 
@@ -88,6 +88,7 @@ class Entry:
         self.statics = statics
         self.flights: dict[Hashable, Flight] = {}
         self.cuts: dict[Hashable, list[Cut]] = {}  # of each padded program, which axes of its results are padded
+        self.proofs: dict[Hashable, Proof] = {}  # of each padded program, where each new size is traced
         self._key = key
         self._lock = threading.Lock()
         donated = () if core.options.debug_nans else layout.donated
@@ -194,11 +195,18 @@ class Entry:
         """JAX's lowered program for these arrays or abstract values."""
         ensure_cache()
         while True:
+            plain, counts = parted(arrays)
+            at_hand = Known(counts and counts.sizes)
             try:
-                with suppress(Retry), self.numbers(), self.scope(), jax.disable_jit(False):  # noqa: FBT003
+                with suppress(Retry), knowing(at_hand), self.numbers(), self.scope(), jax.disable_jit(False):  # noqa: FBT003
                     return self.jit_for(arrays).lower(*(arrays if self.placing is None else self.placing.arrived(arrays, abstract=True)))
             except Undecided as undecided:
-                self.choose(undecided.key, parted(arrays)[0])
+                self.choose(undecided.key, plain)
+            except NeedsNumbers as needs:
+                if counts is None or counts.sizes is None:
+                    raise
+                numbers = needs.proof.numbers_at(counts.sizes)
+                arrays = (*plain, Counts(counts.values, counts.names, counts.weak, numbers, counts.sizes).abstract())
 
     def ahead(self, arrays: Sequence[Any]) -> None:
         """Compile for these arrays or abstract values; a later call of that key finds the program."""
@@ -308,7 +316,11 @@ class Entry:
     def _applied(self, planned: Planned, arrays: Sequence[Any], counts: Counts | None = None) -> Any:
         core, outcome = self.core, Outcome()
         body = self._body(outcome)
-        flat = planned.plan.build(body)(*arrays, *(counts.values if counts is not None else ()))
+        if counts is None:
+            flat = planned.plan.build(body)(*arrays)
+        else:
+            with knowing(replace(known(), numbers=counts.numbers)):
+                flat = planned.plan.build(body)(*arrays, *counts.values)
         if counts is not None:
             self._padded(planned, outcome, flat)
         flat = self._placed(planned, outcome, flat)
@@ -371,8 +383,10 @@ class Entry:
         plan = planned.plan
         axes = [axis.name for axis in plan.stage("fill").axes]
         key = padded_key([(leaf.shape, leaf.dtype, leaf.weak_type) for leaf in planned.view.leaves if not is_count(leaf)])
-        levels = getattr(plan.stage("vmap"), "axes", ())
-        self.cuts[key] = cuts_of([x.shape for x in flat], levels, plan.stage("mask"), axes)
+        levels, mask = getattr(plan.stage("vmap"), "axes", ()), plan.stage("mask")
+        self.cuts[key] = cuts_of([x.shape for x in flat], levels, mask, axes)
+        if isinstance(mask, Mask) and mask.found and mask.found[-1].program.each is not None:
+            self.proofs[key] = replace(mask.found[-1], check=outcome.refuse_differences)
 
     def _remember(self, planned: Planned) -> None:
         static = tuple(zip(self.layout.static_names(), self.statics, strict=True))
@@ -383,7 +397,7 @@ class Entry:
 
 def _key_of(arrays: Sequence[Any], counts: Counts | None) -> Hashable:
     """What tells one trace of an entry from another."""
-    return (*(described(array) for array in arrays), counts and (counts.names, counts.weak))
+    return (*(described(array) for array in arrays), counts and counts.key)
 
 
 def _without_leading(leaf: Any, count: int) -> Any:

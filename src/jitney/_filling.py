@@ -18,7 +18,7 @@ import numpy as np
 from ._agreement import refuse_padding
 from ._axes import Refused, evaluate, is_symbolic
 from ._call import MAX_ENTRIES, described, jit_is_off, traced
-from ._counts import Counts
+from ._counts import Counts, Known, NeedsNumbers, knowing
 from ._errors import JitneyWarning, sentence
 from ._owners import users_level
 from ._runners import Run, runner
@@ -58,6 +58,7 @@ class Padded:
     shapes: tuple[tuple[int, ...], ...]
     counts: Counts
     key: Hashable  # of the program that runs them
+    known: Known  # of its sizes, for a trace
 
     def arrays(self, arrays: Sequence[Any]) -> list[Any]:
         return [array if described(array)[0] == shape else filled(array, shape) for array, shape in zip(arrays, self.shapes, strict=True)]
@@ -93,6 +94,15 @@ def cut(result: jax.Array, shape: Sequence[int]) -> jax.Array:
     return device_put(part, next(iter(result.devices()))) if result.committed else device_put(part)
 
 
+class SizeRefused(Exception):
+    """A body does other operations at a size than its padded program does."""
+
+    def __init__(self, fill: Fill, refusal: Refused):
+        super().__init__(fill, refusal)
+        self.fill = fill
+        self.refusal = refusal
+
+
 class Filling:
     """Runs the calls of an entry whose function pads."""
 
@@ -115,17 +125,25 @@ class Filling:
         except KeyError:
             if len(self.known) >= MAX_ENTRIES:
                 self.known = {}
-            padded = self.known[key] = self.place(arrays)
+            try:
+                padded = self.known[key] = self.place(arrays)
+            except SizeRefused as refused:
+                return self._refuse(refused.fill, refused.refusal, arrays)
         if padded is None:
             return self._program(key, arrays)(*arrays)
         given = (*padded.arrays(arrays), padded.counts)
-        program = (*self._where(), padded.counts.names, padded.counts.weak, padded.key)
+        program = (*self._where(), padded.counts.key, padded.key)
         try:
-            if self.entry.placing is not None and program not in self._runs:
-                given = self.entry.placing.arrived(given)
-            out = self._program(program, given)(*given)
+            with knowing(padded.known):
+                if self.entry.placing is not None and program not in self._runs:
+                    given = self.entry.placing.arrived(given)
+                out = self._program(program, given)(*given)
         except Refused as refusal:
-            return self._refuse(padded, refusal, arrays)
+            return self._refuse(padded.fill, refusal, arrays)
+        except NeedsNumbers as needs:
+            self.entry.proofs[padded.key] = needs.proof
+            self.known = {}
+            return self._run(arrays)
         self.entry.core.counters.padded(padded.fill.axes)
         return self._cut(padded, out)
 
@@ -147,9 +165,15 @@ class Filling:
             warn_refused(entry.core, Refused("", "is an axis of PRNG keys, which the host cannot fill"))
             return None
         weak = tuple(leaf.weak_type and leaf.shape != shape for leaf, shape in zip(view.leaves, shapes, strict=True))
-        counts = Counts([np.asarray(axis.size, np.int32) for axis in fill.axes], tuple(axis.name for axis in fill.axes), weak)
         leaves = zip(view.leaves, shapes, strict=True)
-        return Padded(fill, shapes, counts, padded_key([(shape, leaf.dtype, leaf.weak_type) for leaf, shape in leaves]))
+        key = padded_key([(shape, leaf.dtype, leaf.weak_type) for leaf, shape in leaves])
+        sizes, proof = {axis.name: axis.size for axis in fill.axes}, entry.proofs.get(key)
+        try:
+            numbers = [] if proof is None else proof.numbers_at(sizes)
+        except Refused as refusal:
+            raise SizeRefused(fill, refusal) from refusal
+        counts = Counts([np.asarray(size, np.int32) for size in sizes.values()], tuple(sizes), weak, numbers, sizes)
+        return Padded(fill, shapes, counts, key, Known(sizes))
 
     def ahead(self, arrays: Sequence[Any]) -> Sequence[Any]:
         """What to compile for these arrays or abstract values: those of their bucket."""
@@ -157,9 +181,7 @@ class Filling:
             padded = self.place(arrays)
         if padded is None:
             return arrays
-        counts = padded.counts
-        values = [jax.ShapeDtypeStruct((), np.int32) for _ in counts.values]
-        return (*padded.abstract(arrays), Counts(values, counts.names, counts.weak))
+        return (*padded.abstract(arrays), padded.counts.abstract())
 
     def _program(self, key: Hashable, arrays: Sequence[Any]) -> Run:
         """How one program runs."""
@@ -173,12 +195,10 @@ class Filling:
     def _where(self) -> tuple[Any, ...]:
         return () if self.entry.placing is None else self.entry.placing.where()
 
-    def _refuse(self, padded: Padded, refusal: Refused, arrays: Sequence[Any]) -> Any:
+    def _refuse(self, fill: Fill, refusal: Refused, arrays: Sequence[Any]) -> Any:
         """From now on, calls of this bucket run at exact size."""
-        self.refused[padded.fill.axes] = refusal
-        self.known = {
-            key: None if place is not None and place.fill.axes == padded.fill.axes else place for key, place in list(self.known.items())
-        }
+        self.refused[fill.axes] = refusal
+        self.known = {key: None if place is not None and place.fill.axes == fill.axes else place for key, place in list(self.known.items())}
         warn_refused(self.entry.core, refusal)
         return self._run(arrays)
 
@@ -203,7 +223,7 @@ def cuts_of(shapes: Sequence[Sequence[int]], levels: Sequence[str], mask: Mask |
     inside: Sequence[Sequence[Any]] = [()] * len(shapes)
     symbols: dict[str, str] = {}
     if isinstance(mask, Mask) and mask.found:
-        inside = mask.found[-1][0].out_dims
+        inside = mask.found[-1].program.out_dims
         symbols = {s.symbol: s.name for s in mask.symbols}
     return [(*mapped, *(Cutting(len(levels) + axis, symbols, dim) for axis, dim in enumerate(dims) if is_symbolic(dim))) for dims in inside]
 

@@ -77,7 +77,7 @@ def _without_cache(run: Run) -> Run:
 
     def uncached(*arrays: Any) -> Any:
         plain, counts = parted(arrays)
-        key = (*(described(array) for array in plain), counts and (counts.names, counts.weak))
+        key = (*(described(array) for array in plain), counts and counts.key)
         if key in seen:
             return run(*arrays)
         with cache_disabled():

@@ -105,7 +105,7 @@ class Chunked:
 
     def _walk(self, allocated: int, count: Any, start: Any) -> Walk:
         symbol = self.passes.symbol
-        return Walk({symbol: allocated}, {symbol: count}, RULES, {symbol: self.size}, {symbol: start})
+        return Walk({symbol: allocated}, {symbol: count}, RULES, {symbol: self.size}, {symbol: start}, self.passes.numbers)
 
     def _accumulated(self, node: Node) -> list[int]:
         return [n for n in node.makes if is_accumulated(node, n, self.passes.streamed)]

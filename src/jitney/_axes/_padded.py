@@ -9,7 +9,7 @@ from ._rules import RULES
 from ._walk import Walk
 
 
-def run_padded(jaxpr: Any, arrays: Sequence[Any], allocated: Mapping[str, int], valid: Mapping[str, Any]) -> list[Any]:
+def run_padded(jaxpr: Any, arrays: Sequence[Any], allocated: Mapping[str, int], valid: Mapping[str, Any], numbers: Mapping[Any, Any] | None = None) -> list[Any]:
     """The results of a program, of which the leading parts are valid.
 
     Args:
@@ -17,5 +17,6 @@ def run_padded(jaxpr: Any, arrays: Sequence[Any], allocated: Mapping[str, int], 
         arrays: Its arguments, as long as allocated; what stands behind the valid part is never looked at.
         allocated: Symbol -> the size of the arrays.
         valid: Symbol -> the true size, an int32 scalar.
+        numbers: What Python made of the true size, by variables of the program.
     """
-    return Walk(allocated, valid, RULES).run(jaxpr, arrays)
+    return Walk(allocated, valid, RULES, numbers=numbers).run(jaxpr, arrays)

@@ -56,7 +56,7 @@ class Flat:
     dtypes: Mapping[int, Any]
 
 
-def flatten(jaxpr: Any, ranges: Ranges) -> Flat:
+def flatten(jaxpr: Any, ranges: Ranges, numbers: Mapping[Any, Any]) -> Flat:
     """Take the calls of a program apart."""
     nodes: list[Node] = []
     dims: dict[int, tuple[Any, ...]] = {}
@@ -76,6 +76,9 @@ def flatten(jaxpr: Any, ranges: Ranges) -> Flat:
             return Const(atom.val) if isinstance(atom, core.Literal) else env[atom]
 
         for eqn in plain.eqns:
+            if eqn.outvars and eqn.outvars[0] in numbers:
+                env[eqn.outvars[0]] = Const(numbers[eqn.outvars[0]])
+                continue
             op = Op(eqn, ranges, seen_at)
             reads = tuple(ref(atom) for atom in eqn.invars)
             if op.name in CALLS and op.name not in ("remat2", "checkpoint"):
@@ -124,6 +127,7 @@ class Passes:
         after: What is computed once they are over.
         streamed: The values that have the axis, by number.
         levels: How many reductions along the axis wait for one another.
+        numbers: What Python makes of the size, by variables of the program.
     """
 
     flat: Flat
@@ -132,6 +136,7 @@ class Passes:
     after: tuple[Node, ...]
     streamed: frozenset[int] = field(repr=False)
     levels: int = 0
+    numbers: Mapping[Any, Any] = field(default_factory=dict[Any, Any], repr=False)
 
     def axis(self, number: int) -> int:
         """Where a streamed value has the axis."""
@@ -145,13 +150,19 @@ class Passes:
         return self.axis(ref)
 
 
-def plan_passes(jaxpr: Any, symbol: str, ranges: Ranges) -> Passes:
+def plan_passes(jaxpr: Any, symbol: str, ranges: Ranges, numbers: Mapping[Any, Any] | None = None) -> Passes:
     """Plan the passes of a program over the axis of a symbol.
+
+    Args:
+        jaxpr: The program.
+        symbol: Its size.
+        ranges: Symbol -> the least and the largest size it stands for.
+        numbers: What Python makes of the size, by variables of the program.
 
     Raises:
         Refused: An operation looks along the axis in a way that cannot be cut.
     """
-    flat = flatten(jaxpr, ranges)
+    flat = flatten(jaxpr, ranges, numbers or {})
     wanted = _wanted(flat)
     level: dict[int, int] = dict.fromkeys(flat.takes, 0)
     streamed = {n for n in flat.takes if ragged(flat.dims[n])}
@@ -173,7 +184,7 @@ def plan_passes(jaxpr: Any, symbol: str, ranges: Ranges) -> Passes:
         each for p in range(count) for each in _passes(p, flat, level, streamed, [(i, n) for i, n in outs if level[n] == p], wanted, back)
     )
     after = tuple(node for node in _fixed(flat, streamed, wanted) if max(level[n] for n in node.makes) == count)
-    return Passes(flat, symbol, passes, after, frozenset(streamed), last)
+    return Passes(flat, symbol, passes, after, frozenset(streamed), last, numbers or {})
 
 
 def is_accumulated(node: Node, number: int, streamed: set[int] | frozenset[int]) -> bool:

@@ -76,6 +76,7 @@ class Walk:
         rules: Name of a primitive -> how it is evaluated.
         whole: Symbol -> the size that the body computes with; that of the valid part, unless the arrays are chunks of longer ones.
         start: Symbol -> where a chunk starts.
+        numbers: Variable of the program -> what Python made of the sizes there, which is not computed again.
     """
 
     def __init__(
@@ -85,12 +86,14 @@ class Walk:
         rules: Mapping[str, Any],
         whole: Mapping[str, Any] | None = None,
         start: Mapping[str, Any] | None = None,
+        numbers: Mapping[Any, Any] | None = None,
     ):
         self.allocated = allocated
         self.valid = valid
         self.rules = rules
         self.whole = valid if whole is None else whole
         self.start = start or {}
+        self.numbers = numbers or {}
 
     def shape(self, dims: Sequence[Dim]) -> tuple[int, ...]:
         """The shape that an array has here."""
@@ -130,6 +133,9 @@ class Walk:
             return atom.val if isinstance(atom, core.Literal) else env[atom]
 
         for eqn in program.eqns:
+            if self.numbers and eqn.outvars and eqn.outvars[0] in self.numbers:
+                env[eqn.outvars[0]] = self.numbers[eqn.outvars[0]]
+                continue
             op = Op(eqn)
             operands = [read(atom) for atom in eqn.invars]
             out = self.rules[op.name].pad(self, op, operands) if mentions(op) else self.bind(op, operands)

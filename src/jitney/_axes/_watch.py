@@ -4,7 +4,7 @@ Ordering a symbolic size, looping over it or converting it fails by itself, unle
 testing its truth, hashing it and printing it do not: JAX answers for a size that equals nothing but itself. Where the answer would depend
 on the size, the code must not be padded. So while a function is traced these questions are watched, and the first from outside JAX that
 has no single answer stops the trace. Whoever asks for its type or for an attribute that it does not have may go another way with a
-number: such code is traced at each size.
+number: such code is traced at each size, as is code that may have asked unseen.
 
 The class of symbolic dimensions has no public name or hook. This file reaches it by the type of a public value, changes
 some of its methods for the time of one trace, and puts them back; one lock for all threads. Tried on jax 0.10.0, 0.10.2 and 0.12.0.1.
@@ -28,6 +28,7 @@ from .._trees import is_a
 from ._extent import is_symbolic, symbolic_class
 from ._jax import InconclusiveDimensionOperation
 from ._refusal import Refused
+from ._unseen import scanned
 
 _LOCK = threading.RLock()
 _QUESTIONS = {
@@ -89,12 +90,15 @@ def watched() -> Generator[Seen]:
 
     def trying(name: str, plain: Callable[..., Any]) -> Callable[..., Any]:
         def asked(self: Any, *others: Any) -> Any:
+            nonlocal asking
             try:
                 return plain(self, *others)
             except (InconclusiveDimensionOperation, TypeError):  # whoever asked may catch it
                 frame = None if asking or threading.get_ident() != watching else _asker()
                 if frame is not None and not _may(name, frame):
+                    asking = True
                     seen.refused.append(Refused(_line(frame), _FAILING[name].format(str(self), *map(str, others))))
+                    asking = False
                 raise
 
         return asked
@@ -110,7 +114,7 @@ def watched() -> Generator[Seen]:
 
     def look(what: str) -> None:
         frame = _asker("numpy", "stdlib")
-        if threading.get_ident() == watching and frame is not None and owner_of(frame) not in _OURS:
+        if threading.get_ident() == watching and frame is not None and owner_of(frame) not in (*_OURS, "equinox"):
             seen.looks.append(f"{_line(frame)} looks at {what} of a size")
 
     hooks: dict[str, Any] = {name: hook(name, getattr(kind, name, _is_true)) for name in _QUESTIONS}
@@ -121,7 +125,8 @@ def watched() -> Generator[Seen]:
         for name, method in hooks.items():
             setattr(kind, name, method)
         try:
-            yield seen
+            with scanned(seen.looks.append):
+                yield seen
         finally:
             for name, method in before.items():
                 if method is None:

@@ -51,7 +51,8 @@ class Witness:
     numbers: dict[Any, np.ndarray[Any, Any]] = field(default_factory=dict[Any, Any])
     places: dict[Any, str] = field(default_factory=dict[Any, str])
     _known: Evaluator = field(default_factory=Evaluator)
-    _todo: list[tuple[Value, Value]] = field(default_factory=list[tuple[Value, Value]])
+    _todo: list[tuple[Value, Value, Value | None]] = field(default_factory=list[tuple[Value, Value, Value | None]])
+    _at: Value | None = None  # the operation whose operands are compared
     _seen: dict[tuple[int, int], tuple[object, object]] = field(default_factory=dict[tuple[int, int], tuple[object, object]])
 
     def compare(self, symbolic: Any, exact: Any) -> None:
@@ -65,7 +66,8 @@ class Witness:
         b = graph_of(exact, arguments(exact, {}, keys), {})
         self._graphs(a, b)
         while self._todo:
-            self._values(*self._todo.pop())
+            *pair, self._at = self._todo.pop()
+            self._values(*pair)
 
     def _once(self, a: object, b: object) -> bool:
         """Whether two things have not been compared yet. It holds them, so that their ids stay their own."""
@@ -76,7 +78,11 @@ class Witness:
     def _graphs(self, a: Graph, b: Graph, *around: Value) -> None:
         if len(a.outs) != len(b.outs) or len(a.effects) != len(b.effects):
             self._differ(*a.effects, *b.effects, *around, *a.outs, *b.outs)
-        self._todo += [*zip(a.outs, b.outs, strict=True), *zip(a.effects, b.effects, strict=True)]
+        for one, two in zip((*a.outs, *a.effects), (*b.outs, *b.effects), strict=True):
+            self._compare_next(one, two, around[0] if around else None)
+
+    def _compare_next(self, a: Value, b: Value, around: Value | None) -> None:
+        self._todo.append((a, b, around))
 
     def _values(self, a: Value, b: Value) -> None:
         if not self._once(a, b):
@@ -92,7 +98,7 @@ class Witness:
         below, beside = seen_through(a, self._known), seen_through(b, self._known)
         if below.base is not a or beside.base is not b:
             if below.same_places(beside):
-                self._todo.append((below.base, beside.base))
+                self._compare_next(below.base, beside.base, a if a.eqn is not None else self._at)
             else:
                 self._unlike(a, b)
             return
@@ -100,7 +106,7 @@ class Witness:
         if put is None or placed is None:
             self._operations(a, b)
         elif put.shape == placed.shape and all(map(np.array_equal, put.places, placed.places)) and put.updates.same_places(placed.updates):
-            self._todo.append((put.updates.base, placed.updates.base))
+            self._compare_next(put.updates.base, placed.updates.base, a)
         else:
             self._differ(a, b)
 
@@ -126,6 +132,8 @@ class Witness:
             if not _equal(self._known(a), self._known(b)):
                 self._differ(a, b)
             return
+        if len(a.eqn.outvars) > 1:
+            self._differ(a, b)
         value = np.asarray(self._known(b))
         before = self.numbers.setdefault(a.var, value)
         self.places.setdefault(a.var, place_of(a))
@@ -141,7 +149,7 @@ class Witness:
             if plain is a and other is b:
                 self._unlike(a, b)
             else:
-                self._todo.append((plain, other))
+                self._compare_next(plain, other, self._at)
         elif names == ("while", "scan"):
             self._counted(a, b)
         elif a.eqn is None or b.eqn is None or names[0] != names[1] or a.index != b.index or not _same_params(a, b):
@@ -163,7 +171,8 @@ class Witness:
     def _pairs(self, a: Value, b: Value, mine: Sequence[Value], other: Sequence[Value]) -> None:
         if len(mine) != len(other):
             self._differ(a, b)
-        self._todo += zip(mine, other, strict=True)
+        for one, two in zip(mine, other, strict=True):
+            self._compare_next(one, two, a)
 
     def _bodies(self, a: Value, b: Value, mine: tuple[Any, Sequence[Value]], other: tuple[Any, Sequence[Value]]) -> None:
         """Two programs inside operations, with what their first arguments are; of the others, the first is the first, and so on."""
@@ -186,7 +195,7 @@ class Witness:
             self._bodies(a, b, (a.params[name], mine[part]), (b.params[name], other[part]))
 
     def _cond(self, a: Value, b: Value) -> None:
-        self._todo.append((a.reads[0], b.reads[0]))
+        self._compare_next(a.reads[0], b.reads[0], a)
         if len(a.params["branches"]) != len(b.params["branches"]):
             self._differ(a, b)
         for one, two in zip(a.params["branches"], b.params["branches"], strict=True):
@@ -220,7 +229,8 @@ class Witness:
             self._graphs(Graph((body.outs[0], *body.outs[2:]), body.effects), other, a, b)
 
     def _differ(self, *values: Value) -> Any:
-        place = next(filter(None, map(place_of, values)), "")
+        around = [self._at] if self._at is not None else []
+        place = next(filter(None, map(place_of, (*values, *around))), "")
         raise Refused(place, f"does other operations at size {' and '.join(map(str, self.sizes.values()))}")
 
 

@@ -162,7 +162,8 @@ class Chunk:
         ranges = {SYMBOL: (self.size, self.size)}
         try:
             with nullcontext() if self.devices is None else self.devices.inside:
-                passes = plan_passes(trace(fn, self.avals, ranges).jaxpr, SYMBOL, ranges)
+                program = trace(fn, self.avals, ranges, {SYMBOL: self.size})
+                passes = plan_passes(program.jaxpr, SYMBOL, ranges, program.numbers)
             self._check_order(passes)
         except Refused as refusal:
             what = f"{refusal.place or 'it'} {in_names(refusal.what, [self.axis])}"

@@ -11,8 +11,8 @@ from typing import Any, Self
 
 import jax
 
-from .._axes import Refused, Use, demand, run_padded, trace
-from .._axes import Traced as Program
+from .._axes import Refused, demand, run_padded, trace
+from .._counts import Known, NeedsNumbers, Proof, knowing, known
 from .._named import COUNT, Named, in_names, is_count, named_axes, shape_at, sizes_of
 from .._stage import Fn, Request, Skip
 from .._view import View
@@ -35,7 +35,7 @@ class Mask:
     symbols: tuple[Symbol, ...]
     counts: tuple[str, ...]  # the padded axes, in the order in which their true sizes arrive behind the arrays
     view: View = field(compare=False)
-    found: list[tuple[Program, tuple[Use, ...]]] = field(compare=False)  # what the last trace of the body has shown
+    found: list[Proof] = field(compare=False)  # what the last trace of the body has shown
     why: str = field(compare=False)
     name: str = field(default="mask", compare=False)
 
@@ -87,24 +87,31 @@ class Mask:
             for leaf, axes in zip(self.view.leaves, named, strict=True)
         ]
 
-    def prove(self, fn: Fn) -> Program:
+    def prove(self, fn: Fn) -> Proof:
         """The body's program, each operation of which can be carried out.
 
         Raises:
             Refused: One cannot.
         """
+        sizes = known().sizes
+        at_hand = None if sizes is None else {s.symbol: sizes[s.name] for s in self.symbols}
         try:
-            program = trace(fn, self.avals, self.ranges)
-            self.found.append((program, demand(program.jaxpr, self.ranges)))
+            with knowing(Known()):  # nothing of a padded program inside the body
+                program = trace(fn, self.avals, self.ranges, at_hand)
+            demand(program.jaxpr, self.ranges)
         except Refused as refusal:
             raise Refused(refusal.place, in_names(refusal.what, [s.name for s in self.symbols])) from refusal
-        return program
+        return Proof(program, fn, self.avals, {s.name: s.symbol for s in self.symbols})
 
     def wrap(self, fn: Fn) -> Fn:
         def masked(*given: Any) -> Sequence[Any]:
             arrays, counts = given[: len(self.view.leaves)], dict(zip(self.counts, given[len(self.view.leaves) :], strict=True))
-            program = self.prove(fn)
-            allocated = {s.symbol: s.high for s in self.symbols}
-            return run_padded(program.jaxpr, arrays, allocated, {s.symbol: counts[s.name] for s in self.symbols})
+            proof, numbers = self.prove(fn), known().numbers
+            program = proof.program
+            if len(program.numbers) != len(numbers):
+                raise NeedsNumbers(proof)
+            self.found.append(proof)
+            allocated, valid = {s.symbol: s.high for s in self.symbols}, {s.symbol: counts[s.name] for s in self.symbols}
+            return run_padded(program.jaxpr, arrays, allocated, valid, dict(zip(program.numbers, numbers, strict=True)))
 
         return masked

@@ -1,0 +1,352 @@
+"""The trace at the true size: what code decides by a size without asking it, and what Python computes of one, against plain `jax.jit`."""
+
+import contextlib
+import functools
+import math
+import operator
+import warnings
+from decimal import Decimal
+from fractions import Fraction
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import Array, Float
+
+import jitney
+from jitney import JitneyWarning, optimize
+from jitney._axes import Refused, demand, run_padded, trace
+
+V = Float[Array, "n"]
+SIZES = (299, 300, 301, 511, 512)  # one bucket
+
+
+def by_array(x: V):
+    return x * 2 if x.shape[0] == np.array(300) else x
+
+
+def by_array_in_front(x: V):
+    return x * 2 if np.array(300) == x.shape[0] else x
+
+
+def by_float32(x: V):
+    return x * 2 if x.shape[0] == np.float32(300) else x
+
+
+def by_fraction(x: V):
+    return x * 2 if x.shape[0] == Fraction(300) else x
+
+
+def by_decimal(x: V):
+    return x * 2 if x.shape[0] == Decimal(300) else x
+
+
+def by_complex(x: V):
+    return x * 2 if x.shape[0] == 300 + 0j else x
+
+
+def among_array(x: V):
+    return x * 2 if x.shape[0] in np.array([300, 301]) else x
+
+
+def by_jax_array(x: V):
+    return jnp.where(x.shape[0] == jnp.array(300), x * 2, x)
+
+
+def as_number(x: V):
+    return x * (x.shape[0] == np.array(300))
+
+
+def by_isinstance(x: V):
+    return x * 2 if isinstance(x.shape[0], int) else x
+
+
+def by_type_and_value(x: V):
+    return x * 2 if type(x.shape[0]) is int and x.shape[0] > 300 else x
+
+
+def by_class(x: V):
+    return x * 2 if x.shape[0].__class__ is int and x.shape[0] > 300 else x
+
+
+def by_attribute(x: V):
+    return x * 2 if hasattr(x.shape[0], "bit_length") and x.shape[0] > 300 else x
+
+
+def by_default_of_attribute(x: V):
+    n = getattr(x.shape[0], "real", None)
+    return x * 2 if n is not None and n > 300 else x
+
+
+def by_match(x: V):
+    match x.shape[0]:
+        case int(n) if n > 300:
+            return x * 2
+        case _:
+            return x
+
+
+def by_identity(x: V):
+    n = x.shape[0]
+    m = n
+    return x * 2 if operator.is_(n, m) and type(n) is int and n > 300 else x
+
+
+@functools.singledispatch
+def factor(n):
+    return 1.0
+
+
+@factor.register
+def _(n: int):
+    return 2.0 if n > 300 else 1.0
+
+
+def by_dispatch(x: V):
+    return x * factor(x.shape[0])
+
+
+def by_order_that_is_caught(x: V):
+    try:
+        return x * 2 if x.shape[0] > 300 else x
+    except Exception:  # noqa: BLE001
+        return x
+
+
+def by_conversion_that_is_caught(x: V):
+    n = 0.0
+    with contextlib.suppress(Exception):
+        n = math.sqrt(x.shape[0])
+    return x * 2 if n > 17.32 else x
+
+
+def as_index(x: V):
+    return x[300 if isinstance(x.shape[0], int) and x.shape[0] > 300 else 0] * x
+
+
+def as_constant(x: V):
+    return x[:2] * np.array([1.0, 2.0 if isinstance(x.shape[0], int) and x.shape[0] > 300 else 1.0], np.float32)
+
+
+def backwards_if_known(x: V):
+    return x[::-1] if type(x.shape[0]) is int and x.shape[0] > 300 else x
+
+
+@jax.jit
+def helper(x):
+    return x * 2 if isinstance(x.shape[0], int) and x.shape[0] > 300 else x
+
+
+def in_a_jitted_helper(x: V):
+    return helper(x)
+
+
+def in_a_loop(x: V):
+    return jax.lax.scan(lambda c, _: (helper(c), None), x, None, length=2)[0]
+
+
+DECISIONS = [value for value in list(globals().values()) if getattr(value, "__annotations__", {}).get("x") is V]
+
+
+def agrees(padded, plain, n, rtol=0.0):
+    x = np.random.default_rng(n).normal(size=n).astype(np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", JitneyWarning)
+        got = padded(x)
+    np.testing.assert_allclose(got, plain(x), rtol=rtol, atol=0)
+
+
+@pytest.mark.parametrize("fn", DECISIONS, ids=lambda fn: fn.__name__)
+def test_no_decision_by_a_size_goes_unseen(fn):
+    """Each size of one bucket gives what plain JAX gives, in whichever order they come."""
+    for sizes in (SIZES, SIZES[::-1]):
+        padded, plain = optimize(fn, pad={"n": "pow2"}), jax.jit(fn)
+        for n in sizes:
+            agrees(padded, plain, n)
+
+
+def test_a_body_that_jax_has_traced_before_is_looked_at_again():
+    """JAX's own caches hold the helper's trace at a size: the witness runs it anew."""
+    helper(jnp.ones(300))
+    helper(jnp.ones(301))
+    padded, plain = optimize(in_a_jitted_helper, pad={"n": "pow2"}), jax.jit(in_a_jitted_helper)
+    for n in SIZES:
+        agrees(padded, plain, n)
+
+
+def pairs(x: V):
+    return x.sum() / (x.shape[0] * (x.shape[0] - 1) / 2)
+
+
+def shrunk(x: V):
+    n = x.shape[0]
+    return x * (1 - n / (n + 1))
+
+
+def cubed(x: V):
+    return x / x.shape[0] ** 3
+
+
+def as_integer(x: V):
+    return x.astype(jnp.int32) * (x.shape[0] * x.shape[0] // 70_000)
+
+
+def in_a_loop_too(x: V):
+    n = x.shape[0]
+    return jax.lax.scan(lambda c, a: (c * (1 - 1 / n) + a / (n * n * n), c), jnp.float32(0), x)
+
+
+def in_a_branch(x: V):
+    n = x.shape[0]
+    return jax.lax.cond(x[0] > 0, lambda: x * (n / (n + 1)), lambda: x * (1 / n**3))
+
+
+def in_half_precision(x: V):
+    return x.astype(jnp.float16) * (1 / x.shape[0])
+
+
+NUMBERS = [pairs, shrunk, cubed, as_integer, in_a_loop_too, in_a_branch, in_half_precision]
+
+
+@pytest.mark.parametrize("fn", NUMBERS, ids=lambda fn: fn.__name__)
+def test_numbers_made_of_a_size_are_pythons_when_padded(fn):
+    """Python's integers have no end and its floats have 64 bits, at sizes beyond 32 bits too."""
+    padded, plain = optimize(fn, pad={"n": "pow2"}), jax.jit(fn)
+    for n in (300, 301, 60_000, 65_535):
+        x = np.random.default_rng(n).normal(size=n).astype(np.float32)
+        for got, want in zip(jax.tree.leaves(padded(x)), jax.tree.leaves(plain(x)), strict=True):
+            np.testing.assert_allclose(got, want, rtol=2e-5, atol=1e-6 if fn is pairs else 0)
+    assert padded.stats.traces <= 4  # of two buckets: once to learn of the numbers, once with them
+
+
+@pytest.mark.parametrize("fn", [pairs, shrunk, cubed, as_integer, in_half_precision], ids=lambda fn: fn.__name__)
+def test_numbers_made_of_a_size_are_pythons_in_chunks(fn):
+    """The size is known there, and so is what Python made of it."""
+    chunked, plain = optimize(fn, chunk={"n": 7000}), jax.jit(fn)
+    x = np.random.default_rng(0).normal(size=60_000).astype(np.float32)
+    np.testing.assert_allclose(chunked(x), plain(x), rtol=2e-5, atol=1e-6 if fn is pairs else 0)
+
+
+def test_numbers_made_of_a_size_are_pythons_in_streams():
+    """As in chunks, from the host."""
+    x = np.random.default_rng(0).normal(size=60_000).astype(np.float32)
+    got = jitney.stream(optimize(pairs), {"x": x}, axis="n", chunk=7000, progress=False)
+    np.testing.assert_allclose(got, x.astype(np.float64).sum() / (60_000 * 59_999 / 2), rtol=1e-4, atol=1e-9)
+
+
+def test_numbers_made_of_a_size_in_a_mapped_function_and_ahead_of_time():
+    """Under `vmap`, and compiled before the first call."""
+    padded = optimize(shrunk, vmap="row", pad={"n": "pow2"})
+    padded.compile(sizes={"n": 300, "row": 2})
+    x = np.random.default_rng(0).normal(size=(2, 301)).astype(np.float32)
+    np.testing.assert_allclose(padded(x), x * np.float32(1 - 301 / 302), rtol=1e-6)
+
+
+def test_code_that_asks_nothing_is_traced_once_for_all_sizes():
+    """The divisor of a mean, shapes and slices: 200 sizes of one bucket share one trace."""
+    traces = 0
+
+    def body(x: V):
+        nonlocal traces
+        traces += 1
+        return jnp.mean(x) + x[-1] * x[1:].sum() / x.shape[0]
+
+    padded = optimize(body, pad={"n": "pow2"})
+    for n in range(300, 500):
+        padded(np.ones(n, np.float32))
+    assert traces == 2  # with a symbol, and at the first size
+    assert padded.stats.traces == 1
+
+
+LAYERS = {
+    "Linear": lambda k: (eqx.nn.Linear(4, 3, key=k), (4,)),
+    "MLP": lambda k: (eqx.nn.MLP(4, 1, 8, 2, key=k), (4,)),
+    "Conv2d": lambda k: (eqx.nn.Conv2d(2, 3, 3, key=k), (2, 6, 6)),
+    "MaxPool2d": lambda k: (eqx.nn.MaxPool2d(2, 2), (2, 6, 6)),
+    "AvgPool2d": lambda k: (eqx.nn.AvgPool2d(2, 2), (2, 6, 6)),
+    "LayerNorm": lambda k: (eqx.nn.LayerNorm(4), (4,)),
+    "RMSNorm": lambda k: (eqx.nn.RMSNorm(4), (4,)),
+    "GroupNorm": lambda k: (eqx.nn.GroupNorm(2, 4), (4, 5)),
+    "GRUCell": lambda k: (lambda x, c=eqx.nn.GRUCell(4, 5, key=k): c(x, jnp.zeros(5)), (4,)),
+    "LSTMCell": lambda k: (lambda x, c=eqx.nn.LSTMCell(4, 5, key=k): c(x, (jnp.zeros(5), jnp.zeros(5))), (4,)),
+    "Sequential": lambda k: (eqx.nn.Sequential([eqx.nn.Linear(4, 4, key=k), eqx.nn.Lambda(jax.nn.relu)]), (4,)),
+}
+
+
+@pytest.mark.parametrize("name", [*LAYERS, "MultiheadAttention"])
+def test_layers_of_equinox_need_no_trace_for_each_size(name):
+    """Along the batch, and attention along its sequence; forward and backward."""
+    key = jax.random.key(0)
+    if name == "MultiheadAttention":
+        layer, shape = eqx.nn.MultiheadAttention(2, 4, key=key), (4,)
+        run = lambda x: layer(x, x, x)
+    else:
+        layer, shape = LAYERS[name](key)
+        run = jax.vmap(layer)
+    loss = jax.value_and_grad(lambda x: sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(run(x))))
+    avals = lambda sizes: [jax.ShapeDtypeStruct((sizes["d0"], *shape), np.float32)]
+    assert trace(loss, avals, {"d0": (5, 8)}, {"d0": 6}).each is None
+
+
+def test_the_constant_of_each_size_is_checked_against_the_program():
+    """What is the same operation with another constant is not the same."""
+    values = iter([1.0, 1.0, 2.0])
+
+    def body(x):
+        return [x * next(values)]
+
+    avals = lambda sizes: [jax.ShapeDtypeStruct((sizes["d0"],), np.float32)]
+    program = trace(body, avals, {"d0": (5, 8)}, {"d0": 6})
+    with pytest.raises(Refused, match="does other operations at size 7"):
+        program.numbers_at(body, avals, {"d0": 7})
+
+
+MOVES = {
+    "slice": lambda x: x[2:-1],
+    "strided": lambda x: x[1::2],
+    "reversed": lambda x: x[::-1],
+    "last rows": lambda x: x[-2:],
+    "a row": lambda x: x[-1],
+    "columns": lambda x: x[:, 1:],
+    "rows and columns": lambda x: x[1:, ::2],
+    "taken": lambda x: x[jnp.array([0, 2, -1])],
+    "written": lambda x: x.at[1:].set(x[:-1]),
+    "added": lambda x: x.at[-1].add(1.0),
+    "rolled": lambda x: jnp.roll(x, 2, 0),
+    "flipped": lambda x: jnp.flip(x),
+    "differences": lambda x: jnp.diff(x, axis=0),
+}
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_moves_of_a_symbolic_size_are_those_of_a_known_one(name):
+    """JAX moves elements by other operations where a size is a symbol; values and gradients are not refused for that."""
+    fn = lambda x: [MOVES[name](x), jax.grad(lambda y: jnp.sum(jnp.sin(MOVES[name](y))))(x)]
+    avals = lambda sizes: [jax.ShapeDtypeStruct((sizes["d0"], 4), np.float32)]
+    program = trace(fn, avals, {"d0": (5, 8)})
+    demand(program.jaxpr, program.ranges)
+    x = np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32)
+    out = run_padded(program.jaxpr, [np.where(np.arange(8)[:, None] < 6, x, np.nan)], {"d0": 8}, {"d0": np.int32(6)})
+    for got, want in zip(out, fn(x[:6]), strict=True):
+        np.testing.assert_allclose(np.asarray(got)[tuple(map(slice, want.shape))], want, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [lambda x: x[1:], lambda x: x[::-1][:-1], lambda x: x[jnp.arange(x.shape[0] - 1) // 2], lambda x: jnp.roll(x, 1)[:-1]],
+    ids=["a slice", "backwards", "twice each", "rolled"],
+)
+def test_other_moves_are_other_operations(other):
+    """A program that moves elements elsewhere at a size is refused there."""
+    known = False
+
+    def body(x):
+        return [other(x) if known else x[:-1]]
+
+    avals = lambda sizes: [jax.ShapeDtypeStruct((sizes["d0"],), np.float32)]
+    program = trace(body, avals, {"d0": (5, 8)})
+    known = True
+    with pytest.raises(Refused, match="does other operations"):
+        program.numbers_at(body, avals, {"d0": 7})
