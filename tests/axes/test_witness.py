@@ -56,7 +56,7 @@ def by_jax_array(x: V):
 
 
 def as_number(x: V):
-    return x * (x.shape[0] == np.array(300))
+    return x * np.float32(x.shape[0] == np.array(300))
 
 
 def by_isinstance(x: V):
@@ -186,7 +186,7 @@ def shrunk(x: V):
 
 
 def cubed(x: V):
-    return x / x.shape[0] ** 3
+    return x / (x.shape[0] ** 3 / 7)
 
 
 def as_integer(x: V):
@@ -195,7 +195,7 @@ def as_integer(x: V):
 
 def in_a_loop_too(x: V):
     n = x.shape[0]
-    return jax.lax.scan(lambda c, a: (c * (1 - 1 / n) + a / (n * n * n), c), jnp.float32(0), x)
+    return jax.lax.scan(lambda c, a: (c * (1 - 1 / n) + a / (n * n * n / 7), c), jnp.float32(0), x)
 
 
 def in_a_branch(x: V):
@@ -217,7 +217,7 @@ def test_numbers_made_of_a_size_are_pythons_when_padded(fn):
     for n in (300, 301, 60_000, 65_535):
         x = np.random.default_rng(n).normal(size=n).astype(np.float32)
         for got, want in zip(jax.tree.leaves(padded(x)), jax.tree.leaves(plain(x)), strict=True):
-            np.testing.assert_allclose(got, want, rtol=2e-5, atol=1e-6 if fn is pairs else 0)
+            np.testing.assert_allclose(got, want, rtol=2e-5, atol=1e-6 if fn is pairs else 1e-12)
     assert padded.stats.traces <= 4  # of two buckets: once to learn of the numbers, once with them
 
 
@@ -232,7 +232,7 @@ def test_numbers_made_of_a_size_are_pythons_in_chunks(fn):
 def test_numbers_made_of_a_size_are_pythons_in_streams():
     """As in chunks, from the host."""
     x = np.random.default_rng(0).normal(size=60_000).astype(np.float32)
-    got = jitney.stream(optimize(pairs), {"x": x}, axis="n", chunk=7000, progress=False)
+    got, _ = jitney.stream(optimize(pairs), {"x": x}, chunk={"n": 7000}, progress=False)
     np.testing.assert_allclose(got, x.astype(np.float64).sum() / (60_000 * 59_999 / 2), rtol=1e-4, atol=1e-9)
 
 
@@ -323,13 +323,14 @@ MOVES = {
 @pytest.mark.parametrize("name", MOVES)
 def test_moves_of_a_symbolic_size_are_those_of_a_known_one(name):
     """JAX moves elements by other operations where a size is a symbol; values and gradients are not refused for that."""
-    fn = lambda x: [MOVES[name](x), jax.grad(lambda y: jnp.sum(jnp.sin(MOVES[name](y))))(x)]
+    backward = lambda x: jax.grad(lambda y: jnp.sum(jnp.sin(MOVES[name](y))))(x)
+    fn = lambda x: [MOVES[name](x), *([] if name in ("written", "rolled") else [backward(x)])]  # their derivatives have no rule
     avals = lambda sizes: [jax.ShapeDtypeStruct((sizes["d0"], 4), np.float32)]
     program = trace(fn, avals, {"d0": (5, 8)})
     demand(program.jaxpr, program.ranges)
     x = np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32)
     out = run_padded(program.jaxpr, [np.where(np.arange(8)[:, None] < 6, x, np.nan)], {"d0": 8}, {"d0": np.int32(6)})
-    for got, want in zip(out, fn(x[:6]), strict=True):
+    for got, want in zip(out, fn(jnp.array(x[:6])), strict=True):
         np.testing.assert_allclose(np.asarray(got)[tuple(map(slice, want.shape))], want, rtol=1e-6)
 
 

@@ -166,3 +166,29 @@ def is_symbolic(value: Any) -> bool:
 def symbolic_class() -> type:
     """JAX's class of symbolic dimensions, which has no public name. Tried on jax 0.10.0, 0.10.2 and 0.12.0.1."""
     return type(export.symbolic_shape("d0")[0])
+
+
+LARGEST = 2**31 - 1
+"""What sizes are counted up to on the device: 32 bits."""
+
+
+def is_countable(dim: Dim, ranges: Mapping[str, tuple[int, int]]) -> bool:
+    """Whether a size, and all that is computed on the way to it, stays within 32 bits for all sizes in the ranges."""
+    return not is_ragged(dim) or _magnitude(extent(dim).tree, {symbol: high for symbol, (_, high) in ranges.items()}) <= LARGEST
+
+
+def _magnitude(node: ast.expr, most: Mapping[str, int]) -> int:
+    """A bound of what the parts of an expression can be, whichever sign they have."""
+    match node:
+        case ast.Constant(value=int() as value):
+            return abs(value)
+        case ast.Name(id=name):
+            return most[name]
+        case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=int() as power)):
+            return _magnitude(left, most) ** power
+        case ast.BinOp(left=left, op=ast.Mult(), right=right):
+            return _magnitude(left, most) * _magnitude(right, most)
+        case ast.Call(args=args):  # floordiv, mod, max, min: no larger than what they take, which has to fit as well
+            return max(_magnitude(arg, most) for arg in args)
+        case _:
+            return sum(_magnitude(part, most) for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from .._jaxprs import opened
+from ._extent import is_countable
 from ._refusal import Refused
 from ._rule import Use, ragged_dims, refuse
 from ._rules import RULES
@@ -31,7 +32,9 @@ def uses_of(jaxpr: Any, ranges: Ranges, seen_at: str = "") -> Iterator[Use]:
             yield refuse(op, dims, f"`{op.name}` has no rule")
             continue
         for dim in {str(d): d for shape in op.outs for d in ragged_dims(shape)}.values():
-            if not grows(dim, ranges):
+            if not is_countable(dim, ranges):
+                yield refuse(op, dim, f"makes an array of {dim} elements, which 32 bits may not count")
+            elif not grows(dim, ranges):
                 yield refuse(op, dim, f"makes an array of {dim} elements, which does not grow with it")
         yield from rule.uses(op)
         for program in inner(op):

@@ -18,17 +18,16 @@ import numpy as np
 
 from .._jaxprs import opened, programs, scan_parts, solve_operands, while_parts
 from .._trees import is_a
-from ._extent import evaluate, is_ragged
+from ._extent import evaluate, is_countable, is_ragged
 from ._graph import Graph, Value, arguments, canonical, graph_of, place_of
 from ._jax import dtypes
 from ._known import Evaluator
 from ._moved import embedded, seen_through
 from ._refusal import Refused
-from ._walk import Ranges, grows
+from ._walk import Ranges
 
 _SAME_NAME = {"add_any": "add", "copy_p": "copy"}
 _EXACT = ("int32", "int64", "float32", "float64")  # a size converted to one of them is rounded alike by Python and by XLA
-_LARGEST = 2**31 - 1
 _HOW = frozenset(  # parameters that say nothing of the result, or that follow from the operands
     "sharding out_sharding unroll num_carry num_consts ft_in ft_out const_lengths linear body_nconsts cond_nconsts weak_type "
     "indices_are_sorted unique_indices debug result_avals _split_transpose".split()
@@ -118,10 +117,7 @@ class Witness:
         if inner.name != "dim_as_value" or str(inner.dtype) not in _EXACT or b.const is None:
             return False
         dim = inner.params["dim"]
-        most = evaluate(dim, {symbol: high for symbol, (_, high) in self.ranges.items()})
-        least = evaluate(dim, {symbol: low for symbol, (low, _) in self.ranges.items()})
-        exact = np.asarray(evaluate(dim, inner.scope)).astype(a.dtype)
-        return grows(dim, self.ranges) and -_LARGEST <= least and most <= _LARGEST and _equal(exact, b.const)
+        return is_countable(dim, self.ranges) and _equal(np.asarray(evaluate(dim, inner.scope)).astype(a.dtype), b.const)
 
     def _unlike(self, a: Value, b: Value) -> None:
         """Two values that were not made alike: right only if both are known. A number made of sizes is what Python made of it; an array is
