@@ -364,10 +364,13 @@ class Entry:
         if isinstance(mask, Skip):
             return plan
         try:
-            mask.prove(self.body_inside(plan, "mask"))
+            each = mask.prove(self.body_inside(plan, "mask")).program.each
         except Refused as refusal:
             return Plan.make(view, replace(request, exact=f"at exact size: {refusal}"))
-        return plan
+        if each is None:
+            return plan
+        told = replace(mask, why=f"{mask.why}; each new size is traced once, not compiled: {each}")
+        return Plan(tuple(told if stage is mask else stage for stage in plan.stages))
 
     def body_inside(self, plan: Plan, stage: str, outcome: Outcome | None = None) -> Callable[..., Any]:
         """The body as a stage wraps it."""

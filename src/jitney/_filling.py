@@ -94,13 +94,12 @@ def cut(result: jax.Array, shape: Sequence[int]) -> jax.Array:
     return device_put(part, next(iter(result.devices()))) if result.committed else device_put(part)
 
 
-class SizeRefused(Exception):
+class SizeRefused(Refused):
     """A body does other operations at a size than its padded program does."""
 
     def __init__(self, fill: Fill, refusal: Refused):
-        super().__init__(fill, refusal)
+        super().__init__(refusal.place, refusal.what)
         self.fill = fill
-        self.refusal = refusal
 
 
 class Filling:
@@ -128,7 +127,7 @@ class Filling:
             try:
                 padded = self.known[key] = self.place(arrays)
             except SizeRefused as refused:
-                return self._refuse(refused.fill, refused.refusal, arrays)
+                return self._refuse(refused.fill, refused, arrays)
         if padded is None:
             return self._program(key, arrays)(*arrays)
         given = (*padded.arrays(arrays), padded.counts)

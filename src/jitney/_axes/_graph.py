@@ -72,7 +72,9 @@ class Graph:
 
 
 def constant(value: Any, aval: Any = None) -> Value:
-    """A value that is written into a program."""
+    """A value that is written into a program; one of an outer trace is an argument like others."""
+    if is_a(value, jax.core.Tracer):
+        return Value(tuple(value.shape), value.dtype, key=value)
     dtype = value.dtype if aval is None else aval.dtype
     const = value if aval is None or is_a(value, jax.Array) else np.asarray(value, dtype)
     return Value(tuple(np.shape(value)), dtype, const=const, is_known=True)

@@ -42,7 +42,7 @@ class Evaluator:
     def __call__(self, value: Value) -> Any:
         """The value as an array of the host."""
         if value.const is not None:
-            return np.asarray(value.const)
+            return _on_host(value.const)
         found = self._done.get(id(value))
         if found is None:
             found = self._done[id(value)] = (value, self._made(value))  # it holds the value, so that its id stays its own
@@ -91,7 +91,12 @@ def _by_jax(value: Value, xs: list[Any]) -> Any:
     if value.name == "dim_as_value":
         return np.asarray(evaluate(value.params["dim"], value.scope)).astype(value.dtype)
     with jax.ensure_compile_time_eval(), jax.default_device(jax.local_devices(backend="cpu")[0]):
-        return np.asarray(bound(value.eqn, xs, **changed)[value.index])
+        return _on_host(bound(value.eqn, xs, **changed)[value.index])
+
+
+def _on_host(x: Any) -> Any:
+    """An array of NumPy's; random keys, of which it has none, as they are."""
+    return x if dtypes.issubdtype(x.dtype, dtypes.extended) else np.asarray(x)
 
 
 def _at(param: Any, sizes: Mapping[str, int]) -> Any:

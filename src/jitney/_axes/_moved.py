@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ._graph import Value, at
-from ._jax import lax
+from ._jax import dtypes, lax
 
 Positions = Any
 """Of each element of an axis, where it comes from: a range, or an array of ints."""
@@ -319,7 +319,7 @@ Targets = tuple[Value, list[tuple[int | None, Positions]]]
 
 def _is_zero(value: Value, known: Known) -> bool:
     base = seen_through(value, known).base
-    return base.const is not None and not np.any(np.asarray(base.const))
+    return base.const is not None and not dtypes.issubdtype(base.dtype, dtypes.extended) and not np.any(np.asarray(base.const))
 
 
 def _padded(value: Value, known: Known) -> Targets | None:

@@ -58,19 +58,29 @@ def _is_trusted(file: str) -> bool:
 def _profiled(seen: set[types.CodeType], started: Callable[..., None], report: Callable[[str], None]) -> Generator[None]:
     """By a profile function, in Python 3.11."""
 
-    def event(frame: types.FrameType, what: str, _: Any) -> None:
-        if what == "call" and frame.f_code not in seen:
-            started(frame.f_code, frame.f_globals)
-
-    if sys.getprofile() is not None:
-        report("what runs under a profiler is not seen; it")
+    outer = sys.getprofile()
+    if outer is not None and not is_a(outer, _Profile):
+        report("a profiler runs, so that nobody sees whether it looks at sizes")
         yield
         return
-    sys.setprofile(event)
+    sys.setprofile(_Profile(seen, started, outer))
     try:
         yield
     finally:
-        sys.setprofile(None)
+        sys.setprofile(outer)
+
+
+class _Profile:
+    """A profile function; a trace inside another tells both."""
+
+    def __init__(self, seen: set[types.CodeType], started: Callable[..., None], outer: Any):
+        self.seen, self.started, self.outer = seen, started, outer
+
+    def __call__(self, frame: types.FrameType, what: str, value: Any) -> None:
+        if what == "call" and frame.f_code not in self.seen:
+            self.started(frame.f_code, frame.f_globals)
+        if self.outer is not None:
+            self.outer(frame, what, value)
 
 
 @contextmanager
