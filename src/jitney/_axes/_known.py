@@ -11,11 +11,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from .._jaxprs import bound
-from .._trees import is_a
-from ._extent import evaluate, is_symbolic
-from ._graph import Value, at
+from ._extent import evaluate
+from ._graph import Value
 from ._jax import dtypes
+from ._rules import RULES
+from ._walk import Op, Walk, mentions
 
 _np: Any = np
 _ELEMENTWISE: Mapping[str, Callable[..., Any]] = {
@@ -86,20 +86,16 @@ def _by_numpy(value: Value, xs: list[Any]) -> Any:
 
 
 def _by_jax(value: Value, xs: list[Any]) -> Any:
-    """The operation itself, at the size."""
-    changed = {key: _at(param, value.scope) for key, param in value.params.items()}
+    """The operation itself, or at the size what its rule makes of it."""
     if value.name == "dim_as_value":
         return np.asarray(evaluate(value.params["dim"], value.scope)).astype(value.dtype)
+    walk, op = Walk(value.scope, value.scope, RULES), Op(value.eqn)
     with jax.ensure_compile_time_eval(), jax.default_device(jax.local_devices(backend="cpu")[0]):
-        return _on_host(bound(value.eqn, xs, **changed)[value.index])
+        out = RULES[op.name].pad(walk, op, xs) if mentions(op) and op.name in RULES else walk.bind(op, xs)
+        return _on_host(out[value.index])
 
 
 def _on_host(x: Any) -> Any:
     """An array of NumPy's; random keys, of which it has none, as they are."""
     return x if dtypes.issubdtype(x.dtype, dtypes.extended) else np.asarray(x)
 
-
-def _at(param: Any, sizes: Mapping[str, int]) -> Any:
-    if is_symbolic(param):
-        return evaluate(param, sizes)
-    return at(param, sizes) if is_a(param, tuple) and any(map(is_symbolic, param)) else param
