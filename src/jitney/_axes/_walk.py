@@ -8,7 +8,7 @@ identity there first; so nothing that was filled in can reach a valid number, in
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -39,6 +39,10 @@ class Op:
     @property
     def params(self) -> dict[str, Any]:
         return self.eqn.params
+
+    def changed(self, **params: Any) -> Op:
+        """The same operation with other parameters."""
+        return replace(self, eqn=self.eqn.replace(params={**self.params, **params}))
 
     @cached_property
     def ins(self) -> list[tuple[Dim, ...]]:

@@ -12,14 +12,13 @@ import numpy as np
 
 from .._extent import Dim, is_ragged
 from .._jax import jnp, lax
+from .._monoids import MONOIDS, SCATTERS
 from .._rule import Rule, Use, ragged_dims, refuse, use
 from .._walk import Op, Walk, grows, ragged
-from .reduce import highest, lowest, one, zero
+from .reduce import unordered
 
 _DROP = lax.GatherScatterMode.FILL_OR_DROP
 _CLIP = lax.GatherScatterMode.CLIP
-_IDENTITY = {"scatter-add": zero, "scatter_add": zero, "scatter-mul": one, "scatter_mul": one, "scatter-sub": zero, "scatter_sub": zero,
-             "scatter-min": highest, "scatter_min": highest, "scatter-max": lowest, "scatter_max": lowest}  # fmt: skip
 
 
 def _leaves_room(op: Op, dim: Dim, window: Dim) -> bool:
@@ -157,9 +156,12 @@ def _scatter_uses(op: Op) -> Iterator[Use]:
         if not numbers.scatter_dims_to_operand_dims:
             yield refuse(op, rows, "writes every row of it to one place")
         else:
-            how = {"add": "sum", "mul": "product", "min": "min", "max": "max"}.get(op.name[8:], "scattered")
-            yield use(op, rows, "reduced" if how != "scattered" else "gathered", how)
-    if _partly_written(op) and op.name not in _IDENTITY and any(is_ragged(d) or d != 1 for d in op.ins[1][:-1]):
+            monoid = SCATTERS.get(op.name)
+            if monoid is None:
+                yield use(op, rows, "gathered", "scattered")
+            else:
+                yield from unordered(op, rows, MONOIDS[monoid]) or [use(op, rows, "reduced", MONOIDS[monoid].word)]
+    if _partly_written(op) and op.name not in SCATTERS and any(is_ragged(d) or d != 1 for d in op.ins[1][:-1]):
         yield refuse(op, [op.ins[2][axis] for axis in _partly_written(op)], "writes several windows of it over each other")
 
 
@@ -189,8 +191,8 @@ def _scatter(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
 
 def _protected(walk: Walk, op: Op, x: Any, indices: Any, updates: Any, partly: Sequence[int], sizes: Sequence[Dim]) -> Any:
     """Updates whose padding changes nothing where it lands."""
-    if op.name in _IDENTITY:
-        return walk.keep(updates, op.ins[2], partly, _IDENTITY[op.name](updates.dtype))
+    if op.name in SCATTERS:
+        return walk.keep(updates, op.ins[2], partly, MONOIDS[SCATTERS[op.name]].identity(updates.dtype))
     numbers = op.params["dimension_numbers"]
     mirrored = lax.GatherDimensionNumbers(
         offset_dims=numbers.update_window_dims,
@@ -210,5 +212,5 @@ RULES: dict[str, Rule] = {
     "dynamic_update_slice": Rule(_update_uses, _dynamic_update),
     "gather": Rule(_gather_uses, _gather),
     "scatter": Rule(_scatter_uses, _scatter),
-    **{name: Rule(_scatter_uses, _scatter) for name in _IDENTITY},
+    **{name: Rule(_scatter_uses, _scatter) for name in SCATTERS},
 }
