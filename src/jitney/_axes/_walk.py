@@ -112,11 +112,11 @@ class Walk:
     def keep(self, x: Any, dims: Sequence[Dim], axes: Sequence[int], identity: Any) -> Any:
         """`x` with the identity of an operation behind what is valid along `axes`."""
         for axis in axes:
-            if is_ragged(dims[axis]) and not self._full(dims[axis]):
+            if is_ragged(dims[axis]) and not self.is_full(dims[axis]):
                 x = lax.select(self.inside(dims, axis), x, lax.full(x.shape, identity, x.dtype))
         return x
 
-    def _full(self, dim: Dim) -> bool:
+    def is_full(self, dim: Dim) -> bool:
         """Whether it is known now that all that is allocated is valid."""
         return all(is_a(self.valid[name], int) and self.valid[name] == self.allocated[name] for name in symbols(dim))
 

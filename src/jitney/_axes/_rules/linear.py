@@ -11,6 +11,7 @@ from .._extent import is_ragged
 from .._rule import Rule, Use, ragged_dims, refuse, same, use
 from .._walk import Op, Walk
 
+
 def _zero(x: Any) -> Any:
     return np.zeros((), x.dtype)
 

@@ -36,7 +36,9 @@ def _cumulative(monoid: Monoid) -> Rule:
     def uses(op: Op) -> Iterator[Use]:
         dims = ragged_dims([op.ins[0][op.params["axis"]]])
         if dims:
-            yield from unordered(op, dims, monoid) or [use(op, dims, "scanned", f"cumulative {monoid.word}{', from the end' if op.params['reverse'] else ''}")]
+            yield from unordered(op, dims, monoid) or [
+                use(op, dims, "scanned", f"cumulative {monoid.word}{', from the end' if op.params['reverse'] else ''}")
+            ]
 
     def pad(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
         x = values[0]
