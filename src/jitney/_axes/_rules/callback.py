@@ -34,7 +34,7 @@ def _same(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
 
 
 def _unmapped(monoid: Monoid) -> Rule:
-    """Of Equinox's reductions over all that is mapped, by which `eqx.error_if` asks whether an element is in error: none that is padding."""
+    """Of Equinox's reductions over all that is mapped, by which `eqx.error_if` asks if an element is in error: none that is padding."""
 
     def uses(op: Op) -> Iterator[Use]:
         dims = ragged_dims(op.ins[0])

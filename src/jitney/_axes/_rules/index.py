@@ -41,7 +41,7 @@ def _wide(positions: Any) -> Any:
 def _bounded(walk: Walk, start: Any, dim: Dim, window: Dim) -> Any:
     """A start clamped so that the window lies inside the true size, as XLA clamps it by the size it sees.
 
-    Starts along axes of fixed size are clamped too: JAX's functions count a negative one from the end, which was done while this was traced.
+    Starts along axes of fixed size are clamped too: JAX's functions count a negative one from the end, as was done while this was traced.
     """
     return lax.clamp(np.int32(0), _wide(start), walk.count(dim) - walk.count(window))
 
