@@ -302,7 +302,7 @@ class _Run:
                             reached = Reached(p, over, {n: x for n, x in values.items() if n not in self.fixed}, state)
                             kept.reached(reached)
                     known = Known(dict(values))
-                    steps.work.finish(each, known, state if steps.laid.devices is None else steps.join[p](state))
+                    steps.work.finish(each, known, steps.join[p](state))
                     values.update(known.values)
                     at, state = 0, None
             except KeyboardInterrupt as stop:

@@ -10,18 +10,11 @@ import numpy as np
 
 from ._devices import Devices
 from ._jax import jnp, lax
-from ._passes import CUMULATIVE, MONOIDS, PLACES, SCATTERS, Const, Node, Pass, Passes, carried, has_state, is_accumulated, monoid_of
+from ._monoids import CUMULATIVE, MONOIDS, PLACES, SCATTERS, Monoid
+from ._passes import Const, Node, Pass, Passes, carried, has_state, is_accumulated, monoid_of
 from ._rules import RULES
-from ._rules.reduce import all_bits, highest, lowest, one, zero
 from ._walk import Op, Walk, mentions
 
-_IDENTITY: dict[str, Any] = {
-    "add": zero, "mul": one, "max": lowest, "min": highest, "and": all_bits, "or": zero, "xor": zero, "logaddexp": lowest,
-}  # fmt: skip
-_COMBINE: dict[str, Any] = {
-    "add": lax.add, "mul": lax.mul, "max": lax.max, "min": lax.min,
-    "and": lax.bitwise_and, "or": lax.bitwise_or, "xor": lax.bitwise_xor, "logaddexp": jnp.logaddexp,
-}  # fmt: skip
 State = list[list[Any]]
 """Of each node with a state, in order, what is carried from chunk to chunk."""
 
@@ -88,11 +81,16 @@ class Chunked:
         return new, known.read([self.passes.flat.gives[i] for i in work.emits], made)
 
     def together(self, work: Pass, state: State) -> State:
-        """What a pass has accumulated, of all devices."""
-        return state if self.devices is None else self.devices.together(work, self.passes.streamed, state)
+        """What a pass has accumulated, of all devices, rounded to the types of the program."""
+        state = state if self.devices is None else self.devices.together(work, self.passes.streamed, state)
+        with_state = [node for node in work.nodes if has_state(node, self.passes.streamed)]
+        return [
+            [_as(x, self.passes.flat.dtypes[n]) for n, x in zip(self._accumulated(node), held, strict=False)]
+            for node, held in zip(with_state, state, strict=True)
+        ]
 
     def finish(self, work: Pass, known: Known, state: State) -> None:
-        """What the pass has accumulated is known from now on."""
+        """What the pass has accumulated, put `together`, is known from now on."""
         with_state = [node for node in work.nodes if has_state(node, self.passes.streamed)]
         for node, held in zip(with_state, state, strict=True):
             known.values.update(zip(self._accumulated(node), held, strict=False))
@@ -116,22 +114,23 @@ class Chunked:
             values = [None if isinstance(ref, int) and ref in self.passes.streamed else known.read([ref])[0] for ref in node.reads]
             return [jnp.asarray(x) for x in carried(op, values)]
         if op.name in SCATTERS:
-            return [self._on_first(jnp.asarray(known.read(node.reads[:1])[0]), monoid_of(op))]
+            monoid = MONOIDS[SCATTERS[op.name]]
+            (x,) = known.read(node.reads[:1])
+            return [self._on_first(_as(jnp.asarray(x), monoid.accumulator(op.eqn.outvars[0].aval.dtype)), monoid)]
         aval = op.eqn.outvars[0].aval
         if op.name in CUMULATIVE:
             shape = [1 if axis == op.params["axis"] else size for axis, size in enumerate(aval.shape)]
-            return [lax.full(shape, _IDENTITY[CUMULATIVE[op.name]](aval.dtype), aval.dtype)]
+            return [_identity(op, shape)]
         if op.name in PLACES:
             dtype = op.eqn.invars[0].aval.dtype
-            worst = lowest(dtype) if op.name == "argmax" else highest(dtype)
-            return [lax.full(aval.shape, 0, aval.dtype), lax.full(aval.shape, worst, dtype)]
-        return [lax.full(aval.shape, _IDENTITY[MONOIDS[op.name]](aval.dtype), aval.dtype)]
+            return [lax.full(aval.shape, 0, aval.dtype), lax.full(aval.shape, MONOIDS[PLACES[op.name]].identity(dtype), dtype)]
+        return [_identity(op, aval.shape)]
 
-    def _on_first(self, x: Any, monoid: str) -> Any:
+    def _on_first(self, x: Any, monoid: Monoid) -> Any:
         """What is added to is there once, on the first of the devices."""
         if self.devices is None:
             return x
-        return jnp.where(self.devices.index() == 0, x, lax.full(x.shape, _IDENTITY[monoid](x.dtype), x.dtype))
+        return jnp.where(self.devices.index() == 0, x, lax.full(x.shape, monoid.identity(x.dtype), x.dtype))
 
     def _carry(self, walk: Walk, node: Node, values: list[Any], state: list[Any], *, back: bool) -> tuple[list[Any], list[Any]]:
         """The results for one chunk (None where they are known only later), and the next state."""
@@ -142,16 +141,40 @@ class Chunked:
             out = rule.pad(walk, op, [*values[:first], *state, *values[first + len(state) :]])
             return [*(None for _ in state), *out[len(state) :]], out[: len(state)]
         if op.name in SCATTERS:
-            return [None], rule.pad(walk, op, [state[0], *values[1:]])
-        part = rule.pad(walk, op, values)[0]
+            return [None], rule.pad(walk, op, [state[0], values[1], _as(values[2], state[0].dtype)])
         if op.name in PLACES:
+            part = rule.pad(walk, op, values)[0]
             return [None], _further(op, values[0], part, state, walk.start[self.passes.symbol], back=back)
+        part = _wide(walk, op, values)
+        combine = MONOIDS[monoid_of(op)].combine
         if op.name in CUMULATIVE:
-            whole = _COMBINE[CUMULATIVE[op.name]](part, jnp.broadcast_to(state[0], part.shape))
+            whole = combine(part, jnp.broadcast_to(state[0], part.shape))
             axis = op.params["axis"]
             end = 0 if op.params["reverse"] else part.shape[axis] - 1
-            return [whole], [lax.slice_in_dim(whole, end, end + 1, axis=axis)]
-        return [None], [_COMBINE[MONOIDS[op.name]](state[0], part)]
+            return [_as(whole, values[0].dtype)], [lax.slice_in_dim(whole, end, end + 1, axis=axis)]
+        return [None], [combine(state[0], part)]
+
+
+def _as(x: Any, dtype: Any) -> Any:
+    return x if x.dtype == dtype else lax.convert_element_type(x, dtype)
+
+
+def _identity(op: Op, shape: Any) -> Any:
+    """What an operation starts with, in the type that it accumulates in."""
+    monoid = MONOIDS[monoid_of(op)]
+    dtype = monoid.accumulator(op.eqn.outvars[0].aval.dtype)
+    return lax.full(shape, monoid.identity(dtype), dtype)
+
+
+def _wide(walk: Walk, op: Op, values: list[Any]) -> Any:
+    """The result for one chunk, in the type that it is accumulated in: it is rounded when all chunks are done."""
+    dtype = op.eqn.outvars[0].aval.dtype
+    wide = MONOIDS[monoid_of(op)].accumulator(dtype)
+    if wide == dtype:
+        return RULES[op.name].pad(walk, op, values)[0]
+    if op.name != "dot_general":
+        return RULES[op.name].pad(walk, op, [_as(x, wide) for x in values])[0]
+    return _as(RULES[op.name].pad(walk, op.changed(preferred_element_type=wide), values)[0], wide)
 
 
 def _further(op: Op, x: Any, part: Any, state: list[Any], start: Any, *, back: bool) -> list[Any]:

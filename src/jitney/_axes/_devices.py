@@ -17,13 +17,12 @@ import jax
 import numpy as np
 
 from ._jax import jnp, lax
-from ._passes import MONOIDS, PLACES, SCATTERS, Pass, Passes, has_state, monoid_of
+from ._monoids import MONOIDS, PLACES, SCATTERS, highest, sendable
+from ._passes import FOLDS, Pass, Passes, has_state, monoid_of
 from ._refusal import Refused
-from ._rules.reduce import highest, lowest
 
 _jax: Any = jax
 _AxisType: Any = jax.sharding.AxisType
-_NARROW = 4  # bytes; on CPUs XLA dies of a reduction over some of the devices in anything narrower (jaxlib 0.10.0, 0.10.2, 0.12.0)
 
 
 @dataclass(frozen=True)
@@ -80,34 +79,22 @@ class Devices:
                 out[i] = [self._extreme(state[i][0], kind)]
             elif kind != "add":
                 parts = [lax.all_gather(x, self.along) for x in state[i]]
-                out[i] = _first_place(kind, parts) if kind in PLACES else [_FOLD[kind](parts[0], axes=(0,))]
+                out[i] = _first_place(kind, parts) if kind in PLACES else [MONOIDS[kind].fold(parts[0], axes=(0,))]
         return out
 
     def _reduced(self, over: Any, xs: Sequence[Any]) -> list[Any]:
-        wide = [lax.convert_element_type(x, _wide(x.dtype)) for x in xs]
+        wide = [lax.convert_element_type(x, sendable(x.dtype)) for x in xs]
         return [lax.convert_element_type(y, x.dtype) for x, y in zip(xs, over(wide, self.along) if wide else [], strict=True)]
 
     def _extreme(self, x: Any, kind: str) -> Any:
         """The largest or smallest of all devices. Collectives leave a NaN out or take it, as it comes, so it goes beside."""
-        over, least = (lax.pmax, lowest) if kind == "max" else (lax.pmin, highest)
+        over, least = lax.pmax if kind == "max" else lax.pmin, MONOIDS[kind].identity
         if not jnp.issubdtype(x.dtype, jnp.inexact):
             return self._reduced(over, [x])[0]
         bad = jnp.isnan(x)
-        (found,) = self._reduced(over, [jnp.where(bad, jnp.asarray(least(x.dtype), x.dtype), x)])
+        (found,) = self._reduced(over, [jnp.where(bad, least(x.dtype), x)])
         (flag,) = self._reduced(lax.pmax, [bad])
         return jnp.where(flag, jnp.asarray(np.nan, x.dtype), found)
-
-
-_FOLD: dict[str, Any] = {"mul": lax.reduce_prod, "and": lax.reduce_and, "or": lax.reduce_or, "xor": lax.reduce_xor}
-_BY: dict[str, str] = {"add": "psum", "max": "pmax", "min": "pmin"}
-
-
-def _wide(dtype: Any) -> Any:
-    if dtype.itemsize >= _NARROW:
-        return dtype
-    if jnp.issubdtype(dtype, jnp.floating):
-        return np.dtype(np.float32)
-    return np.dtype(np.uint32 if jnp.issubdtype(dtype, jnp.unsignedinteger) else np.int32)
 
 
 def _first_place(kind: str, parts: Sequence[Any]) -> list[Any]:
@@ -119,7 +106,7 @@ def _first_place(kind: str, parts: Sequence[Any]) -> list[Any]:
     same = best == found
     if jnp.issubdtype(best.dtype, jnp.inexact):
         same |= jnp.isnan(best) & jnp.isnan(found)
-    return [jnp.min(jnp.where(same, index, jnp.asarray(highest(index.dtype), index.dtype)), axis=0), jnp.squeeze(found, 0)]
+    return [jnp.min(jnp.where(same, index, highest(index.dtype)), axis=0), jnp.squeeze(found, 0)]
 
 
 def check_order(passes: Passes) -> None:
@@ -129,7 +116,7 @@ def check_order(passes: Passes) -> None:
         Refused: Something does.
     """
     for node in (node for work in passes.passes for node in work.nodes):
-        if has_state(node, passes.streamed) and node.op.name not in (*MONOIDS, *PLACES, *SCATTERS):
+        if has_state(node, passes.streamed) and node.op.name not in (*FOLDS, *PLACES, *SCATTERS):
             raise Refused(node.op.place, f"goes on from one element of it to the next, and so from device to device (`{node.op.name}`)")
 
 
@@ -143,4 +130,5 @@ def told(passes: Passes) -> str:
 def _collectives(passes: Passes) -> Iterator[str]:
     for node in (node for work in passes.passes for node in work.nodes):
         if has_state(node, passes.streamed):
-            yield _BY.get(monoid_of(node.op), "all_gather")
+            kind = monoid_of(node.op)
+            yield "all_gather" if kind in PLACES else MONOIDS[kind].collective

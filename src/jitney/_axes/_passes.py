@@ -20,19 +20,15 @@ from jax.extend import core
 from .._jaxprs import CALLS, Const, Ref, opened, scan_parts
 from ._extent import is_ragged
 from ._facts import uses_of
+from ._monoids import CUMULATIVE, PLACES, REDUCTIONS, SCATTERS
 from ._refusal import Refused
 from ._rule import Use, ragged_dims
 from ._rules import RULES
 from ._rules.control import inner
 from ._walk import Op, Ranges, mentions, ragged, shape_of
 
-MONOIDS = {
-    "reduce_sum": "add", "reduce_prod": "mul", "reduce_max": "max", "reduce_min": "min",
-    "reduce_and": "and", "reduce_or": "or", "reduce_xor": "xor", "dot_general": "add",
-}  # fmt: skip
-PLACES = ("argmax", "argmin")
-CUMULATIVE = {"cumsum": "add", "cumprod": "mul", "cummax": "max", "cummin": "min", "cumlogsumexp": "logaddexp"}
-SCATTERS = ("scatter-add", "scatter_add", "scatter-mul", "scatter_mul", "scatter-min", "scatter_min", "scatter-max", "scatter_max")
+FOLDS = {**REDUCTIONS, "dot_general": "add"}
+"""Operations whose results on parts of an axis are put together by a monoid."""
 _DRAWS = ("random_bits", "random_split")
 
 
@@ -200,9 +196,7 @@ def has_state(node: Node, streamed: set[int] | frozenset[int]) -> bool:
 
 def monoid_of(op: Op) -> str:
     """What an operation that accumulates does, by its name: "add", "max", ...; of the place of an extreme element, its own name."""
-    if op.name in SCATTERS:
-        return op.name[len("scatter-") :]
-    return op.name if op.name in PLACES else MONOIDS[op.name]
+    return op.name if op.name in PLACES else {**SCATTERS, **CUMULATIVE, **FOLDS}[op.name]
 
 
 def _accumulates(op: Op) -> bool:
@@ -215,7 +209,7 @@ def _accumulates(op: Op) -> bool:
         return is_ragged(op.params["length"])
     if op.name in SCATTERS and ragged(op.ins[0]):  # its rows are each written alone, else it cannot be cut
         return False
-    return (op.name in MONOIDS or op.name in PLACES or op.name in SCATTERS) and any(map(ragged, op.ins))
+    return (op.name in FOLDS or op.name in PLACES or op.name in SCATTERS) and any(map(ragged, op.ins))
 
 
 def _wanted(flat: Flat) -> set[int]:
@@ -296,7 +290,7 @@ def _can_be_cut(op: Op, uses: Sequence[Use]) -> bool:
     """Whether what an operation does along the axis can be accumulated, or carried from chunk to chunk."""
     if any(use.refused for use in uses):
         return False
-    if op.name in MONOIDS or op.name in PLACES:
+    if op.name in FOLDS or op.name in PLACES:
         return True
     if op.name in SCATTERS:
         return not ragged(op.ins[0])

@@ -8,7 +8,7 @@ identity there first; so nothing that was filled in can reach a valid number, in
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -39,6 +39,10 @@ class Op:
     @property
     def params(self) -> dict[str, Any]:
         return self.eqn.params
+
+    def changed(self, **params: Any) -> Op:
+        """The same operation with other parameters."""
+        return replace(self, eqn=self.eqn.replace(params={**self.params, **params}))
 
     @cached_property
     def ins(self) -> list[tuple[Dim, ...]]:
@@ -111,11 +115,11 @@ class Walk:
     def keep(self, x: Any, dims: Sequence[Dim], axes: Sequence[int], identity: Any) -> Any:
         """`x` with the identity of an operation behind what is valid along `axes`."""
         for axis in axes:
-            if is_ragged(dims[axis]) and not self._full(dims[axis]):
+            if is_ragged(dims[axis]) and not self.is_full(dims[axis]):
                 x = lax.select(self.inside(dims, axis), x, lax.full(x.shape, identity, x.dtype))
         return x
 
-    def _full(self, dim: Dim) -> bool:
+    def is_full(self, dim: Dim) -> bool:
         """Whether it is known now that all that is allocated is valid."""
         return all(is_a(self.valid[name], int) and self.valid[name] == self.allocated[name] for name in symbols(dim))
 

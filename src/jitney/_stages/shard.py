@@ -11,6 +11,7 @@ from typing import Any, Self
 
 import jax
 
+from .._axes import keeping_nans
 from .._named import named_axes
 from .._options import Sharding
 from .._stage import Fn, Request, Skip
@@ -43,6 +44,7 @@ class Shard:
         return view
 
     def wrap(self, fn: Fn) -> Fn:
+        fn = keeping_nans(fn) if self._is_xlas else fn
         if not self.request.nested:
             return fn
 
@@ -50,6 +52,12 @@ class Shard:
             return fn(*map(_lax.with_sharding_constraint, arrays, self.place.shardings))
 
         return placed
+
+    @property
+    def _is_xlas(self) -> bool:
+        """Whether XLA adds the communication: some array is spread, along axes of the mesh that no outer trace has made explicit."""
+        sizes = [self.place.mesh.shape[name] for spec in self.place.specs for along in spec for name in along]
+        return any(size > 1 for size in sizes) and not (self.request.nested and self.request.mesh is not self.place.mesh)
 
     def results(self, arrays: Sequence[Any], hints: Sequence[tuple[LeafHint, bool]], levels: Sequence[str]) -> list[Any]:
         """The results, placed. Those whose annotation names no axis of `shard` lie where XLA finds best.

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from .._rule import Rule, Use, ragged_dims, refuse
+from .._monoids import MONOIDS, Monoid
+from .._rule import Rule, Use, ragged_dims, refuse, use
 from .._walk import Op, Walk
 
 
@@ -32,4 +33,22 @@ def _same(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
     return _raise(walk, op, values) if "result_avals" in op.params else walk.bind(op, values)
 
 
-RULES: dict[str, Rule] = dict.fromkeys(("pure_callback", "io_callback", "debug_callback", "debug_print"), Rule(_uses, _same))
+def _unmapped(monoid: Monoid) -> Rule:
+    """Of Equinox's reductions over all that is mapped, by which `eqx.error_if` asks if an element is in error: none that is padding."""
+
+    def uses(op: Op) -> Iterator[Use]:
+        dims = ragged_dims(op.ins[0])
+        if dims:
+            yield use(op, dims, "reduced", monoid.word)
+
+    def pad(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+        (x,) = values
+        return walk.bind(op, [walk.keep(x, op.ins[0], range(x.ndim), monoid.identity(x.dtype))])
+
+    return Rule(uses, pad)
+
+
+RULES: dict[str, Rule] = {
+    **dict.fromkeys(("pure_callback", "io_callback", "debug_callback", "debug_print"), Rule(_uses, _same)),
+    **{f"unvmap_{name}": _unmapped(MONOIDS[monoid]) for name, monoid in (("any", "or"), ("all", "and"), ("max", "max"))},
+}

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..._jaxprs import CALLS, opened, scan_parts, solve_operands, while_parts
+from ..._jaxprs import CALLS, equations, opened, scan_parts, solve_operands, while_parts
 from .._extent import evaluate, is_ragged
 from .._jax import jnp, lax, make_jaxpr
 from .._rule import Rule, Use, ragged_dims, use
@@ -106,19 +106,41 @@ def _scan(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
     length, reverse = op.params["length"], op.params["reverse"]
     allocated = evaluate(length, walk.allocated)
     carry = [jnp.asarray(x) for x in carry]
+    may_be_shorter = is_ragged(length) and not walk.is_full(length)
+    skips = may_be_shorter and depends_on_rows(op.params["jaxpr"])
+
+    def turn(held: Sequence[Any], x: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        out = walk.run(op.params["jaxpr"], [*constants, *held, *x])
+        return _typed(out[: len(held)], held), out[len(held) :]
+
+    def skipped(held: Sequence[Any], x: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        del x
+        avals = [atom.aval for atom in opened(op.params["jaxpr"])[0].outvars[len(held) :]]
+        return list(held), [lax.full(walk.shape(aval.shape), 0, aval.dtype) for aval in avals]
 
     def body(state: Any, x: Any) -> Any:
         i, held = state
-        out = walk.run(op.params["jaxpr"], [*constants, *held, *x])
-        new, ys = _typed(out[: len(held)], held), out[len(held) :]
-        if is_ragged(length):
-            inside = i < walk.count(length)
+        inside = i < walk.count(length)
+        new, ys = lax.cond(inside, turn, skipped, held, x) if skips else turn(held, x)
+        if may_be_shorter and not skips:
             new = [lax.select(lax.broadcast(inside, a.shape), a, b) for a, b in zip(new, held, strict=True)]
-        return (i + np.int32(-1 if reverse else 1), new), ys
+        return (i + np.int32(-1 if reverse else 1), list(new)), ys
 
     first = jnp.asarray(allocated - 1 if reverse else 0, np.int32)
     (_, carry), ys = lax.scan(body, (first, carry), xs, length=allocated, reverse=reverse, unroll=op.params["unroll"])
     return [*carry, *ys]
+
+
+def depends_on_rows(jaxpr: Any) -> bool:
+    """Whether how long a program runs, or whether it raises, depends on its numbers: it has a loop without a length, or a callback.
+
+    Then it is not run on rows that do not exist. They would be rows of any numbers, on which such a loop may go on for ever. A branch costs
+    more than a selection where the body is small, so others run.
+    """
+    return any(eqn.primitive.name in _OPEN for eqn in equations(jaxpr))
+
+
+_OPEN = ("while", "call_hi_primitive", "pure_callback", "io_callback", "debug_callback", "debug_print")
 
 
 def _typed(new: Sequence[Any], old: Sequence[Any]) -> list[Any]:

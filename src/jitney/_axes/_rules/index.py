@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 
 from .._extent import Dim, is_ragged
-from .._jax import jnp, lax
+from .._jax import lax
+from .._monoids import MONOIDS, SCATTERS
 from .._rule import Rule, Use, ragged_dims, refuse, use
 from .._walk import Op, Walk, grows, ragged
-from .reduce import highest, lowest, one, zero
+from .reduce import unordered
 
 _DROP = lax.GatherScatterMode.FILL_OR_DROP
 _CLIP = lax.GatherScatterMode.CLIP
-_IDENTITY = {"scatter-add": zero, "scatter_add": zero, "scatter-mul": one, "scatter_mul": one, "scatter-sub": zero, "scatter_sub": zero,
-             "scatter-min": highest, "scatter_min": highest, "scatter-max": lowest, "scatter_max": lowest}  # fmt: skip
+_ADDED: dict[tuple[str, bool], Any] = {("add", False): lax.scatter_add, ("add", True): lax.scatter_sub, ("mul", False): lax.scatter_mul}
 
 
 def _leaves_room(op: Op, dim: Dim, window: Dim) -> bool:
@@ -27,10 +27,23 @@ def _leaves_room(op: Op, dim: Dim, window: Dim) -> bool:
     return grows(dim - window, op.ranges)
 
 
+def _wide(positions: Any) -> Any:
+    """Positions in int32, which every size fits: a size is no number of a narrow type. What is beyond int32 is beyond any array."""
+    dtype, info = positions.dtype, np.iinfo(np.int32)
+    if dtype == np.int32:
+        return positions
+    own = np.iinfo(dtype)
+    if own.max > info.max:
+        positions = lax.clamp(np.asarray(max(own.min, info.min), dtype), positions, np.asarray(info.max, dtype))
+    return lax.convert_element_type(positions, np.int32)
+
+
 def _bounded(walk: Walk, start: Any, dim: Dim, window: Dim) -> Any:
-    """A start clamped so that the window lies inside the true size, as XLA clamps it by the size it sees."""
-    last = lax.convert_element_type(walk.count(dim) - walk.count(window), start.dtype)
-    return lax.clamp(np.zeros((), start.dtype), start, last)
+    """A start clamped so that the window lies inside the true size, as XLA clamps it by the size it sees.
+
+    Starts along axes of fixed size are clamped too: JAX's functions count a negative one from the end, as was done while this was traced.
+    """
+    return lax.clamp(np.int32(0), _wide(start), walk.count(dim) - walk.count(window))
 
 
 # dynamic_slice, dynamic_update_slice.
@@ -57,8 +70,7 @@ def _dynamic_slice(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
 
 
 def _starts(walk: Walk, dims: Sequence[Dim], windows: Sequence[Dim], starts: Sequence[Any]) -> list[Any]:
-    pairs = zip(dims, windows, starts, strict=True)
-    return [_bounded(walk, start, dim, window) if is_ragged(dim) or is_ragged(window) else start for dim, window, start in pairs]
+    return [_bounded(walk, start, dim, window) for dim, window, start in zip(dims, windows, starts, strict=True)]
 
 
 def _update_uses(op: Op) -> Iterator[Use]:
@@ -103,24 +115,24 @@ def _move(walk: Walk, indices: Any, dims: Sequence[Dim], sizes: Sequence[Dim], i
     columns = [lax.index_in_dim(indices, i, indices.ndim - 1) for i in range(indices.shape[-1])]
     for i, axis in enumerate(indexed):
         if is_ragged(dims[axis]) or is_ragged(sizes[axis]):
-            last = lax.convert_element_type(walk.count(dims[axis]) - walk.count(sizes[axis]), indices.dtype)
+            last = walk.count(dims[axis]) - walk.count(sizes[axis])
             if mode == _DROP:
                 beyond = columns[i] > last
                 columns[i] = lax.select(beyond, _outside(columns[i]), columns[i])
             else:
-                columns[i] = lax.clamp(np.zeros((), indices.dtype), columns[i], last)
+                columns[i] = lax.clamp(np.int32(0), columns[i], last)
     return lax.concatenate(columns, indices.ndim - 1) if columns else indices
 
 
 def _outside(positions: Any) -> Any:
     """Positions that no array has."""
-    return lax.full(positions.shape, np.iinfo(positions.dtype).max, positions.dtype)
+    return lax.full(positions.shape, np.iinfo(np.int32).max, np.int32)
 
 
 def _gather(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
     x, indices = values
     numbers, sizes = op.params["dimension_numbers"], op.params["slice_sizes"]
-    indices = _move(walk, indices, op.ins[0], sizes, numbers.start_index_map, op.params["mode"])
+    indices = _move(walk, _wide(indices), op.ins[0], sizes, numbers.start_index_map, op.params["mode"])
     mode = op.params["mode"] if op.params["mode"] == _DROP else _CLIP
     return walk.bind(op, [x, indices], slice_sizes=walk.shape(sizes), indices_are_sorted=False, unique_indices=False, mode=mode)
 
@@ -157,14 +169,17 @@ def _scatter_uses(op: Op) -> Iterator[Use]:
         if not numbers.scatter_dims_to_operand_dims:
             yield refuse(op, rows, "writes every row of it to one place")
         else:
-            how = {"add": "sum", "mul": "product", "min": "min", "max": "max"}.get(op.name[8:], "scattered")
-            yield use(op, rows, "reduced" if how != "scattered" else "gathered", how)
-    if _partly_written(op) and op.name not in _IDENTITY and any(is_ragged(d) or d != 1 for d in op.ins[1][:-1]):
+            monoid = SCATTERS.get(op.name)
+            if monoid is None:
+                yield use(op, rows, "gathered", "scattered")
+            else:
+                yield from unordered(op, rows, MONOIDS[monoid]) or [use(op, rows, "reduced", MONOIDS[monoid].word)]
+    if _partly_written(op) and op.name not in SCATTERS and any(is_ragged(d) or d != 1 for d in op.ins[1][:-1]):
         yield refuse(op, [op.ins[2][axis] for axis in _partly_written(op)], "writes several windows of it over each other")
 
 
 def _scatter(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
-    x, indices, updates = values
+    x, indices, updates = values[0], _wide(values[1]), values[2]
     numbers, mode = op.params["dimension_numbers"], op.params["mode"]
     indexed, sizes = numbers.scatter_dims_to_operand_dims, _window_sizes(op)
     mode = mode if mode == _CLIP else _DROP  # out of bounds, XLA drops an update that was promised to be inside
@@ -173,8 +188,8 @@ def _scatter(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
         columns = [lax.index_in_dim(indices, i, indices.ndim - 1) for i in range(indices.shape[-1])]
         for i, axis in enumerate(indexed):
             if not is_ragged(op.ins[0][axis]):
-                last = jnp.asarray(shape[axis] - walk.shape([sizes[axis]])[0], indices.dtype)
-                columns[i] = lax.clamp(np.zeros((), indices.dtype), columns[i], last)
+                last = lax.sub(walk.count(shape[axis]), walk.count(walk.shape([sizes[axis]])[0]))
+                columns[i] = lax.clamp(np.int32(0), columns[i], last)
         indices = lax.concatenate(columns, indices.ndim - 1)
     indices = _move(walk, indices, op.ins[0], sizes, indexed, mode)
     for axis in ragged(op.ins[1][:-1]):
@@ -184,13 +199,15 @@ def _scatter(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
     partly = _partly_written(op)
     if partly:
         updates = _protected(walk, op, x, indices, updates, partly, sizes)
+    if x.dtype != op.eqn.invars[0].aval.dtype:  # accumulated in a wider type, in which the operation's own program is not
+        return [_ADDED[SCATTERS[op.name], "sub" in op.name](x, indices, updates, numbers, mode=mode)]
     return walk.bind(op, [x, indices, updates], indices_are_sorted=False, unique_indices=False, mode=mode)
 
 
 def _protected(walk: Walk, op: Op, x: Any, indices: Any, updates: Any, partly: Sequence[int], sizes: Sequence[Dim]) -> Any:
     """Updates whose padding changes nothing where it lands."""
-    if op.name in _IDENTITY:
-        return walk.keep(updates, op.ins[2], partly, _IDENTITY[op.name](updates.dtype))
+    if op.name in SCATTERS:
+        return walk.keep(updates, op.ins[2], partly, MONOIDS[SCATTERS[op.name]].identity(updates.dtype))
     numbers = op.params["dimension_numbers"]
     mirrored = lax.GatherDimensionNumbers(
         offset_dims=numbers.update_window_dims,
@@ -210,5 +227,5 @@ RULES: dict[str, Rule] = {
     "dynamic_update_slice": Rule(_update_uses, _dynamic_update),
     "gather": Rule(_gather_uses, _gather),
     "scatter": Rule(_scatter_uses, _scatter),
-    **{name: Rule(_scatter_uses, _scatter) for name in _IDENTITY},
+    **{name: Rule(_scatter_uses, _scatter) for name in SCATTERS},
 }

@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from .._extent import is_ragged
 from .._rule import Rule, Use, ragged_dims, refuse, same, use
 from .._walk import Op, Walk
-from .reduce import zero
+
+
+def _zero(x: Any) -> Any:
+    return np.zeros((), x.dtype)
+
 
 # dot_general.
 
@@ -23,8 +29,8 @@ def _dot_uses(op: Op) -> Iterator[Use]:
 def _dot(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
     (left, right), _ = op.params["dimension_numbers"]
     a, b = values
-    a = walk.keep(a, op.ins[0], left, zero(a.dtype))
-    b = walk.keep(b, op.ins[1], right, zero(b.dtype))
+    a = walk.keep(a, op.ins[0], left, _zero(a))
+    b = walk.keep(b, op.ins[1], right, _zero(b))
     return walk.bind(op, [a, b])
 
 
@@ -56,8 +62,8 @@ def _conv(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
     """Zeros behind the true size are what a convolution's own padding would be."""
     lhs, rhs = values
     numbers = op.params["dimension_numbers"]
-    lhs = walk.keep(lhs, op.ins[0], numbers.lhs_spec[1:], zero(lhs.dtype))
-    rhs = walk.keep(rhs, op.ins[1], [numbers.rhs_spec[1]], zero(rhs.dtype))
+    lhs = walk.keep(lhs, op.ins[0], numbers.lhs_spec[1:], _zero(lhs))
+    rhs = walk.keep(rhs, op.ins[1], [numbers.rhs_spec[1]], _zero(rhs))
     return walk.bind(op, [lhs, rhs])
 
 
@@ -95,7 +101,7 @@ def _qr_uses(op: Op) -> Iterator[Use]:
 def _qr(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
     """Rows of zeros below a matrix change neither R nor the rows of Q above."""
     (x,) = values
-    return walk.bind(op, [walk.keep(x, op.ins[0], [len(op.ins[0]) - 2], zero(x.dtype))])
+    return walk.bind(op, [walk.keep(x, op.ins[0], [len(op.ins[0]) - 2], _zero(x))])
 
 
 # Fourier transform.

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from .._extent import is_ragged
-from .._jax import dtypes, lax
+from .._jax import jnp, lax
+from .._monoids import is_low, last_in_order
 from .._rule import Rule, Use, refuse, use
 from .._walk import Op, Walk
-from .reduce import lowest
 
 
 def _sort_uses(op: Op) -> Iterator[Use]:
@@ -39,11 +39,17 @@ def _top_uses(op: Op) -> Iterator[Use]:
 
 
 def _top(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
-    """Padding gets the value that is last in the order of `top_k`, a NaN with its sign set; of equal ones the first come first."""
+    """Padding gets the value that is last in the order of `top_k`; of equal ones the first come first."""
     (x,) = values
     axis = op.params.get("axis", x.ndim - 1)
-    last = np.copysign(np.asarray(np.nan, x.dtype), np.asarray(-1, x.dtype)) if dtypes.issubdtype(x.dtype, np.floating) else lowest(x.dtype)
-    return walk.bind(op, [walk.keep(x, op.ins[0], [axis], last)])
+    last = last_in_order(x.dtype)
+    if not is_low(x.dtype):
+        return walk.bind(op, [walk.keep(x, op.ins[0], [axis], last)])
+    # On CPUs XLA selects low types in a wider one, from which a NaN comes back without its sign: so bits are selected, and values looked up
+    bits = np.dtype(f"u{x.dtype.itemsize}")
+    kept = walk.keep(lax.bitcast_convert_type(lax.stop_gradient(x), bits), op.ins[0], [axis], last.view(bits))
+    _, places = walk.bind(op, [lax.bitcast_convert_type(kept, x.dtype)])
+    return [jnp.take_along_axis(x, places, axis), places]
 
 
 RULES: dict[str, Rule] = {"sort": Rule(_sort_uses, _sort), "top_k": Rule(_top_uses, _top)}

@@ -20,9 +20,12 @@ def _broadcast(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
 
 
 def _iota(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
-    out = walk.bind(op, [], shape=walk.shape(op.params["shape"]))
     start = walk.start.get(str(op.outs[0][op.params["dimension"]]))
-    return out if start is None else [lax.add(out[0], lax.full(out[0].shape, lax.convert_element_type(start, out[0].dtype)))]
+    if start is None:
+        return walk.bind(op, [], shape=walk.shape(op.params["shape"]))
+    positions = lax.broadcasted_iota(np.int32, walk.shape(op.params["shape"]), op.params["dimension"])
+    whole = lax.add(positions, lax.full(positions.shape, lax.convert_element_type(start, np.int32)))
+    return [lax.convert_element_type(whole, op.eqn.outvars[0].aval.dtype)]  # at last: a low float rounds the sum once
 
 
 def _empty(walk: Walk, op: Op, values: list[Any]) -> list[Any]:

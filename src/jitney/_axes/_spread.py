@@ -1,0 +1,85 @@
+"""Evaluate a program whose arrays XLA lays over devices, such that a maximum or minimum that meets a NaN is one.
+
+Collectives of XLA leave a NaN out or take it, as it comes (on CPUs they leave it out; tried with jax 0.10.2 and 0.12.0.1), so where it
+adds one to a reduction the NaN would be lost. It goes beside, as a flag, as in what a pass over chunks puts together (see `_devices`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend import core
+
+from .._jaxprs import CALLS, bound, equations, opened, programs
+from .._trees import is_a
+from ._jax import dtypes, lax, make_jaxpr
+from ._monoids import MONOIDS, REDUCTIONS, SCATTERS
+
+_EXTREMES = (MONOIDS["max"], MONOIDS["min"])
+_REDUCTIONS = [name for name, monoid in REDUCTIONS.items() if MONOIDS[monoid] in _EXTREMES]
+_SCATTERS = [name for name, monoid in SCATTERS.items() if MONOIDS[monoid] in _EXTREMES]
+_HOLDERS = (*CALLS, "cond", "while", "scan", "custom_linear_solve")  # not `shard_map`, in which arrays are parts
+
+
+def keeping_nans(fn: Callable[..., Any]) -> Callable[..., list[Any]]:
+    """A function of flat arrays that returns a list of them, with NaN for each extreme of numbers one of which is NaN."""
+
+    def kept(*arrays: Any) -> list[Any]:
+        return _run(make_jaxpr(fn)(*arrays), arrays)
+
+    return kept
+
+
+def _run(jaxpr: Any, values: Sequence[Any]) -> list[Any]:
+    program, constants = opened(jaxpr)
+    env: dict[Any, Any] = dict(zip(program.constvars, constants, strict=True))
+    env.update(zip(program.invars, values, strict=True))
+
+    def read(atom: Any) -> Any:
+        return atom.val if is_a(atom, core.Literal) else env[atom]
+
+    for eqn in program.eqns:
+        env.update(zip(eqn.outvars, _step(eqn, [read(atom) for atom in eqn.invars]), strict=True))
+    return [read(atom) for atom in program.outvars]
+
+
+def _step(eqn: Any, values: list[Any]) -> list[Any]:
+    if _may_lose(eqn):
+        (out,) = bound(eqn, values)
+        return [lax.select(_meets_nan(eqn, values), lax.full(out.shape, np.nan, out.dtype), out)]
+    if eqn.primitive.name in _HOLDERS and any(map(_may_lose, (inner for each in programs(eqn.params) for inner in equations(each)))):
+        return bound(eqn, values, **{name: _made_anew(value) for name, value in eqn.params.items()})
+    return bound(eqn, values)
+
+
+def _may_lose(eqn: Any) -> bool:
+    """Whether an operation looks for an extreme of numbers that may be NaN."""
+    dtype = getattr(eqn.outvars[0].aval, "dtype", None) if eqn.outvars else None
+    return eqn.primitive.name in (*_REDUCTIONS, *_SCATTERS) and dtypes.issubdtype(dtype, np.floating) and dtypes.finfo(dtype).bits > 4
+
+
+def _meets_nan(eqn: Any, values: list[Any]) -> Any:
+    """Which results are of numbers among which is a NaN."""
+    x, *rest = values
+    if not rest:
+        return lax.reduce_or(lax.ne(x, x), axes=eqn.params["axes"])
+    indices, updates = rest
+    flags = lax.convert_element_type(lax.ne(updates, updates), np.int32)
+    none = lax.full(x.shape, np.int32(0))
+    found = lax.scatter_add(none, indices, flags, eqn.params["dimension_numbers"], mode=eqn.params["mode"])
+    return lax.bitwise_or(lax.ne(x, x), lax.gt(found, none))
+
+
+def _made_anew(value: Any) -> Any:
+    """A parameter of an operation: its programs, evaluated in the same way."""
+    if is_a(value, tuple):
+        parts = [_made_anew(part) for part in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    if not hasattr(getattr(value, "jaxpr", value), "eqns") or not any(map(_may_lose, equations(value))):
+        return value
+    avals = [jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype, weak_type=atom.aval.weak_type) for atom in opened(value)[0].invars]
+    made = make_jaxpr(lambda *given: _run(value, given))(*avals)
+    return made if hasattr(value, "consts") else opened(made)[0]
