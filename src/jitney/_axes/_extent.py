@@ -131,7 +131,7 @@ LARGEST = 2**31 - 1
 
 def is_countable(dim: Dim, ranges: Mapping[str, tuple[int, int]]) -> bool:
     """Whether a size, and all that is computed on the way to it, stays within 32 bits for all sizes in the ranges."""
-    return not is_ragged(dim) or _magnitude(extent(dim).tree, {symbol: high for symbol, (_, high) in ranges.items()}) <= LARGEST
+    return not is_ragged(dim) or _magnitude(extent(dim).expression.tree, {symbol: high for symbol, (_, high) in ranges.items()}) <= LARGEST
 
 
 def _magnitude(node: ast.expr, most: Mapping[str, int]) -> int:
