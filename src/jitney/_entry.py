@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 from jax.tree_util import tree_map
 
-from ._axes import Refused
+from ._axes import Refused, at_any_size
 from ._cache import disabled as cache_disabled
 from ._cache import ensure as ensure_cache
 from ._call import Layout, described, jit_is_off, traced
@@ -27,9 +27,10 @@ from ._contract import check_arguments, check_result
 from ._counts import Counts, Known, NeedsNumbers, Proof, knowing, known, parted
 from ._errors import NonFiniteError, sentence
 from ._filling import Cut, Filling, cuts_of, padded_key, warn_refused
+from ._hints import ArrayHint
 from ._mesh import current as current_mesh
 from ._module_axes import InModule, axes_in_modules, with_modules
-from ._named import is_count, with_counts
+from ._named import beside, is_count, named_axes, sizes_of, with_counts
 from ._nans import nonfinite
 from ._options import tolerance_of
 from ._outcome import Outcome, is_computed, unmixed
@@ -277,7 +278,7 @@ class Entry:
             ContractError: An argument does not fit its annotation, or cannot be mapped as asked.
         """
         contract = self.core.contract
-        view = self.layout.view(contract, arrays, self.statics)
+        view = self.written_out(self.layout.view(contract, arrays, self.statics))
         request = self.request
         if request.options.shard is not None:
             request = self.on_mesh(mesh) if jit else request  # within an abstract evaluation JAX does not say which mesh there is
@@ -298,6 +299,13 @@ class Entry:
         named = self.core.binder.named(values)
         sizes, notes = check_arguments(contract, named)
         return Planned(view, plan, named, sizes, notes)
+
+    def written_out(self, view: View) -> View:
+        """A view whose sizes in braces, such as `{model.width}*n`, are what they are in this call."""
+        if not any(isinstance(leaf.hint, ArrayHint) and leaf.hint.has_braces for leaf in view.leaves):
+            return view
+        values = self.core.binder.named(self.layout.values([leaf.abstract() for leaf in view.leaves], self.statics))
+        return View(tuple(replace(x, hint=x.hint.written_out(values)) if isinstance(x.hint, ArrayHint) else x for x in view.leaves))
 
     def on_mesh(self, mesh: Any = None) -> Request:
         """The request, with the mesh that the call runs on."""
@@ -359,14 +367,16 @@ class Entry:
     def padded_plan(self, view: View) -> Plan:
         """The plan of a call that is padded if it can be; else the plan at exact size, with the reason."""
         request = self.on_mesh()
-        plan = Plan.make(view, request)
-        mask = plan.stage("mask")
-        if isinstance(mask, Skip):
-            return plan
         try:
-            each = mask.prove(self.body_inside(plan, "mask")).program.each
+            plan = Plan.make(view, request)
+            mask = plan.stage("mask")
+            if isinstance(mask, Skip):
+                return plan
+            with knowing(Known({axis.name: axis.size for axis in plan.stage("fill").axes})):
+                each = mask.prove(self.body_inside(plan, "mask")).program.each
         except Refused as refusal:
-            return Plan.make(view, replace(request, exact=f"at exact size: {refusal}"))
+            found = beside(view, named_axes(view), sizes_of(view, named_axes(view)), refusal)
+            return Plan.make(view, replace(request, exact=f"at exact size: {found}"))
         if each is None:
             return plan
         told = replace(mask, why=f"{mask.why}; each new size is traced once, not compiled: {each}")
@@ -392,6 +402,8 @@ class Entry:
             self.proofs[key] = replace(mask.found[-1], check=outcome.refuse_differences)
 
     def _remember(self, planned: Planned) -> None:
+        if at_any_size():  # it is no program: an outer one asks what it would be
+            return
         static = tuple(zip(self.layout.static_names(), self.statics, strict=True))
         new = Traced(planned.view, static, self._key, planned.plan)
         self.core.counters.cause(cause(self.core.last, new))

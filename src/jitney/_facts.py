@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,6 @@ from ._stages import Mask
 if TYPE_CHECKING:
     from ._derivatives import Derivative
     from ._entry import Entry
-    from ._program import Program
 
 
 @dataclass(frozen=True)
@@ -66,11 +65,11 @@ class Axes(dict[str, AxisFacts]):
         return "\n".join(map(str, self.values()))
 
 
-def axes(program: Program[..., Any] | Derivative, /, *examples: Any, sizes: Mapping[str, int] | None = None, **keywords: Any) -> Axes:
-    """What a decorated function does along each named axis of its signature, proven on its program with symbolic sizes.
+def axes(program: Callable[..., Any] | Derivative, /, *examples: Any, sizes: Mapping[str, int] | None = None, **keywords: Any) -> Axes:
+    """What a function does along each named axis of its signature, proven on its program with symbolic sizes.
 
     Args:
-        program: A function under `@optimize`, or a derivative of one, such as `f.grad`.
+        program: A function, under `@optimize` or plain; or a derivative of one, such as `f.grad`.
         examples: As for `Program.compile`.
         sizes: As for `Program.compile`.
         keywords: As for `Program.compile`.
@@ -81,7 +80,12 @@ def axes(program: Program[..., Any] | Derivative, /, *examples: Any, sizes: Mapp
     Raises:
         ContractError: The examples do not fit the contract, or no axis has a name.
     """
-    entry, arrays = program.abstract(examples, keywords, sizes)
+    from ._derivatives import program_of  # it stands on the report, which has facts too
+    from ._optimize import optimize
+
+    if not hasattr(program, "abstract") and callable(program):
+        program = optimize(program)
+    entry, arrays = program_of("jitney.axes()", program).abstract(examples, keywords, sizes)
     with entry.numbers():
         found = facts_of(entry, arrays)
     if not found:
@@ -111,14 +115,14 @@ def facts_of(entry: Entry, arrays: Sequence[Any], buckets: Mapping[str, Bucket] 
             bucket = buckets.get(name) if buckets is not None else None
             bounds = (bucket.range(size) if bucket is not None else None) or (2, max(size, _LARGEST))
             if buckets is None or bucket is not None:
-                found[name] = _facts(entry, Mask.over(inside, {name: bounds}), plan, name)
+                found[name] = _facts(entry, Mask.over(inside, {name: bounds}), plan, name, size)
     return {name: facts for name, facts in found.items() if buckets is None or name in buckets}
 
 
-def _facts(entry: Entry, mask: Mask, plan: Plan, name: str) -> AxisFacts:
+def _facts(entry: Entry, mask: Mask, plan: Plan, name: str, size: int) -> AxisFacts:
     fn = entry.body_inside(plan, "mask")
     try:
-        program = trace(fn, mask.avals, mask.ranges)
+        program = trace(fn, mask.avals, mask.ranges, dict.fromkeys(mask.ranges, size))
     except Refused as refusal:
         at = f"{refusal.place} " if refusal.place else ""
         return AxisFacts(name, "unknown", (), at + in_names(refusal.what, [name]))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -20,12 +20,14 @@ from ._axes import Refused, evaluate, is_symbolic
 from ._call import MAX_ENTRIES, described, jit_is_off, traced
 from ._counts import Counts, Known, NeedsNumbers, knowing
 from ._errors import JitneyWarning, sentence
+from ._named import beside, named_axes
 from ._owners import users_level
 from ._runners import Run, runner
 from ._stage import Skip
 from ._stages import Fill, Mask
 from ._stages.place import divided
 from ._trees import device_put, extended, issubdtype, tree_flatten, tree_unflatten
+from ._view import View
 
 if TYPE_CHECKING:
     from ._core import Core
@@ -159,7 +161,11 @@ class Filling:
         fill = Fill.plan(view, entry.on_mesh())
         if isinstance(fill, Skip) or fill.axes in self.refused:
             return None
-        shapes = tuple(map(tuple, fill.shapes(view)))
+        try:
+            shapes = self._shapes(fill, view)
+        except Refused as refusal:
+            warn_refused(entry.core, refusal)
+            return None
         if any(issubdtype(leaf.dtype, extended) and leaf.shape != s for leaf, s in zip(view.leaves, shapes, strict=True)):
             warn_refused(entry.core, Refused("", "is an axis of PRNG keys, which the host cannot fill"))
             return None
@@ -174,10 +180,34 @@ class Filling:
         counts = Counts([np.asarray(size, np.int32) for size in sizes.values()], tuple(sizes), weak, numbers, sizes)
         return Padded(fill, shapes, counts, key, Known(sizes))
 
+    def _shapes(self, fill: Fill, view: View) -> tuple[tuple[int, ...], ...]:
+        """The shape that each array gets.
+
+        Raises:
+            Refused: A size cannot be worked out for another size of the axis.
+        """
+        shapes = tuple(map(tuple, fill.shapes(view)))
+        unfilled = self.entry.layout.view(self.entry.core.contract, [leaf.abstract() for leaf in view.leaves], self.entry.statics)
+        leaves = zip(view.leaves, unfilled.leaves, shapes, strict=True)
+        there = View(tuple(replace(leaf, shape=shape, hint=raw.hint) for leaf, raw, shape in leaves))
+        for here, padded in zip(view.leaves, self.entry.written_out(there).leaves, strict=True):
+            if any(size < was for size, was in zip(padded.shape, here.shape, strict=True)):
+                raise Refused("", f"has {here.path!r}, whose shape would fall from {here.shape} to {padded.shape}")
+            if here.hint != padded.hint:
+                raise Refused("", f"has {here.path!r}, whose size {here.hint and here.hint.text} is read off an array that would be padded")
+        return shapes
+
     def ahead(self, arrays: Sequence[Any]) -> Sequence[Any]:
-        """What to compile for these arrays or abstract values: those of their bucket."""
-        with self.entry.numbers():
-            padded = self.place(arrays)
+        """What to compile for these arrays or abstract values: those of their bucket.
+
+        Raises:
+            Refused: At this size the body does other operations than its padded program does.
+        """
+        try:
+            with self.entry.numbers():
+                padded = self.place(arrays)
+        except SizeRefused as refused:
+            raise refused.refusal from refused
         if padded is None:
             return arrays
         return (*padded.abstract(arrays), padded.counts.abstract())
@@ -198,7 +228,9 @@ class Filling:
         """From now on, calls of this bucket run at exact size."""
         self.refused[fill.axes] = refusal
         self.known = {key: None if place is not None and place.fill.axes == fill.axes else place for key, place in list(self.known.items())}
-        warn_refused(self.entry.core, refusal)
+        view = self.entry.planned(arrays, jit=False).view
+        sizes = {axis.name: axis.size for axis in fill.axes}
+        warn_refused(self.entry.core, beside(view, named_axes(view, fill.levels), sizes, refusal))
         return self._run(arrays)
 
     def _cut(self, padded: Padded, out: Any) -> Any:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import ast
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 import jax.numpy as jnp
 import numpy as np
+
+from ._extent import Unreadable, filled, names_in
 
 _NARROW = ("float4", "float8", "int2", "int4", "uint2", "uint4")
 
@@ -50,8 +51,17 @@ class ArrayHint:
     @property
     def mentions(self) -> tuple[str, ...]:
         """Axes that symbolic sizes such as `n+1` refer to."""
-        found = (name for dim in self.dims if dim.expr is not None for name in _names_in(dim.expr))
+        found = (name for dim in self.dims if dim.expr is not None for name in sorted(names_in(dim.expr)))
         return tuple(dict.fromkeys(found))
+
+    @property
+    def has_braces(self) -> bool:
+        """Whether a size depends on the value of an argument, as `{model.width}` does."""
+        return any(dim.expr is not None and "{" in dim.expr for dim in self.dims)
+
+    def written_out(self, arguments: Mapping[str, Any]) -> ArrayHint:
+        """The same, with the values of arguments in place of what stands in braces, as far as they have any."""
+        return replace(self, dims=tuple(replace(dim, expr=_written_out(dim.expr, arguments)) for dim in self.dims))
 
     @property
     def exact_dtype(self) -> np.dtype[Any] | None:
@@ -161,16 +171,11 @@ class AnyHint:
 Hint: TypeAlias = ArrayHint | ScalarHint | StaticHint | UnionHint | TreeHint | ContainerHint | ModuleHint | AnyHint
 
 
-def _names_in(expr: str) -> Iterator[str]:
-    """Axis names in a symbolic size; what stands in braces are arguments, not axes."""
+def _written_out(expr: str | None, arguments: Mapping[str, Any]) -> str | None:
     try:
-        tree = ast.parse(re.sub(r"\{[^}]*\}", "0", expr), mode="eval")
-    except SyntaxError:
-        return
-    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and id(node) not in called:
-            yield node.id
+        return expr and filled(expr, arguments)
+    except Unreadable:
+        return expr
 
 
 def dtype_name(dtype: Any) -> str:

@@ -5,14 +5,15 @@ It stands between View, which knows shapes and annotations, and the stages that 
 
 from __future__ import annotations
 
-import ast
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from ._axes import Refused
+from ._extent import Unreadable, names_in, read
 from ._hints import ArrayHint
 from ._view import Leaf, View
 
@@ -69,50 +70,50 @@ def shape_at(leaf: Leaf, named: Sequence[Named], known: Mapping[str, int], chang
     """The shape of an array where some axes have other sizes, symbolic ones perhaps.
 
     Raises:
-        NotImplementedError: A size is an expression that is not arithmetic.
+        Refused: A size is an expression that is not arithmetic.
     """
     shape: list[Any] = list(leaf.shape)
     for axis in named:
         if axis.size in changed:
             shape[axis.axis] = changed[axis.size]
         elif not axis.size.isidentifier() and names_in(axis.size) & set(changed):
-            shape[axis.axis] = arithmetic(axis.size, {**known, **changed})
+            if _size_of(leaf, axis.size, known) != leaf.shape[axis.axis]:
+                raise Refused("", f"has {leaf.path!r} with {leaf.shape[axis.axis]} elements, which are not `{axis.size}`")
+            shape[axis.axis] = _size_of(leaf, axis.size, {**known, **changed})
     return tuple(shape)
 
 
-def names_in(size: str) -> set[str]:
-    """The names that a size depends on."""
+def _size_of(leaf: Leaf, size: str, sizes: Mapping[str, Any]) -> Any:
     try:
-        tree = ast.parse(size.strip(), mode="eval")
-    except SyntaxError:
-        return set()
-    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        found = read(size).at(sizes)
+    except Unreadable as error:
+        raise Refused("", f"has {leaf.path!r}, whose size `{size}` is known at one size only: {error}") from error
+    if isinstance(found, float):
+        if not found.is_integer():
+            raise Refused("", f"has {leaf.path!r}, whose size `{size}` is {found} in the bucket")
+        return int(found)
+    return found
 
 
-_OPERATORS: Mapping[type[ast.AST], Callable[[Any, Any], Any]] = {
-    ast.Add: lambda a, b: a + b,
-    ast.Sub: lambda a, b: a - b,
-    ast.Mult: lambda a, b: a * b,
-    ast.FloorDiv: lambda a, b: a // b,
-    ast.Mod: lambda a, b: a % b,
-}
+def beside(view: View, named: Sequence[Sequence[Named]], sizes: Mapping[str, int], refusal: Refused) -> Refused:
+    """The same refusal, and of shapes that did not fit, which array has as many elements as an axis without being named so."""
+    cause: BaseException | None = refusal
+    while isinstance(cause, Refused):
+        cause = cause.__cause__
+    if not isinstance(cause, (TypeError, ValueError)):
+        return refusal
+    said = next((clause for name, size in sizes.items() if (clause := _unnamed(view, named, name, size, str(cause)))), None)
+    return refusal if said is None else Refused(refusal.place, f"{refusal.what.rstrip('.')}; {said}")
 
 
-def arithmetic(size: str, sizes: Mapping[str, Any]) -> Any:
-    """The value of a size such as `2*n+1`, for ints and for symbolic sizes."""
-
-    def value(node: ast.expr) -> Any:
-        match node:
-            case ast.Constant(value=int() as number):
-                return number
-            case ast.Name(id=name) if name in sizes:
-                return sizes[name]
-            case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
-                return _OPERATORS[type(op)](value(left), value(right))
-            case _:
-                raise NotImplementedError(f"the size `{size}` is more than arithmetic with axes")
-
-    return value(ast.parse(size.strip(), mode="eval").body)
+def _unnamed(view: View, named: Sequence[Sequence[Named]], name: str, size: int, message: str) -> str | None:
+    for leaf, axes in zip(view.leaves, named, strict=True):
+        for axis, count in enumerate(leaf.shape):
+            if count == size and axis not in [each.axis for each in axes]:
+                return f"{leaf.path!r} has as many elements along axis {axis} as {name!r}, and the signature does not name that axis"
+    if re.search(rf"\b{size}\b", message):
+        return f"an array of {size} elements, as many as {name!r} has, is no argument with that axis"
+    return None
 
 
 def count_leaf(name: str) -> Leaf:

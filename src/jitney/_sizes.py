@@ -6,14 +6,13 @@ are jaxtyping's, with one difference: an expression may refer to an axis that a 
 
 from __future__ import annotations
 
-import ast
-import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from ._extent import Unreadable, filled, names_in, read
 from ._hints import ArrayHint, Dim
 
 
@@ -209,7 +208,7 @@ def _wrong_fixed(dim: Dim, size: int, axis: int, who: str, text: str) -> Problem
 
 
 def _wrong_expression(expr: str, value: float, size: int, who: str, text: str, sizes: Sizes) -> Problem:
-    used = [f"{name}={got} from {by}" for name, (got, by) in sizes.bound.items() if _mentions(expr, name)]
+    used = [f"{name}={got} from {by}" for name, (got, by) in sizes.bound.items() if name in names_in(expr)]
     given = f" with {', '.join(used)}" if used else ""
     return Problem(
         f"axis '{expr}' of {who} has size {size}, and {text} makes it {value}{given}.",
@@ -218,140 +217,9 @@ def _wrong_expression(expr: str, value: float, size: int, who: str, text: str, s
     )
 
 
-def _mentions(expr: str, name: str) -> bool:
+def evaluate(expr: str, sizes: Mapping[str, Any], arguments: Mapping[str, Any]) -> Any:
+    """The value of a symbolic size, or an `Unknown`. Braces are filled in from the arguments first, as in an f-string: `{self.dim}+1`."""
     try:
-        tree = ast.parse(expr, mode="eval")
-    except SyntaxError:
-        return False
-    return any(isinstance(node, ast.Name) and node.id == name for node in ast.walk(tree))
-
-
-# Expressions: a whitelist over `ast`, never `eval`.
-
-
-class _UnsupportedError(Exception):
-    """Carries the reason out of the recursion below; never leaves this file."""
-
-
-_op: Any = operator  # typeshed leaves some of its functions partly unknown
-_OPERATORS: Mapping[type[ast.AST], Callable[..., Any]] = {
-    ast.Add: _op.add,
-    ast.Sub: _op.sub,
-    ast.Mult: _op.mul,
-    ast.FloorDiv: _op.floordiv,
-    ast.Div: _op.truediv,
-    ast.Mod: _op.mod,
-    ast.Pow: _op.pow,
-    ast.USub: _op.neg,
-    ast.UAdd: _op.pos,
-}
-_CALLS: Mapping[str, Callable[..., Any]] = {
-    "min": min,
-    "max": max,
-    "abs": abs,
-    "len": len,
-    "sum": sum,
-    "int": int,
-    "round": round,
-}
-_LARGEST_POWER = 64
-
-
-def evaluate(expr: str, sizes: Mapping[str, int], arguments: Mapping[str, Any]) -> int | float | Unknown:
-    """The value of a symbolic size. Braces are filled in from the arguments first, as in an f-string: `{self.dim}+1`."""
-    try:
-        value = _compute(_parse(_fill(expr, arguments)), sizes)
-    except _UnsupportedError as error:
+        return read(filled(expr, arguments)).at(sizes)
+    except Unreadable as error:
         return Unknown(str(error))
-    return value if _is_real(value) else Unknown(f"`{expr}` is not a number")
-
-
-def _fill(expr: str, arguments: Mapping[str, Any]) -> str:
-    """Replace `{argument.attribute}` by its value, as jaxtyping does by way of an f-string."""
-    if "{" not in expr:
-        return expr
-    parsed = _parse("f" + repr(expr))
-    parts = parsed.values if isinstance(parsed, ast.JoinedStr) else [parsed]
-    filled: list[str] = []
-    for part in parts:
-        if isinstance(part, ast.Constant):
-            filled.append(str(part.value))
-        elif isinstance(part, ast.FormattedValue) and part.conversion == -1 and part.format_spec is None:
-            filled.append(_written(_compute(part.value, arguments, attributes=True), ast.unparse(part.value)))
-        else:
-            raise _UnsupportedError(f"`{expr}` has a format that jitney does not read")
-    return "".join(filled)
-
-
-def _written(value: object, source: str) -> str:
-    if isinstance(value, str):
-        return value
-    if _is_real(value):
-        return str(value)
-    raise _UnsupportedError(f"`{source}` is a {type(value).__name__}, not a number")
-
-
-def _parse(text: str) -> ast.expr:
-    try:
-        return ast.parse(text.strip(), mode="eval").body
-    except (SyntaxError, ValueError) as error:
-        raise _UnsupportedError(f"`{text}` is not an expression") from error
-
-
-def _compute(node: ast.expr, names: Mapping[str, Any], *, attributes: bool = False) -> Any:
-    def go(inner: ast.expr) -> Any:
-        return _compute(inner, names, attributes=attributes)
-
-    match node:
-        case ast.Constant(value=int() | float() | str() as value):
-            return value
-        case ast.Name(id=name) if name in names:
-            return names[name]
-        case ast.Name(id=name):
-            raise _UnsupportedError(f"`{name}` has no {'value' if attributes else 'size'}")
-        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
-            return _apply(node, _OPERATORS[type(op)], go(left), go(right))
-        case ast.UnaryOp(op=op, operand=operand) if type(op) in _OPERATORS:
-            return _apply(node, _OPERATORS[type(op)], go(operand))
-        case ast.Tuple(elts=items) | ast.List(elts=items):
-            return [go(item) for item in items]
-        case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _CALLS and name not in names:
-            return _call(node, _CALLS[name], [go(arg) for arg in args])
-        case ast.Attribute(value=value, attr=attr) if attributes and not attr.startswith("__"):
-            return _guard(node, lambda: getattr(go(value), attr))
-        case ast.Subscript(value=value, slice=index) if attributes:
-            return _item(node, go(value), go(index))
-        case _:
-            raise _UnsupportedError(f"jitney does not read `{ast.unparse(node)}` in a size")
-
-
-def _apply(node: ast.expr, op: Callable[..., Any], *values: Any) -> Any:
-    if not all(_is_real(value) for value in values):
-        raise _UnsupportedError(f"`{ast.unparse(node)}` is not made of numbers")
-    if op is _op.pow and abs(values[1]) > _LARGEST_POWER:
-        raise _UnsupportedError(f"`{ast.unparse(node)}` has too large a power")
-    return _guard(node, lambda: op(*values))
-
-
-def _call(node: ast.expr, function: Callable[..., Any], args: list[Any]) -> Any:
-    sized = (int, float, str, list, tuple, dict, np.integer)
-    if function is not len and not all(isinstance(arg, sized) for arg in args):
-        raise _UnsupportedError(f"`{ast.unparse(node)}` is not made of numbers")
-    return _guard(node, lambda: function(*args))
-
-
-def _item(node: ast.expr, value: Any, index: Any) -> Any:
-    if not isinstance(value, tuple | list | Mapping):
-        raise _UnsupportedError(f"`{ast.unparse(node)}` is not an item of a tuple, list or dict")
-    return _guard(node, lambda: _op.getitem(value, index))
-
-
-def _guard(node: ast.expr, compute: Callable[[], Any]) -> Any:
-    try:
-        return compute()
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise _UnsupportedError(f"`{ast.unparse(node)}` fails: {error}") from error
-
-
-def _is_real(value: object) -> bool:
-    return isinstance(value, int | float | np.integer)

@@ -91,6 +91,10 @@ class Steps:
 
     def bytes(self) -> int:
         """What a step takes on one device, by the compiler, and the chunk that is read meanwhile."""
+        with self.passes.width:
+            return self._bytes()
+
+    def _bytes(self) -> int:
         takes, streamed = self.passes.flat.takes, self.passes.streamed
         avals = dict(zip(takes, (leaf.abstract() for leaf in self.stage.view.leaves), strict=True))
         values: dict[int, Any] = {n: self._lying(n, x) for n, x in avals.items() if n not in streamed}

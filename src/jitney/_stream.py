@@ -150,7 +150,8 @@ def stream(
             kept = None
             if checkpoint is not None:
                 kept = Checkpoint(checkpoint, run.key(), checkpoint_every, str(entry.core.where))
-            value = run(kept, progress=progress)
+            with steps.passes.width:
+                value = run(kept, progress=progress)
             saves = kept.saves if kept is not None else 0
             stats = StreamStats(run.chunks, stage.size, len(steps.passes.passes), time.perf_counter() - began, run.failures, saves)
             return Streamed(value, stats)
@@ -237,6 +238,7 @@ class _Run:
         takes, streamed = self.passes.flat.takes, self.passes.streamed
         self.sources = {n: (name, _on_host(value)) for n, name, value in zip(takes, names, values, strict=True) if n in streamed}
         self.fixed = {n: x for n, x in zip(takes, values, strict=True) if n not in streamed}
+        self.given = {n: _jax.numpy.asarray(x) for n, x in self.fixed.items()}  # in the types that they have outside of the run
         if any(each.back for each in self.passes.passes):
             for name, value in self.sources.values():
                 if not is_reversible(value):
@@ -276,11 +278,12 @@ class _Run:
                          "A run that goes on later has to find its results again.", "drop checkpoint=..., or return sums and their kin.")
             )  # fmt: skip
         found = kept.read() if kept is not None else None
-        values: dict[int, Any] = {n: steps.placed(n, x) for n, x in self.fixed.items()}
+        values: dict[int, Any] = {n: steps.placed(n, x) for n, x in self.given.items()}
         values.update(found.values if found is not None else {})
         first, at, state = (found.index, found.at, steps.laid.accumulated(found.state)) if found is not None else (0, 0, None)
         reached = found
-        done = first * len(steps.pieces) + len(steps.pieces) - len(self._left(at, back=passes.passes[first].back))
+        back = any(each.back for each in passes.passes[first : first + 1])  # what does not depend on the data takes no pass
+        done = first * len(steps.pieces) + len(steps.pieces) - len(self._left(at, back=back))
         with _bar(steps, done, show=progress) as advance:
             try:
                 for p, each in enumerate(passes.passes[first:], first):

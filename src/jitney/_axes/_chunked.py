@@ -199,7 +199,12 @@ def run_chunked(passes: Passes, arrays: Sequence[Any], size: int, chunk: int, de
         chunk: How much of it is worked on at a time, by each device.
         devices: Those that share the axis, if several do.
     """
-    work = Chunked(passes, size, devices)
+    with passes.width:
+        return _run(Chunked(passes, size, devices), arrays, size, chunk)
+
+
+def _run(work: Chunked, arrays: Sequence[Any], size: int, chunk: int) -> list[Any]:
+    passes, devices = work.passes, work.devices
     if devices is None:
         return _in_turn(work, arrays, size, chunk)
     gives, takes = passes.flat.gives, passes.flat.takes

@@ -1,23 +1,23 @@
 """Sizes that are not known yet: JAX's symbolic dimensions, read through the grammar that their documentation gives.
 
-`str(dim)` is public and documented; the class behind it is not. So a dimension is printed, parsed here once, and evaluated on ints
-(shapes), NumPy ranges (checks over a whole bucket) or traced scalars (masks).
+`str(dim)` is public and documented; the class behind it is not. So a dimension is printed, parsed once, and evaluated on ints
+(shapes), NumPy ranges (checks over a whole bucket) or traced scalars (masks), all by the one evaluator of sizes.
 """
 
 from __future__ import annotations
 
 import ast
-import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
 from jax import export
 
+from .._extent import Expression, Unreadable, read_dim
 from .._trees import is_a
-from ._jax import jnp
+from ._refusal import Refused
 
 Dim = Any
 """An int, or a symbolic dimension of JAX."""
@@ -32,22 +32,27 @@ def is_ragged(dim: Dim) -> bool:
 class Extent:
     """A size as an expression over symbols."""
 
-    text: str
-    tree: ast.expr
+    expression: Expression
 
     @property
     def symbols(self) -> frozenset[str]:
-        called = {id(node.func) for node in ast.walk(self.tree) if isinstance(node, ast.Call)}
-        return frozenset(node.id for node in ast.walk(self.tree) if isinstance(node, ast.Name) and id(node) not in called)
+        return self.expression.names
 
     def at(self, sizes: Mapping[str, Any]) -> Any:
-        """The value where each symbol has a size: an int, an array of ints, or a traced scalar."""
-        return _value(self.tree, sizes)
+        """The value where each symbol has a size: an int, an array of ints, or a traced scalar.
+
+        Raises:
+            Refused: A form that jitney does not know.
+        """
+        try:
+            return self.expression.at(sizes)
+        except Unreadable as error:
+            raise Refused("", f"makes an array of {self.expression.text} elements: {error}") from error
 
     @property
     def rises(self) -> bool:
         """Whether the form alone shows that the value never falls when a symbol grows."""
-        return _is_monotone(self.tree)
+        return _is_monotone(self.expression.tree)
 
     def grows(self, ranges: Mapping[str, tuple[int, int]]) -> bool:
         """Whether, with each symbol in its range, no value exceeds the one where all symbols are largest.
@@ -66,7 +71,7 @@ class Extent:
 
 def extent(dim: Dim) -> Extent:
     """The expression of a symbolic dimension."""
-    return _parsed(str(dim))
+    return Extent(read_dim(dim))
 
 
 def evaluate(dim: Dim, sizes: Mapping[str, Any]) -> Any:
@@ -76,54 +81,6 @@ def evaluate(dim: Dim, sizes: Mapping[str, Any]) -> Any:
 
 def symbols(dim: Dim) -> frozenset[str]:
     return extent(dim).symbols if is_ragged(dim) else frozenset()
-
-
-@lru_cache(maxsize=4096)
-def _parsed(text: str) -> Extent:
-    return Extent(text, ast.parse(text.replace("^", "**"), mode="eval").body)
-
-
-_BINARY: Mapping[type[ast.AST], Callable[[Any, Any], Any]] = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
-
-
-def _value(node: ast.expr, sizes: Mapping[str, Any]) -> Any:
-    match node:
-        case ast.Constant(value=int() as value):
-            return value
-        case ast.Name(id=name):
-            return sizes[name]
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return -_value(operand, sizes)
-        case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=int() as power)):
-            return _power(_value(left, sizes), power)
-        case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
-            return _BINARY[type(op)](_value(left, sizes), _value(right, sizes))
-        case ast.Call(func=ast.Name(id=name), args=[first, second]) if name in _CALLS:
-            return _CALLS[name](_value(first, sizes), _value(second, sizes))
-        case _:
-            raise NotImplementedError(f"a symbolic size of a form that jitney does not know: {ast.unparse(node)}")
-
-
-def _power(base: Any, power: int) -> Any:
-    out = base
-    for _ in range(power - 1):
-        out = out * base
-    return out
-
-
-def _extreme(a: Any, b: Any, traced: Any, of_arrays: Any, of_ints: Any) -> Any:
-    if is_a(a, int) and is_a(b, int):
-        return of_ints(a, b)
-    return of_arrays(a, b) if is_a(a, np.ndarray) or is_a(b, np.ndarray) else traced(a, b)
-
-
-_np: Any = np
-_CALLS: Mapping[str, Callable[[Any, Any], Any]] = {
-    "floordiv": lambda a, b: a // b,
-    "mod": lambda a, b: a % b,
-    "max": lambda a, b: _extreme(a, b, jnp.maximum, _np.maximum, max),
-    "min": lambda a, b: _extreme(a, b, jnp.minimum, _np.minimum, min),
-}
 
 
 def _is_monotone(node: ast.expr) -> bool:
@@ -174,7 +131,7 @@ LARGEST = 2**31 - 1
 
 def is_countable(dim: Dim, ranges: Mapping[str, tuple[int, int]]) -> bool:
     """Whether a size, and all that is computed on the way to it, stays within 32 bits for all sizes in the ranges."""
-    return not is_ragged(dim) or _magnitude(extent(dim).tree, {symbol: high for symbol, (_, high) in ranges.items()}) <= LARGEST
+    return not is_ragged(dim) or _magnitude(extent(dim).expression.tree, {symbol: high for symbol, (_, high) in ranges.items()}) <= LARGEST
 
 
 def _magnitude(node: ast.expr, most: Mapping[str, int]) -> int:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +27,7 @@ from ._rule import Use, ragged_dims
 from ._rules import RULES
 from ._rules.control import inner
 from ._walk import Op, Ranges, mentions, ragged, shape_of
+from ._wide import scope_of
 
 FOLDS = {**REDUCTIONS, "dot_general": "add"}
 """Operations whose results on parts of an axis are put together by a monoid."""
@@ -134,6 +136,11 @@ class Passes:
     levels: int = 0
     numbers: Mapping[Any, Any] = field(default_factory=dict[Any, Any], repr=False)
 
+    @property
+    def width(self) -> AbstractContextManager[Any]:
+        """The scope in which the numbers of the program live."""
+        return scope_of(*(node.op.eqn for node in self.flat.nodes))
+
     def axis(self, number: int) -> int:
         """Where a streamed value has the axis."""
         return ragged(self.flat.dims[number])[0]
@@ -225,7 +232,9 @@ def _check_dims(op: Op | None, dims: Sequence[Any], symbol: str) -> None:
     found = ragged_dims(dims)
     if len(found) > 1 or any(str(dim) != symbol for dim in found):
         sizes = " and ".join(map(str, found))
-        raise Refused(op.place if op else "", f"makes an array with {sizes} elements along it" + (f" (`{op.name}`)" if op else ""))
+        if op is None:
+            raise Refused("", f"has an argument of {sizes} elements, which no chunk cuts")
+        raise Refused(op.place, f"makes an array with {sizes} elements along it (`{op.name}`)")
 
 
 def _place(node: Node, flat: Flat, symbol: str, level: dict[int, int], streamed: set[int]) -> None:

@@ -19,6 +19,7 @@ from .._jaxprs import bound, opened, programs, source_of
 from .._trees import is_a
 from ._extent import Dim, evaluate, extent, is_ragged, symbols, tree_dims
 from ._jax import jnp, lax
+from ._wide import scope_of
 
 Ranges = Mapping[str, tuple[int, int]]
 """Symbol -> the least and the largest size it stands for."""
@@ -142,7 +143,8 @@ class Walk:
                 continue
             op = Op(eqn)
             operands = [read(atom) for atom in eqn.invars]
-            out = self.rules[op.name].pad(self, op, operands) if mentions(op) else self.bind(op, operands)
+            with scope_of(eqn):
+                out = self.rules[op.name].pad(self, op, operands) if mentions(op) else self.bind(op, operands)
             env.update(zip(eqn.outvars, out, strict=True))
         return [read(atom) for atom in program.outvars]
 

@@ -14,12 +14,13 @@ import jax
 from .._axes import Devices, Passes, Refused, bytes_per_element, check_order, plan_passes, run_chunked, told, trace
 from .._errors import AxisError, MeshError, OptionError, Where, sentence
 from .._memory import Fit, Misfit, compiled_bytes, fit, free_bytes, text
-from .._named import in_names, is_count, named_axes, shape_at, sizes_of
+from .._named import beside, in_names, is_count, named_axes, shape_at, sizes_of
 from .._options import AUTO
 from .._outcome import Outcome
 from .._stage import Fn, Request, Skip
 from .._trees import is_a
 from .._view import View
+from .bounded import Bounded, is_open
 from .place import Place
 from .vmap import levels_of
 
@@ -81,7 +82,7 @@ class Chunk:
     summed: bool = field(default=False, compare=False)  # whether it is for `jitney.accumulate`, for its errors
 
     @classmethod
-    def plan(cls, view: View, request: Request) -> Self | Skip:
+    def plan(cls, view: View, request: Request) -> Self | Bounded | Skip:
         options = request.options
         if not options.chunk and options.memory is None:
             return Skip("chunk", "no `chunk` given")
@@ -91,6 +92,10 @@ class Chunk:
             return Skip("chunk", request.whole)
         if request.nested and not options.accumulate:
             return Skip("chunk", "under an outer trace: all at once")
+        if is_open(view):
+            if options.accumulate:
+                raise Refused("", f"calls {request.where}, whose microbatches are of a known size")
+            return Bounded.plan(view, request)
         if not options.chunk:
             return cls.any(view, request) or Skip("chunk", "no array has an axis with a name")
         ((axis, chunk),) = options.chunk
@@ -166,7 +171,8 @@ class Chunk:
                 passes = plan_passes(program.jaxpr, SYMBOL, ranges, program.numbers)
             self._check_order(passes)
         except Refused as refusal:
-            what = f"{refusal.place or 'it'} {in_names(refusal.what, [self.axis])}"
+            found = beside(self.view, named_axes(self.view, self.levels), {self.axis: self.size}, refusal)
+            what = f"{found.place or 'it'} {in_names(found.what, [self.axis])}"
             if self.summed:
                 raise AxisError(
                     sentence(self.where, f"axis {self.axis!r} cannot be accumulated over: {what}.",

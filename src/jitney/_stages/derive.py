@@ -398,6 +398,10 @@ class _Derivation:
         return self._arrays(self.primal(at))
 
     def _arrays(self, value: Any) -> Any:
+        if not tree_flatten(value)[0]:
+            raise DerivativeError(
+                sentence(self.where, "the function returns no array.", f"`{self.derived.what}` is of what it returns.", "return an array.")
+            )
         for path, leaf in tree_flatten_with_path(value)[0]:
             dtype = getattr(leaf, "dtype", None)
             if dtype is None or not issubdtype(dtype, jax.numpy.floating):

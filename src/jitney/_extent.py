@@ -1,0 +1,250 @@
+"""Read and evaluate sizes that are written as expressions: `2*n+1`, `n**2`, `max(n,3)`, `{model.width}+1`.
+
+It stands on the ground, since three ask: contracts, of what annotations say, on ints; padding and chunks, of the same, on symbolic sizes;
+and the rules of the axes, of what JAX's symbolic dimensions print, on ints, NumPy ranges and traced scalars. It is a whitelist over `ast`,
+never `eval`.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial, reduce
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend.core import InconclusiveDimensionOperation
+
+from ._trees import is_a
+
+_jax: Any = jax
+_np: Any = np
+_op: Any = operator  # typeshed leaves some of its functions partly unknown
+_PLAIN = (int, float, str, list, tuple, dict, np.integer)
+_LARGEST_POWER = 64
+
+
+class Unreadable(Exception):
+    """A size cannot be worked out; the text is the reason, a part of a sentence. It never leaves jitney."""
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A size as written, and as a tree."""
+
+    text: str
+    tree: ast.expr
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The axes, or symbols, that it depends on."""
+        called = {id(node.func) for node in ast.walk(self.tree) if isinstance(node, ast.Call)}
+        return frozenset(node.id for node in ast.walk(self.tree) if isinstance(node, ast.Name) and id(node) not in called)
+
+    def at(self, sizes: Mapping[str, Any]) -> Any:
+        """The value where each name has a size: an int or a float, an array of ints, a traced scalar, a symbolic dimension.
+
+        Raises:
+            Unreadable: A name has no size, or something in it is not arithmetic that is exact for such sizes.
+        """
+        value = _compute(self.tree, sizes)
+        if isinstance(value, str | list | tuple | dict):
+            raise Unreadable(f"`{self.text}` is not a number")
+        return value
+
+
+@lru_cache(maxsize=4096)
+def read(text: str) -> Expression:
+    """A size in Python's notation.
+
+    Raises:
+        Unreadable: It is no expression.
+    """
+    try:
+        return Expression(text, ast.parse(text.strip(), mode="eval").body)
+    except (SyntaxError, ValueError) as error:
+        raise Unreadable(f"`{text}` is not an expression") from error
+
+
+def read_dim(dim: Any) -> Expression:
+    """One of JAX's symbolic dimensions, by the grammar of its documentation: Python's, but `^` is a power there."""
+    return read(str(dim).replace("^", "**"))
+
+
+def names_in(text: str) -> frozenset[str]:
+    """The axes that a size of an annotation depends on; what stands in braces are arguments, not axes."""
+    try:
+        return read(re.sub(r"\{[^}]*\}", "0", text)).names
+    except Unreadable:
+        return frozenset()
+
+
+def filled(text: str, arguments: Mapping[str, Any]) -> str:
+    """A size with `{argument.attribute}` replaced by its value, as jaxtyping does by way of an f-string.
+
+    Raises:
+        Unreadable: What stands in braces is not a name, an attribute or an item, or has no value.
+    """
+    if "{" not in text:
+        return text
+    parsed = read("f" + repr(text)).tree
+    parts = parsed.values if isinstance(parsed, ast.JoinedStr) else [parsed]
+    found: list[str] = []
+    for part in parts:
+        if isinstance(part, ast.Constant):
+            found.append(str(part.value))
+        elif isinstance(part, ast.FormattedValue) and part.conversion == -1 and part.format_spec is None:
+            found.append(_written(_compute(part.value, arguments, attributes=True), ast.unparse(part.value)))
+        else:
+            raise Unreadable(f"`{text}` has a format that jitney does not read")
+    return "".join(found)
+
+
+def is_known(value: Any) -> bool:
+    """Whether a size is a plain number, not a symbol, a range or a traced scalar."""
+    return isinstance(value, int | float | np.integer)
+
+
+def _written(value: Any, source: str) -> str:
+    if isinstance(value, str):
+        return value
+    if is_known(value):
+        return str(value)
+    raise Unreadable(f"`{source}` is a {type(value).__name__}, not a number")
+
+
+def _compute(node: ast.expr, names: Mapping[str, Any], *, attributes: bool = False) -> Any:
+    def go(inner: ast.expr) -> Any:
+        return _compute(inner, names, attributes=attributes)
+
+    match node:
+        case ast.Constant(value=int() | float() | str() as value):
+            return value
+        case ast.Name(id=name):
+            try:
+                return names[name]
+            except KeyError:
+                raise Unreadable(f"`{name}` has no {'value' if attributes else 'size'}") from None
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+            return _apply(node, _OPERATORS[type(op)], go(left), go(right))
+        case ast.UnaryOp(op=op, operand=operand) if type(op) in _OPERATORS:
+            return _apply(node, _OPERATORS[type(op)], go(operand))
+        case ast.Tuple(elts=items) | ast.List(elts=items):
+            return [go(item) for item in items]
+        case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _CALLS and name not in names:
+            return _call(node, name, [go(arg) for arg in args])
+        case ast.Attribute(value=value, attr=attr) if attributes and not attr.startswith("__"):
+            return _guard(node, lambda: getattr(go(value), attr))
+        case ast.Subscript(value=value, slice=index) if attributes:
+            return _item(node, go(value), go(index))
+        case _:
+            raise Unreadable(f"jitney does not read `{ast.unparse(node)}` in a size")
+
+
+def _apply(node: ast.expr, op: Callable[..., Any], *values: Any) -> Any:
+    _demand_numbers(node, values)
+    if op is _op.pow:
+        return _power(node, *values)
+    if op is _op.truediv and not all(map(is_known, values)):
+        raise Unreadable(f"`{ast.unparse(node)}` is a division with `/`; of a size that is not known yet only `//` is one")
+    return _guard(node, lambda: op(*values))
+
+
+def _demand_numbers(node: ast.expr, values: Sequence[Any]) -> None:
+    """Sizes that are not known yet have no fractions: theirs are numbers of 32 bits on the device."""
+    known = all(map(is_known, values))
+    for value in values:
+        if isinstance(value, str | list | tuple | dict) or not (is_known(value) or hasattr(value, "__add__")):
+            raise Unreadable(f"`{ast.unparse(node)}` is not made of numbers")
+        if isinstance(value, float) and not known:
+            raise Unreadable(f"`{ast.unparse(node)}` has a fraction")
+
+
+def _power(node: ast.expr, base: Any, power: Any) -> Any:
+    if not is_known(power):
+        raise Unreadable(f"the power in `{ast.unparse(node)}` is not known yet")
+    if abs(power) > _LARGEST_POWER:
+        raise Unreadable(f"`{ast.unparse(node)}` has too large a power")
+    if is_known(base):
+        return _guard(node, lambda: _op.pow(base, power))
+    if power < 0:
+        raise Unreadable(f"`{ast.unparse(node)}` has a power below 0")
+    return reduce(_op.mul, [base] * int(power), 1)  # what every kind of size can do
+
+
+def _extreme(name: str, a: Any, b: Any) -> Any:
+    if is_known(a) and is_known(b):
+        return min(a, b) if name == "min" else max(a, b)
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        return getattr(_np, f"{name}imum")(a, b)
+    if isinstance(a, jax.Array) or isinstance(b, jax.Array):
+        return getattr(_jax.numpy, f"{name}imum")(a, b)
+    return getattr(_jax.core, f"{name}_dim")(a, b)
+
+
+def _same(a: Any) -> Any:
+    """Symbolic dimensions have no `+` in front."""
+    return a
+
+
+def _absolute(a: Any) -> Any:
+    return _extreme("max", a, -a)
+
+
+_OPERATORS: Mapping[type[ast.AST], Callable[..., Any]] = {
+    ast.Add: _op.add,
+    ast.Sub: _op.sub,
+    ast.Mult: _op.mul,
+    ast.FloorDiv: _op.floordiv,
+    ast.Div: _op.truediv,
+    ast.Mod: _op.mod,
+    ast.Pow: _op.pow,
+    ast.USub: _op.neg,
+    ast.UAdd: _same,
+}
+_CALLS: Mapping[str, Callable[..., Any]] = {  # of plain values
+    "min": min,
+    "max": max,
+    "abs": abs,
+    "len": len,
+    "sum": sum,
+    "int": int,
+    "round": round,
+    "floordiv": _op.floordiv,
+    "mod": _op.mod,
+}
+_OPEN_CALLS: Mapping[str, Callable[..., Any]] = {  # of sizes that are not known yet, which are whole numbers
+    "min": lambda *args: reduce(partial(_extreme, "min"), args),
+    "max": lambda *args: reduce(partial(_extreme, "max"), args),
+    "abs": _absolute,
+    "sum": lambda *args: reduce(_op.add, args),
+    "int": _same,
+    "round": _same,
+    "floordiv": _op.floordiv,
+    "mod": _op.mod,
+}
+
+
+def _call(node: ast.expr, name: str, args: list[Any]) -> Any:
+    flat: list[Any] = list(args[0]) if len(args) == 1 and is_a(args[0], (list, tuple)) else args  # `min((a, b))` is `min(a, b)`
+    if name == "len" or all(isinstance(arg, _PLAIN) for arg in flat):
+        return _guard(node, lambda: _CALLS[name](*args))
+    _demand_numbers(node, flat)
+    return _guard(node, lambda: _OPEN_CALLS[name](*flat))
+
+
+def _item(node: ast.expr, value: Any, index: Any) -> Any:
+    if not isinstance(value, tuple | list | Mapping):
+        raise Unreadable(f"`{ast.unparse(node)}` is not an item of a tuple, list or dict")
+    return _guard(node, lambda: _op.getitem(value, index))
+
+
+def _guard(node: ast.expr, compute: Callable[[], Any]) -> Any:
+    try:
+        return compute()
+    except (ArithmeticError, AttributeError, InconclusiveDimensionOperation, LookupError, TypeError, ValueError) as error:
+        raise Unreadable(f"`{ast.unparse(node)}` fails: {error}") from error

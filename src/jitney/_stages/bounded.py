@@ -1,0 +1,65 @@
+"""`memory` of a function that is called where sizes are symbols: inside one that is padded or cut.
+
+How much fits is found by compiling, which takes known sizes. So the whole is compiled at the largest that the symbols stand for; if it
+fits there, it does at every size, and nothing is cut here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+
+from .._axes import Refused, evaluate, is_symbolic, ranges_at_hand
+from .._errors import Where
+from .._memory import budget_of, compiled_bytes, text
+from .._outcome import Outcome
+from .._stage import Fn, Request
+from .._view import View
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """A budget that the whole must keep."""
+
+    budget: int
+    view: View = field(compare=False)
+    where: Where = field(compare=False)
+    why: str = field(compare=False)
+    name: str = field(default="chunk", compare=False)
+
+    @classmethod
+    def plan(cls, view: View, request: Request) -> Bounded:
+        budget = budget_of(request.where, request.options.memory)
+        return cls(budget, view, request.where, f"not cut inside an axis that is: all of it takes no more than {text(budget)}")
+
+    def inner(self, view: View) -> View:
+        return view
+
+    def check(self, outcome: Outcome) -> None:
+        """Nothing was cut."""
+
+    def wrap(self, fn: Fn) -> Fn:
+        def bounded(*arrays: Any) -> Any:
+            taken = compiled_bytes(fn, self.avals())
+            if taken > self.budget:
+                raise Refused(
+                    "",
+                    f"calls {self.where}, which takes {text(taken)} all at once, and whose `memory` of {text(self.budget)} "
+                    "is kept by chunks of a known size",
+                )
+            return fn(*arrays)
+
+        return bounded
+
+    def avals(self) -> list[jax.ShapeDtypeStruct]:
+        """The arguments at the largest sizes."""
+        largest = {symbol: high for symbol, (_, high) in ranges_at_hand().items()}
+        leaves = [leaf.reshaped(tuple(evaluate(dim, largest) for dim in leaf.shape)) for leaf in self.view.leaves]
+        return [leaf.abstract() for leaf in leaves]
+
+
+def is_open(view: View) -> bool:
+    """Whether a size of an array is a symbol."""
+    return any(is_symbolic(dim) for leaf in view.leaves for dim in leaf.shape)
