@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -110,7 +110,8 @@ class Known:
     numbers: tuple[Any, ...] = ()
 
 
-_KNOWN: ContextVar[Known] = ContextVar("known_sizes", default=Known())
+_NOTHING = Known()
+_KNOWN: ContextVar[Known] = ContextVar("known_sizes", default=_NOTHING)
 
 
 @contextmanager

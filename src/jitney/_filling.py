@@ -203,11 +203,8 @@ class Filling:
         Raises:
             Refused: At this size the body does other operations than its padded program does.
         """
-        try:
-            with self.entry.numbers():
-                padded = self.place(arrays)
-        except SizeRefused as refused:
-            raise refused.refusal from refused
+        with self.entry.numbers():
+            padded = self.place(arrays)
         if padded is None:
             return arrays
         return (*padded.abstract(arrays), padded.counts.abstract())

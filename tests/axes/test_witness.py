@@ -269,8 +269,8 @@ LAYERS = {
     "LayerNorm": lambda k: (eqx.nn.LayerNorm(4), (4,)),
     "RMSNorm": lambda k: (eqx.nn.RMSNorm(4), (4,)),
     "GroupNorm": lambda k: (eqx.nn.GroupNorm(2, 4), (4, 5)),
-    "GRUCell": lambda k: (lambda x, c=eqx.nn.GRUCell(4, 5, key=k): c(x, jnp.zeros(5)), (4,)),
-    "LSTMCell": lambda k: (lambda x, c=eqx.nn.LSTMCell(4, 5, key=k): c(x, (jnp.zeros(5), jnp.zeros(5))), (4,)),
+    "GRUCell": lambda k: (functools.partial(eqx.nn.GRUCell(4, 5, key=k), hidden=jnp.zeros(5)), (4,)),
+    "LSTMCell": lambda k: (functools.partial(eqx.nn.LSTMCell(4, 5, key=k), hidden=(jnp.zeros(5), jnp.zeros(5))), (4,)),
     "Sequential": lambda k: (eqx.nn.Sequential([eqx.nn.Linear(4, 4, key=k), eqx.nn.Lambda(jax.nn.relu)]), (4,)),
 }
 

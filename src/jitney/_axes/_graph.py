@@ -15,7 +15,7 @@ import numpy as np
 from jax.extend import core
 
 from .._jaxprs import CALLS, opened, source_of
-from .._trees import is_a
+from .._trees import Tracer, is_a
 from ._extent import evaluate, is_ragged, tree_dims
 from ._rules.control import expanded
 from ._walk import Op, mentions
@@ -73,7 +73,7 @@ class Graph:
 
 def constant(value: Any, aval: Any = None) -> Value:
     """A value that is written into a program; one of an outer trace is an argument like others."""
-    if is_a(value, jax.core.Tracer):
+    if is_a(value, Tracer):
         return Value(tuple(value.shape), value.dtype, key=value)
     dtype = value.dtype if aval is None else aval.dtype
     const = value if aval is None or is_a(value, jax.Array) else np.asarray(value, dtype)

@@ -18,13 +18,28 @@ from ._rules import RULES
 from ._walk import Op, Walk, mentions
 
 _np: Any = np
+_jax: Any = jax
+
+
+def _selected(which: Any, *cases: Any) -> Any:
+    return _np.select([which == i for i in range(len(cases))], cases)
+
+
+def _clamped(low: Any, x: Any, high: Any) -> Any:
+    return _np.minimum(_np.maximum(x, low), high)
+
+
+def _same(x: Any) -> Any:
+    return x
+
+
 _ELEMENTWISE: Mapping[str, Callable[..., Any]] = {
     "add": _np.add, "sub": _np.subtract, "mul": _np.multiply, "neg": _np.negative, "max": _np.maximum, "min": _np.minimum,
     "lt": _np.less, "le": _np.less_equal, "gt": _np.greater, "ge": _np.greater_equal, "eq": _np.equal, "ne": _np.not_equal,
     "and": _np.bitwise_and, "or": _np.bitwise_or, "not": _np.invert,
-    "select_n": lambda which, *cases: _np.select([which == i for i in range(len(cases))], cases),
-    "clamp": lambda low, x, high: _np.minimum(_np.maximum(x, low), high),
-    "copy": lambda x: x, "stop_gradient": lambda x: x,
+    "select_n": _selected,
+    "clamp": _clamped,
+    "copy": _same, "stop_gradient": _same,
 }  # fmt: skip
 
 
@@ -65,7 +80,7 @@ def _by_numpy(value: Value, xs: list[Any]) -> Any:
     if name == "iota":
         shape = [1] * len(value.shape)
         shape[params["dimension"]] = -1
-        return np.broadcast_to(np.arange(value.shape[params["dimension"]], dtype=value.dtype).reshape(shape), value.shape)
+        return np.broadcast_to(_np.arange(value.shape[params["dimension"]], dtype=value.dtype).reshape(shape), value.shape)
     if name in ("reshape", "squeeze", "expand_dims"):
         return xs[0].reshape(value.shape)
     if name == "broadcast_in_dim":
@@ -90,7 +105,7 @@ def _by_jax(value: Value, xs: list[Any]) -> Any:
     if value.name == "dim_as_value":
         return np.asarray(evaluate(value.params["dim"], value.scope)).astype(value.dtype)
     walk, op = Walk(value.scope, value.scope, RULES), Op(value.eqn)
-    with jax.ensure_compile_time_eval(), jax.default_device(jax.local_devices(backend="cpu")[0]):
+    with jax.ensure_compile_time_eval(), jax.default_device(_jax.local_devices(backend="cpu")[0]):
         out = RULES[op.name].pad(walk, op, xs) if mentions(op) and op.name in RULES else walk.bind(op, xs)
         return _on_host(out[value.index])
 
@@ -98,4 +113,3 @@ def _by_jax(value: Value, xs: list[Any]) -> Any:
 def _on_host(x: Any) -> Any:
     """An array of NumPy's; random keys, of which it has none, as they are."""
     return x if dtypes.issubdtype(x.dtype, dtypes.extended) else np.asarray(x)
-

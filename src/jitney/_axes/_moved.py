@@ -150,7 +150,9 @@ def _reshape(value: Value, known: Known) -> Move | None:
     ):
         return None
     left = iter(old)
-    axes: list[tuple[int | None, Positions]] = [(None, 1) if size == 1 else (axis := next(left), range(x.shape[axis])) for size in value.shape]
+    axes: list[tuple[int | None, Positions]] = [
+        (None, 1) if size == 1 else (axis := next(left), range(x.shape[axis])) for size in value.shape
+    ]
     return Move(x, tuple(axes), tuple((i, 0) for i, size in enumerate(x.shape) if size == 1))
 
 
@@ -168,12 +170,14 @@ def _broadcast(value: Value, known: Known) -> Move | None:
 
 def _transpose(value: Value, known: Known) -> Move | None:
     whole = _whole(value.reads[0])
-    return Move(value.reads[0], tuple(whole[axis] for axis in value.params["permutation"]))
+    order: Sequence[int] = value.params["permutation"]
+    return Move(value.reads[0], tuple(whole[axis] for axis in order))
 
 
 def _rev(value: Value, known: Known) -> Move | None:
     axes = _whole(value)
-    for axis in value.params["dimensions"]:
+    turned: Sequence[int] = value.params["dimensions"]
+    for axis in turned:
         axes[axis] = (axis, range(value.shape[axis] - 1, -1, -1))
     return Move(value.reads[0], tuple(axes))
 
@@ -186,7 +190,8 @@ def _slice(value: Value, known: Known) -> Move | None:
 
 
 def _split(value: Value, known: Known) -> Move | None:
-    axis, sizes = value.params["axis"], at(value.params["sizes"], value.scope)
+    axis: int = value.params["axis"]
+    sizes = at(value.params["sizes"], value.scope)
     axes, start = _whole(value), sum(sizes[: value.index])
     axes[axis] = (axis, range(start, start + value.shape[axis]))
     return Move(value.reads[0], tuple(axes))
@@ -328,7 +333,8 @@ def _padded(value: Value, known: Known) -> Targets | None:
     if not _is_zero(filler, known) or any(low < 0 or high < 0 for low, high, _ in config):
         return None
     return x, [
-        (i, range(low, low + (inside + 1) * size, inside + 1)) for i, ((low, _, inside), size) in enumerate(zip(config, x.shape, strict=True))
+        (i, range(low, low + (inside + 1) * size, inside + 1))
+        for i, ((low, _, inside), size) in enumerate(zip(config, x.shape, strict=True))
     ]
 
 
@@ -348,7 +354,7 @@ def _scattered(value: Value, known: Known) -> Targets | None:
     numbers = value.params["dimension_numbers"]
     if not indices.is_known or numbers.operand_batching_dims or not _is_zero(x, known):
         return None
-    windows = dict(
+    windows: dict[int, int] = dict(
         zip([axis for axis in range(len(x.shape)) if axis not in numbers.inserted_window_dims], numbers.update_window_dims, strict=True)
     )
     sizes = [1 if axis in numbers.inserted_window_dims else updates.shape[windows[axis]] for axis in range(len(x.shape))]

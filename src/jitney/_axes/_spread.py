@@ -81,5 +81,9 @@ def _made_anew(value: Any) -> Any:
     if not hasattr(getattr(value, "jaxpr", value), "eqns") or not any(map(_may_lose, equations(value))):
         return value
     avals = [jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype, weak_type=atom.aval.weak_type) for atom in opened(value)[0].invars]
-    made = make_jaxpr(lambda *given: _run(value, given))(*avals)
+
+    def run(*given: Any) -> list[Any]:
+        return _run(value, given)
+
+    made = make_jaxpr(run)(*avals)
     return made if hasattr(value, "consts") else opened(made)[0]

@@ -71,9 +71,7 @@ def symbolic_sizes(ranges: Mapping[str, tuple[int, int]]) -> dict[str, Any]:
     return dict(zip(ranges, export.symbolic_shape(", ".join(ranges), constraints=bounds), strict=True))
 
 
-def trace(
-    fn: Callable[..., Any], avals: Avals, ranges: Mapping[str, tuple[int, int]], sizes: Mapping[str, int] | None = None
-) -> Traced:
+def trace(fn: Callable[..., Any], avals: Avals, ranges: Mapping[str, tuple[int, int]], sizes: Mapping[str, int] | None = None) -> Traced:
     """Trace `fn` for all sizes in the ranges at once, and compare with what it is at the sizes at hand.
 
     Args:
@@ -104,7 +102,7 @@ def trace(
 def witnessed(jaxpr: Any, fn: Callable[..., Any], avals: Avals, ranges: Mapping[str, tuple[int, int]], sizes: Mapping[str, int]) -> Witness:
     """Compare a program with symbolic sizes with what the function is at known ones."""
     with _scope(ranges):
-        exact = make_jaxpr(lambda *arrays: fn(*arrays))(*avals(sizes))
+        exact = make_jaxpr(_anew(fn))(*avals(sizes))
     witness = Witness(sizes, ranges)
     witness.compare(jaxpr, exact)
     return witness
@@ -143,18 +141,27 @@ def _symbolic(
     failed: Exception | None = None
     with watched() as seen, _scope(ranges):
         try:
-            jaxpr = make_jaxpr(lambda *arrays: fn(*arrays))(*avals(sizes))
+            jaxpr = make_jaxpr(_anew(fn))(*avals(sizes))
         except Refused:
             raise
         except Exception as error:  # noqa: BLE001
             failed = error
     if failed is not None:
         with _scope(ranges):
-            make_jaxpr(lambda *arrays: fn(*arrays))(*avals(known))  # raises what is wrong at any size
+            make_jaxpr(_anew(fn))(*avals(known))  # raises what is wrong at any size
         raise Refused(_place(failed), f"needs to know a size: {_first_line(failed)}") from failed
     if seen.refused:  # code that catches everything has caught it
         raise seen.refused[0]
     return jaxpr, seen.looks
+
+
+def _anew(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of its own: JAX may know `fn` from another trace."""
+
+    def again(*arrays: Any) -> Any:
+        return fn(*arrays)
+
+    return again
 
 
 def probes(ranges: Mapping[str, tuple[int, int]]) -> list[dict[str, int]]:

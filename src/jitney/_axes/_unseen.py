@@ -16,22 +16,27 @@ import types
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache, partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from .._owners import owner
 from .._trees import is_a
 
-_TRUSTED = ("jax", "jaxlib", "jitney", "equinox", "numpy", "stdlib", "generated")  # they ask of objects what they are, and act alike
-_COMPANIONS = frozenset(("jaxtyping", "beartype", "wadler_lindig", "opt_einsum", "typing_extensions.py"))  # that JAX and Equinox call
+_TRUSTED = ("jax", "jaxlib", "jitney", "equinox", "numpy", "stdlib", "generated")
+"""They ask of objects what they are, and act alike."""
+_COMPANIONS = frozenset(("jaxtyping", "beartype", "wadler_lindig", "opt_einsum", "typing_extensions.py"))
+"""What JAX and Equinox call."""
 _MODULES = ("jax", "jaxlib", "jitney", "numpy", "math", "functools", "itertools", "collections", "typing", "dataclasses", "enum", "abc",
             "equinox", "jaxtyping", "beartype", "warnings")  # fmt: skip
-_BUILTINS = frozenset(
-    "abs all any bool bytes callable complex dict divmod enumerate filter float frozenset getattr hasattr int isinstance issubclass iter len "
-    "list map max min next object pow print property range reversed round set setattr slice sorted staticmethod classmethod str sum super "
+_NAMES = (
+    "abs all any bool bytes callable complex dict divmod enumerate filter float frozenset getattr hasattr int isinstance issubclass iter "
+    "len list map max min next object pow print property range reversed round set setattr slice sorted staticmethod classmethod str sum super "
     "tuple zip ArithmeticError AssertionError AttributeError Exception IndexError KeyError LookupError NotImplementedError OverflowError "
-    "RuntimeError StopIteration TypeError ValueError ZeroDivisionError NotImplemented Ellipsis __build_class__ __import__ __debug__".split()
-)  # `isinstance`, `hasattr` and their kin ask for attributes, which is seen; conversions raise or are seen
+    "RuntimeError StopIteration TypeError ValueError ZeroDivisionError NotImplemented Ellipsis __build_class__ __import__ __debug__"
+)
+_BUILTINS = frozenset(_NAMES.split())
+"""`isinstance`, `hasattr` and their kin ask for attributes, which is seen; conversions raise, or are seen."""
 
 
 @contextmanager
@@ -129,10 +134,9 @@ def _summary(code: types.CodeType) -> tuple[tuple[str, ...], bool, bool]:
     instructions = list(dis.get_instructions(code))
     names = tuple(dict.fromkeys(i.argval for i in instructions if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")))
     handles = any(i.opname == "CHECK_EXC_MATCH" for i in instructions) or any(
-        a.opname == "PUSH_EXC_INFO" and b.opname == "POP_TOP" for a, b in zip(instructions, instructions[1:], strict=False)
+        a.opname == "PUSH_EXC_INFO" and b.opname == "POP_TOP" for a, b in pairwise(instructions)
     )
-    pairs = zip(instructions, instructions[1:], strict=False)
-    return names, handles, any(b.opname == "IS_OP" and not _is_single(a) for a, b in pairs)
+    return names, handles, any(b.opname == "IS_OP" and not _is_single(a) for a, b in pairwise(instructions))
 
 
 def _is_single(instruction: dis.Instruction) -> bool:

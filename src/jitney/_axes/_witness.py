@@ -27,10 +27,11 @@ from ._walk import Ranges
 
 _SAME_NAME = {"add_any": "add", "copy_p": "copy"}
 _EXACT = ("int32", "int64", "float32", "float64")  # a size converted to one of them is rounded alike by Python and by XLA
-_HOW = frozenset(  # parameters that say nothing of the result, or that follow from the operands
+_PARAMETERS = (  # parameters that say nothing of the result, or that follow from the operands
     "sharding out_sharding unroll num_carry num_consts ft_in ft_out const_lengths linear body_nconsts cond_nconsts weak_type "
-    "indices_are_sorted unique_indices debug result_avals _split_transpose".split()
+    "indices_are_sorted unique_indices debug result_avals _split_transpose"
 )
+_HOW = frozenset(_PARAMETERS.split())
 
 
 @dataclass
@@ -224,8 +225,9 @@ class Witness:
             self._graphs(Graph((body.outs[0], *body.outs[2:]), body.effects), other, a, b)
 
     def _differ(self, *values: Value) -> Any:
-        around = [self._at] if self._at is not None else []
-        place = next(filter(None, map(place_of, (*values, *around))), "")
+        around: tuple[Value, ...] = () if self._at is None else (self._at,)
+        places = [place_of(value) for value in (*values, *around)]
+        place = next((text for text in places if text), "")
         raise Refused(place, f"does other operations at size {' and '.join(map(str, self.sizes.values()))}")
 
 
