@@ -362,7 +362,7 @@ def _scattered(value: Value, known: Known) -> Targets | None:
     if places is None:
         return None
     starts, along = places
-    batch = [axis for axis in range(len(updates.shape)) if axis not in numbers.update_window_dims]
+    batch: list[int] = [axis for axis in range(len(updates.shape)) if axis not in numbers.update_window_dims]
     used = {axis for axis in along.values() if axis is not None}
     if any(updates.shape[axis] != 1 for i, axis in enumerate(batch) if i not in used):  # several updates of one place
         return None
