@@ -237,7 +237,7 @@ class _Measured:
         self.view = self.plan.stage("vmap").inner(planned.view)
         self.varied = [i for i, array in enumerate(self.arrays) if issubdtype(array.dtype, np.floating)]
         self.outcome = Outcome()
-        self.real: list[int] = []  # which results are real numbers, of how many
+        self.real: list[int] = []  # which results are real or complex numbers, of how many
         self.count = 0
         self.sites: list[Site] = []
         exact = body_of(self.both(_as_it_is), self.arrays)
@@ -252,19 +252,19 @@ class _Measured:
     # The programs.
 
     def both(self, cast: Callable[[Any], Any]) -> Callable[..., list[Any]]:
-        """The real outputs, and the gradient if that is one number, of the function with its body under a cast."""
+        """The real and complex outputs, and the gradient if that is one real number, of the function with its body under a cast."""
         vmap = self.plan.stage("vmap")
 
         def outputs(arrays: Sequence[Any]) -> list[Any]:
             body = self.entry.body_inside(self.plan, "precision", self.outcome)
             out = list(vmap.wrap(cast(body))(*arrays))
             self.count = len(out)
-            self.real = [i for i, x in enumerate(out) if issubdtype(x.dtype, np.floating)]
+            self.real = [i for i, x in enumerate(out) if issubdtype(x.dtype, np.inexact)]
             return [out[i] for i in self.real]
 
         def run(*arrays: Any) -> list[Any]:
             out = outputs(arrays)
-            if [x.shape for x in out] != [()]:
+            if [x.shape for x in out] != [()] or not issubdtype(out[0].dtype, np.floating):
                 return out
 
             def scalar(varied: list[Any]) -> Any:
@@ -363,4 +363,9 @@ def _as_it_is(body: Any) -> Any:
 
 
 def _host(results: Sequence[Any]) -> list[Any]:
-    return [np.asarray(result).astype(np.float64).ravel() for result in results]
+    return [_doubles(np.asarray(result).ravel()) for result in results]
+
+
+def _doubles(array: Any) -> Any:
+    """Complex numbers as their parts."""
+    return array.astype(np.complex128).view(np.float64) if issubdtype(array.dtype, np.complexfloating) else array.astype(np.float64)
