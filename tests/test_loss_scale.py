@@ -104,3 +104,30 @@ def test_numbers_that_contradict_each_other_are_refused(bad):
     """When the scale is made."""
     with pytest.raises(OptionError, match="least <= initial <= most"):
         jitney.LossScale(**bad)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float8_e4m3fn", "float8_e5m2", "complex64", "float", "complex"])
+def test_every_kind_of_gradient_is_unscaled(dtype):
+    """What `all_finite` looks at, `scale` and `unscale` take too: complex numbers, narrow floats, and numbers of Python."""
+    scale = jitney.LossScale(4.0)
+    value = {"float": 8.0, "complex": 8.0 + 4.0j}.get(dtype) or jnp.asarray([8 + 4j, 2] if dtype == "complex64" else [8, 2], dtype)
+    grads = scale.unscale({"g": value})["g"]
+    np.testing.assert_array_equal(np.asarray(grads), np.asarray(value).astype(np.complex64) / 4)
+    scaled = scale.scale(value)
+    np.testing.assert_array_equal(np.asarray(scaled).astype(np.complex64), np.asarray(value).astype(np.complex64) * 4)
+    assert bool(scale.all_finite(value))
+    assert not bool(scale.all_finite({"g": value * np.nan if isinstance(value, (float, complex)) else value.at[0].set(np.nan)}))
+
+
+def test_an_infinite_part_of_a_complex_gradient_stays_one():
+    """The other part is a number still."""
+    grads = jitney.LossScale(4.0).unscale(jnp.asarray([complex(np.inf, 4)], jnp.complex64))
+    np.testing.assert_array_equal(np.asarray([grads.real, grads.imag]), [[np.inf], [1]])
+
+
+def test_what_is_no_gradient_stays():
+    """Integers, keys, and what stands for the derivative of an integer."""
+    tree = {"i": jnp.arange(3), "b": True, "zero": np.zeros(2, jax.dtypes.float0), "key": jax.random.key(0), "none": None, "text": "a"}
+    out = jitney.LossScale(4.0).unscale(tree)
+    assert all(out[name] is tree[name] for name in tree)
+    assert bool(jitney.LossScale.all_finite(tree))

@@ -185,3 +185,45 @@ def test_auto_needs_a_tolerance(bad):
     """At decoration."""
     with pytest.raises(OptionError, match="auto"):
         jitney.optimize(precision=bad)(sensitive)
+
+
+def test_one_policy_has_one_figure():
+    """With nothing pinned, "bf16" and "pinned" are one program, and its error is that of the decorated function."""
+    w, x = draw(32, 32), draw(16, 32)
+
+    def f(w: Float[Array, "a b"], x: Float[Array, "n a"]) -> Float[Array, "n b"]:
+        return jnp.tanh(x @ w) @ w
+
+    (row,) = precision_report(f, w, x, tolerance=1.0).deviations
+    exact = np.tanh(np.asarray(x, float) @ np.asarray(w, float)) @ np.asarray(w, float)
+    assert row.low == row.pinned
+    assert row.low == pytest.approx(off(np.asarray(optimize(f, precision="bf16")(w, x)), exact), rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("precision", "low"),
+    [(None, "bf16"), ("bf16", "bf16"), ("fp16", "fp16"), ({"default": "fp16", "w": "f32"}, "fp16"),
+     ({"default": "f32", "w": "fp16"}, "fp16"),     ("fp16-all", "fp16"), ("f64", "bf16")],
+)  # fmt: skip
+def test_the_type_is_that_of_the_program(precision, low):
+    """Unless another is asked for; the report says which."""
+    w, x = draw(4, 4), draw(3, 4)
+    program = optimize(lambda w, x: x @ w, precision=precision)
+    report = precision_report(program, w, x)
+    assert report.low == low
+    assert f": {low} " in str(report)
+    assert precision_report(program, w, x, low="bf16").low == "bf16"
+
+
+def test_complex_results_are_measured():
+    """Their parts come from products of real arrays."""
+
+    def f(w: Float[Array, "a b"], x: Float[Array, "n a"]):
+        return lax.complex(x @ w, jnp.sin(x @ w))
+
+    w, x = draw(32, 32), draw(16, 32)
+    (row,) = precision_report(f, w, x, tolerance=1.0).deviations
+    z = np.asarray(x, float) @ np.asarray(w, float)
+    assert row.low == pytest.approx(off(np.asarray(optimize(f, precision="bf16")(w, x)), z + 1j * np.sin(z)), rel=1e-3)
+    with pytest.raises(PrecisionError, match="no choice of products holds"):
+        optimize(f, precision="auto:1e-12")(w, x)

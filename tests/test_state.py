@@ -254,3 +254,94 @@ def test_states_are_arguments_of_programs(economy):
     np.testing.assert_allclose(grad.labour, 3 * 0.7 / 4, rtol=1e-6)
     with pytest.raises(jitney.ContractError, match="axis 'sector' has two sizes"):
         welfare(eqx.tree_at(lambda e: e.share, economy, jnp.ones((2, 4))))
+
+
+class Number(State):
+    x: Float[Array, "..."]
+
+    @derived
+    def y(self):
+        return jnp.square(self.x) + 1
+
+
+class Sum(State):
+    x: Float[Array, ""]
+
+    @derived
+    def concrete(self):
+        """States that nobody holds, of numbers of NumPy's."""
+        return sum(Number(np.float32(k)).y for k in range(4)) + self.x
+
+    @derived
+    def parts(self):
+        """States that nobody holds, of tracers."""
+        return sum(Number(self.x * k).y for k in range(4))
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, jax.jit, lambda f: jax.vmap(f, axis_size=2, in_axes=None), optimize, jax.checkpoint])
+def test_states_that_nobody_holds_have_their_own_values(wrap):
+    """A temporary state dies, and the next one takes its place in memory."""
+    state = Sum(jnp.float32(3.0))
+    np.testing.assert_allclose(wrap(lambda: state.concrete)(), 1 + 2 + 5 + 10 + 3)
+    np.testing.assert_allclose(wrap(lambda: Sum(jnp.float32(3.0)).parts)(), 4 + 9 * (1 + 4 + 9))
+    np.testing.assert_allclose(jax.jit(lambda s: s.concrete + s.parts)(state), 21 + 130)
+
+
+def test_an_array_that_is_changed_in_place_has_other_values():
+    """NumPy's can be, in a field, in a list, and in a state inside."""
+    x = np.arange(3, dtype=np.float32)
+    listed = type("Listed", (State,), {"__annotations__": {"xs": list}, "y": derived(lambda self: self.xs[0] + 1)})([x])
+    outer = type("Outer", (State,), {"__annotations__": {"inner": Number}, "y": derived(lambda self: self.inner.y)})(Number(x))
+    state, view = Number(x), Number(x[::2])
+    before = [np.array(s.y) for s in (state, listed, outer, view)]
+    x += 1
+    after = [s.y for s in (state, listed, outer, view)]
+    np.testing.assert_allclose(before[0], [1, 2, 5])
+    for value, want in zip(after, ([2, 5, 10], [2, 3, 4], [2, 5, 10], [2, 10]), strict=True):
+        np.testing.assert_allclose(value, want)
+    listed.xs[0] = jnp.zeros(3)
+    np.testing.assert_allclose(listed.y, [1, 1, 1])
+
+
+def test_what_can_change_unseen_is_computed_each_time():
+    """An object of a class that nothing is known of, in a static field; a reference."""
+
+    class Rate:
+        value = 1.0
+
+    rate = Rate()
+    fields = {"__annotations__": {"rate": Rate}, "rate": eqx.field(static=True), "y": derived(lambda self: self.rate.value * 2)}
+    state = type("Rated", (State,), fields)(rate)
+    assert state.y == 2
+    rate.value = 5.0
+    assert state.y == 10
+    reference = jax.new_ref(jnp.float32(1))
+    held = type("Held", (State,), {"__annotations__": {"x": jax.Ref}, "y": derived(lambda self: self.x[...] + 1)})(reference)
+    assert held.y == 2
+    reference[...] = 5.0
+    assert held.y == 6
+
+
+def test_a_field_is_computed_anew_under_other_settings():
+    """What was computed in single precision is not handed out in double, nor the other way round."""
+    state = type("Third", (State,), {"__annotations__": {"x": jax.Array}, "y": derived(lambda self: jnp.asarray(1 / 3))})(jnp.ones(1))
+    assert state.y.dtype == np.float32
+    with jax.enable_x64(True):
+        assert state.y.dtype == np.float64
+        np.testing.assert_allclose(state.y, 1 / 3, rtol=1e-15)
+    assert state.y.dtype == np.float32
+
+
+def test_a_value_of_a_loop_does_not_leave_it():
+    """One reading may go through several traces: a field read inside a scan, and again behind it."""
+
+    @derived
+    def both(self):
+        inside = jax.lax.scan(lambda c, _: (c + self.y, None), jnp.zeros(2), None, length=3)[0]
+        return inside + self.y
+
+    cls = type("Loop", (State,), {"__annotations__": {"x": jax.Array}, "y": derived(lambda self: jnp.exp(self.x)), "both": both})
+    state = cls(jnp.ones(2))
+    np.testing.assert_allclose(jax.jit(lambda: state.both)(), 4 * np.exp(np.ones(2)), rtol=1e-6)
+    np.testing.assert_allclose(state.both, 4 * np.exp(np.ones(2)), rtol=1e-6)
+    np.testing.assert_allclose(jax.jit(lambda s: s.both)(state), 4 * np.exp(np.ones(2)), rtol=1e-6)

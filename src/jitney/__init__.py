@@ -16,6 +16,7 @@ from ._distributed import distributed as distributed
 from ._errors import AxisError as AxisError
 from ._errors import BudgetError as BudgetError
 from ._errors import ContractError as ContractError
+from ._errors import DataError as DataError
 from ._errors import DerivativeError as DerivativeError
 from ._errors import DonationError as DonationError
 from ._errors import JitneyError as JitneyError

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import os
 import tempfile
 import time
@@ -15,22 +16,26 @@ from typing import Any
 
 import numpy as np
 
-from ._errors import JitneyError, OptionError, sentence
+from ._errors import JitneyError, OptionError, few, sentence
 from ._trees import is_a
 
-_MAGIC = b"jitney checkpoint 1\n"
+_MAGIC = b"jitney checkpoint 2\n"
 _LEAST = 1.0  # seconds between two saves that nobody asked for
 _SHARE = 0.01  # of the run, that saves may take then
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run is: pass, how many elements of it are done, what earlier passes have computed, and what this one has accumulated."""
+    """How far a run is: pass, how many elements of it are done, what earlier passes have computed, and what this one has accumulated.
+
+    `known` tells the rows that were read from others; see `Reader`.
+    """
 
     index: int
     at: int
     values: Mapping[int, Any]
     state: list[list[Any]]
+    known: Mapping[str, np.ndarray[Any, Any]]
 
 
 class Checkpoint:
@@ -38,14 +43,14 @@ class Checkpoint:
 
     Args:
         path: Where.
-        key: What the run is made of; a file of another key is refused.
+        key: What the run is made of, by what messages call it; a file of another key is refused.
         every: After how many chunks (an int) or seconds (a text such as `"30s"`) it is written; None leaves it to jitney.
         where: The function, for messages.
     """
 
-    def __init__(self, path: str | Path, key: str, every: int | str | None, where: str):
+    def __init__(self, path: str | Path, key: Mapping[str, str], every: int | str | None, where: str):
         self.path = Path(path).absolute()
-        self.key = hashlib.sha256(key.encode()).hexdigest()
+        self.key = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in key.items()}
         self.where = where
         self.chunks, self.seconds = _interval(every, where)
         self._last = time.monotonic()
@@ -76,17 +81,20 @@ class Checkpoint:
                          "give another file name, or remove the file to begin anew.")
             )  # fmt: skip
         with np.load(io.BytesIO(body), allow_pickle=False) as file:
-            if str(file["key"]) != self.key:
+            key: dict[str, str] = json.loads(str(file["key"]))
+            if key != self.key:
+                other = [name for name in self.key if key.get(name) != self.key[name]]
                 raise JitneyError(
-                    sentence(self.where, f"the checkpoint {self.path} is of another run.",
-                             "A run goes on with the function, arguments, data and chunk size that it began with.",
+                    sentence(self.where, f"the checkpoint {self.path} is of another run: {few(other)} differ.",
+                             "A run goes on with what it began with.",
                              "give another file name, or remove the file to begin anew.")
                 )  # fmt: skip
             index, at, nodes = (int(file[name]) for name in ("pass", "at", "nodes"))
             values = {int(name[1:].partition("@")[0]): _restored(name, file[name]) for name in file.files if name.startswith("v")}
             held = sorted(name for name in file.files if name.startswith("s"))
             state = [[_restored(name, file[name]) for name in held if name.startswith(f"s{i:04}.")] for i in range(nodes)]
-        return Progress(index, at, values, state)
+            known = {name[1:]: file[name] for name in file.files if name.startswith("r")}
+        return Progress(index, at, values, state, known)
 
     def reached(self, progress: Progress) -> None:
         """A chunk is over: write the file if it is due."""
@@ -104,8 +112,9 @@ class Checkpoint:
         start = time.monotonic()
         parts = dict(_plain(f"v{n}", np.asarray(x)) for n, x in progress.values.items())
         parts.update(_plain(f"s{i:04}.{j:04}", np.asarray(x)) for i, held in enumerate(progress.state) for j, x in enumerate(held))
+        parts.update({f"r{name}": x for name, x in progress.known.items()})
         buffer, save = io.BytesIO(), _savez
-        save(buffer, **{"pass": progress.index}, key=self.key, at=progress.at, nodes=len(progress.state), **parts)
+        save(buffer, **{"pass": progress.index}, key=json.dumps(self.key), at=progress.at, nodes=len(progress.state), **parts)
         body = buffer.getvalue()
         with tempfile.NamedTemporaryFile(dir=self.path.parent, prefix=self.path.name, delete=False) as file:
             try:

@@ -58,6 +58,10 @@ class StaticError(JitneyError, TypeError):
     """A static value cannot be keyed."""
 
 
+class DataError(JitneyError, OSError):
+    """The data of a stream are not what they were, or a reading gave other rows than were asked for."""
+
+
 class DonationError(JitneyError, RuntimeError):
     """A donated buffer was used again, or was passed more than once."""
 

@@ -19,7 +19,7 @@ from ._derivatives import Derivative, program_of
 from ._entry import Entry
 from ._errors import OptionError, PrecisionError, sentence
 from ._optimize import optimize
-from ._options import DEFAULT
+from ._options import DEFAULT, policy_of
 from ._outcome import Outcome
 from ._precision import FULL, LOW, Policy, Probe, Site, in_double
 from ._program import Program
@@ -44,8 +44,8 @@ class Deviation:
         kind: "output" or "gradient".
         name: The path of the result, or of the argument that the gradient is of.
         single: In float32.
-        low: With every product in the low type.
-        pinned: With those pinned that the report names.
+        low: With every product in the low type, by the autocast itself, as a program under that policy computes.
+        pinned: Likewise, with those pinned that the report names.
     """
 
     kind: str
@@ -62,7 +62,7 @@ class Product:
     Args:
         name: What a policy calls it: the path of the array, or the line.
         source: The line.
-        alone: The worst deviation if it alone is in the low type.
+        alone: The worst deviation if it alone is in the low type: of a probe that rounds the factors of one product at a time.
         pinned: Whether it has to stay in float32.
     """
 
@@ -143,7 +143,7 @@ class PrecisionReport:
 
 
 def precision_report(
-    f: Callable[..., Any] | Derivative, /, *args: Any, tolerance: float = 1e-2, low: str = "bf16", **kwargs: Any
+    f: Callable[..., Any] | Derivative, /, *args: Any, tolerance: float = 1e-2, low: str | None = None, **kwargs: Any
 ) -> PrecisionReport:
     """Run a function beside its float64 shadow, and say which products must stay in float32 for a tolerance to hold.
 
@@ -156,7 +156,7 @@ def precision_report(
         f: A function, a program of `@optimize`, or one of its derivatives.
         args: Its arguments: values, not shapes.
         tolerance: The worst relative error, in the 2-norm, of any output and gradient.
-        low: "bf16" or "fp16".
+        low: "bf16" or "fp16"; if it is not said, the type that the program's own `precision=` names, else bf16.
         kwargs: Arguments by name.
 
     Raises:
@@ -166,6 +166,7 @@ def precision_report(
     if not is_a(f, Program):
         program = program_of("jitney.precision_report()", program) if is_a(f, Derivative) else optimize(program)
     core = program._core
+    low = low if low is not None else _low_of(core.options.precision)
     if low not in LOW or not 0 < tolerance < np.inf:
         raise OptionError(
             sentence(core.where, f"{low=}, {tolerance=} is nothing to hold on to.", "The type is bf16 or fp16, the tolerance above 0.",
@@ -194,6 +195,14 @@ def decide(entry: Entry, arrays: Sequence[Any], tolerance: float) -> tuple[Polic
     policy = dict(found.policy)
     why = f"chosen on the first call's arguments to hold {tolerance:g}: off by {found.worst:.1e} at most"
     return Policy(policy.pop(DEFAULT), tuple(policy.items())), why
+
+
+def _low_of(precision: Any) -> str:
+    """The low type of a program, as its decorator says it."""
+    policy = policy_of(precision)
+    if policy is not None:
+        return next(iter(policy.types), AUTO_LOW)
+    return next((low for low in LOW if str(precision).startswith(low)), AUTO_LOW)
 
 
 def report_on(entry: Entry, arrays: Sequence[Any], tolerance: float, low: str) -> PrecisionReport:
@@ -228,7 +237,7 @@ class _Measured:
         self.view = self.plan.stage("vmap").inner(planned.view)
         self.varied = [i for i, array in enumerate(self.arrays) if issubdtype(array.dtype, np.floating)]
         self.outcome = Outcome()
-        self.real: list[int] = []  # which results are real numbers, of how many
+        self.real: list[int] = []  # which results are real or complex numbers, of how many
         self.count = 0
         self.sites: list[Site] = []
         exact = body_of(self.both(_as_it_is), self.arrays)
@@ -243,19 +252,19 @@ class _Measured:
     # The programs.
 
     def both(self, cast: Callable[[Any], Any]) -> Callable[..., list[Any]]:
-        """The real outputs, and the gradient if that is one number, of the function with its body under a cast."""
+        """The real and complex outputs, and the gradient if that is one real number, of the function with its body under a cast."""
         vmap = self.plan.stage("vmap")
 
         def outputs(arrays: Sequence[Any]) -> list[Any]:
             body = self.entry.body_inside(self.plan, "precision", self.outcome)
             out = list(vmap.wrap(cast(body))(*arrays))
             self.count = len(out)
-            self.real = [i for i, x in enumerate(out) if issubdtype(x.dtype, np.floating)]
+            self.real = [i for i, x in enumerate(out) if issubdtype(x.dtype, np.inexact)]
             return [out[i] for i in self.real]
 
         def run(*arrays: Any) -> list[Any]:
             out = outputs(arrays)
-            if [x.shape for x in out] != [()]:
+            if [x.shape for x in out] != [()] or not issubdtype(out[0].dtype, np.floating):
                 return out
 
             def scalar(varied: list[Any]) -> Any:
@@ -309,14 +318,13 @@ class _Measured:
         return self.deviations(_jax.jit(self.both(stage.wrap))(*self.arrays))
 
     def report(self, tolerance: float) -> PrecisionReport:
-        everything = set(self.keys)
-        single, low = self.rounded(set()), self.rounded(everything)
+        single, low = self.rounded(set()), self.cast([])
         alone = {key: max(self.rounded({key}), default=0.0) for key in self.keys}
         order = sorted(self.keys, key=lambda key: -alone[key])
         pinned: list[str] = []
         if max(single, default=0.0) <= tolerance:
             pinned = self.pins(order, tolerance, low)
-        final = self.cast(pinned)
+        final = self.cast(pinned) if pinned else low
         for key in order:  # the autocast itself may differ: float16 has numbers below its normal ones
             if max(final, default=0.0) <= tolerance or max(single, default=0.0) > tolerance:
                 break
@@ -355,4 +363,9 @@ def _as_it_is(body: Any) -> Any:
 
 
 def _host(results: Sequence[Any]) -> list[Any]:
-    return [np.asarray(result).astype(np.float64).ravel() for result in results]
+    return [_doubles(np.asarray(result).ravel()) for result in results]
+
+
+def _doubles(array: Any) -> Any:
+    """Complex numbers as their parts."""
+    return array.astype(np.complex128).view(np.float64) if issubdtype(array.dtype, np.complexfloating) else array.astype(np.float64)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import time
 import zipfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from ._errors import ContractError, sentence
+from ._errors import ContractError, DataError, sentence
 from ._trees import canonicalize_dtype, is_a
 
 Host = np.ndarray[Any, Any]
@@ -45,18 +48,92 @@ def abstract(value: Any) -> Any:
     return value
 
 
-def identity(value: Any) -> tuple[Any, ...]:
-    """What tells one source from another without reading it whole: shape, dtype, and of files their names, sizes and times of change."""
-    parts = value.parts if is_a(value, Joined) else [value]
-    return (tuple(value.shape), str(value.dtype), *map(_file_identity, parts))
+def exactly(part: Any, shape: tuple[int, ...], dtype: Any, name: str) -> Host:
+    """What was read, if it is what was asked for.
+
+    Raises:
+        DataError: It has other rows, fewer or more.
+    """
+    found = np.asarray(part)
+    if found.shape != shape or found.dtype != np.dtype(dtype):
+        raise DataError(
+            sentence(f"reading {name!r}", f"a slice of {np.dtype(dtype)}{list(map(int, shape))} came as {found.dtype}{list(found.shape)}.",
+                     "Data keep their shape and dtype while they are read.",
+                     "let nobody write to them meanwhile; a reader of your own returns the rows that it is asked for.")
+        )  # fmt: skip
+    return found
 
 
-def _file_identity(part: Any) -> tuple[Any, ...]:
-    path: Any = getattr(part, "filename", None) or getattr(part, "path", None)
-    if not is_a(path, (str, Path)) or not Path(path).is_file():
-        return ()
-    found = Path(path).stat()
-    return (Path(path).name, found.st_size, found.st_mtime_ns)
+def read_whole(value: Any, name: str) -> Any:
+    """All rows of what has some; any other value as it is."""
+    if not is_sliceable(value) or is_a(value, (jax.Array, np.ndarray)):
+        return value
+    return exactly(value[0 : value.shape[0]], tuple(value.shape), value.dtype, name)
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """What the file system says of files: a change of them changes it, if it is settled."""
+
+    files: tuple[tuple[int, ...], ...]
+    settled: bool
+
+    @classmethod
+    def of(cls, path: Path) -> Stamp:
+        """Of a file now. Times come in steps, so a file that was written just now may change without it."""
+        found = path.stat()
+        last = max(found.st_mtime_ns, found.st_ctime_ns)
+        settled = time.time_ns() - last > _SETTLED
+        return cls(((found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns),), settled)
+
+
+def stamp_of(value: Any) -> Stamp | None:
+    """The stamp of data that lie in files which were given by their paths, else None."""
+    if is_a(value, Stored):
+        return value.stamp
+    if not is_a(value, Joined):
+        return None
+    stamps = [stamp_of(part) for part in value.parts]
+    known = [stamp for stamp in stamps if stamp is not None]
+    if len(known) < len(stamps):
+        return None
+    return Stamp(tuple(file for stamp in known for file in stamp.files), all(stamp.settled for stamp in known))
+
+
+class Stored:
+    """The array of a file that was given by its path. It is watched: a file that is cut reads as zeros where it was mapped.
+
+    Args:
+        array: Its rows.
+        path: Of the file.
+        stamp: Of the file, from before it was opened.
+        name: Of the argument.
+    """
+
+    def __init__(self, array: Any, path: Path, stamp: Stamp, name: str):
+        self.array = array
+        self.path = path
+        self.stamp = stamp
+        self.name = name
+        self.shape = tuple(array.shape)
+        self.dtype = array.dtype
+
+    def __getitem__(self, where: Any) -> Host:
+        self._check()  # a page that is no longer in the file would end the process
+        found = np.array(self.array[where])
+        self._check()
+        return found
+
+    def _check(self) -> None:
+        try:
+            same = Stamp.of(self.path).files == self.stamp.files
+        except FileNotFoundError:
+            same = False
+        if not same:
+            raise DataError(
+                sentence(f"reading {self.name!r}", f"{self.path} was changed, replaced or removed since it was opened.",
+                         "Rows of the old file would be mixed with rows of the new one.", "begin anew when nobody writes to it.")
+            )  # fmt: skip
 
 
 class Joined:
@@ -64,6 +141,7 @@ class Joined:
 
     def __init__(self, parts: Sequence[Any], name: str, where: str):
         self.parts = parts
+        self.name = name
         self.starts = np.cumsum([0, *(part.shape[0] for part in parts)])
         self.shape = (int(self.starts[-1]), *parts[0].shape[1:])
         self.dtype = parts[0].dtype
@@ -71,12 +149,14 @@ class Joined:
             if (tuple(part.shape[1:]), part.dtype) != (tuple(self.shape[1:]), self.dtype):
                 raise _unlike(where, name, f"part {i}", part, self)
 
-    def __getitem__(self, where: slice) -> Host:
-        found = [
-            np.asarray(part[max(0, where.start - start) : where.stop - start])
-            for part, start in zip(self.parts, self.starts, strict=False)
-            if start < where.stop and start + part.shape[0] > where.start
-        ]
+    def __getitem__(self, where: Any) -> Host:
+        if is_a(where, tuple):  # all rows, and some of another axis
+            return np.concatenate([np.asarray(part[where]) for part in self.parts])
+        found: list[Host] = []
+        for part, start, stop in zip(self.parts, self.starts, self.starts[1:], strict=False):
+            first, last = max(0, where.start - start), min(where.stop, stop) - start
+            if first < last:
+                found.append(exactly(part[first:last], (last - first, *self.shape[1:]), self.dtype, self.name))
         return np.concatenate(found) if found else np.empty((0, *self.shape[1:]), self.dtype)
 
 
@@ -100,6 +180,13 @@ class Sequential:
         self._held: list[Host] = []
 
     def __getitem__(self, where: slice) -> Host:
+        try:
+            return self._slice(where)
+        except OSError:
+            self._at = self.shape[0] + 1  # an iteration that has failed does not go on
+            raise
+
+    def _slice(self, where: slice) -> Host:
         if where.start < self._at:
             self._rows, self._at, self._held = self.begin(), 0, []
         self._skip_to(where.start)
@@ -107,11 +194,20 @@ class Sequential:
         while missing > 0:
             part = next(self._rows, None)
             if part is None:
-                raise OSError(f"the rows of {self.name!r} end after {self._at + sum(map(len, self._held))}; there were {self.shape[0]}")
+                end = self._at + sum(map(len, self._held))
+                raise DataError(
+                    sentence(f"reading {self.name!r}", f"the rows of {self.name!r} end after {end}; there were {self.shape[0]}.",
+                             "Data keep their length while they are read.", "let each iteration give the same chunks.")
+                )  # fmt: skip
             self._held.append(np.asarray(part))
             missing -= len(part)
         rows = self._held[0] if len(self._held) == 1 else np.concatenate(self._held)
         self._held = [rows]
+        if where.stop == self.shape[0] and (len(rows) > where.stop - where.start or any(map(len, self._rows))):
+            raise DataError(
+                sentence(f"reading {self.name!r}", f"it gave more than {self.shape[0]} rows, which it had before.",
+                         "Data keep their length while they are read.", "let each iteration give the same chunks.")
+            )  # fmt: skip
         return rows[: where.stop - where.start]
 
     def _skip_to(self, row: int) -> None:
@@ -131,7 +227,9 @@ class Sequential:
 
 def is_reversible(value: Any) -> bool:
     """Whether chunks can be read from the last to the first without reading all rows before each."""
-    return all(map(is_reversible, value.parts)) if is_a(value, Joined) else not is_a(value, Sequential)
+    if is_a(value, Joined):
+        return all(map(is_reversible, value.parts))
+    return is_reversible(value.array) if is_a(value, Stored) else not is_a(value, Sequential)
 
 
 def _iterated(name: str, value: Any, where: str) -> Sequential:
@@ -160,10 +258,10 @@ def _iterated(name: str, value: Any, where: str) -> Sequential:
 
 
 def _file(name: str, path: Path, where: str) -> Any:
-    if path.suffix == ".npy":
-        return np.load(path, mmap_mode="r", allow_pickle=False)
-    if path.suffix == ".npz":
-        return _member(name, path, where)
+    if path.suffix in (".npy", ".npz"):
+        stamp = Stamp.of(path)
+        array = np.load(path, mmap_mode="r", allow_pickle=False) if path.suffix == ".npy" else _member(name, path, where)
+        return Stored(array, path.absolute(), stamp, name)
     raise ContractError(
         sentence(where, f"{path} is of no kind that is read here.", "Paths are of `.npy` and `.npz` files.",
                  "open it, and pass the array: an HDF5 dataset, a Zarr array, a NumPy memory map.")
@@ -206,7 +304,10 @@ def _rows_of(path: Path, inside: str) -> Iterator[Host]:
         many = max(1, _READ // max(1, width))
         for start in range(0, shape[0], many):
             count = min(many, shape[0] - start)
-            yield np.frombuffer(file.read(count * width), dtype).reshape(count, *shape[1:])
+            try:
+                yield np.frombuffer(file.read(count * width), dtype).reshape(count, *shape[1:])
+            except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+                raise OSError(f"{path} is damaged, or was changed while it was read: {error}") from error
 
 
 def _header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
@@ -222,5 +323,6 @@ def _unlike(where: str, name: str, what: str, part: Any, first: Any) -> Contract
     )  # fmt: skip
 
 
+_SETTLED = 2_000_000_000  # nanoseconds, the coarsest step of a file system's times (FAT)
 _READ = 2**20
 """About how many bytes of a compressed array are read at a time."""

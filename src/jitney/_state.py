@@ -15,14 +15,13 @@ from typing import Any, Generic, TypeVar, overload
 import equinox as eqx
 import jax
 import numpy as np
-from jax.extend import core
 
 from ._annotations import fields_of
+from ._derived import KEPT, Reading
 from ._errors import StateError, sentence
 from ._trees import Tracer, is_a, keystr, tree_flatten, type_of
 from ._vector import core_leaves, joined, like, made
 
-_core: Any = core
 S = TypeVar("S")
 R = TypeVar("R")
 
@@ -47,13 +46,14 @@ class DerivedField(Generic[R]):
         if state is None:
             return self
         with _reading(state, self.name) as reading:
-            return _computed(self, state, reading)
+            return reading.values.value(state, self.name, self.rule)
 
 
 def derived(rule: Callable[[Any], R]) -> DerivedField[R]:
     """A field of a `State` that follows from others: computed when it is read, never stored, passed, or differentiated as an argument.
 
-    A rule reads core fields and other derived ones. It is computed once for each state and trace, however often it is read.
+    A rule reads core fields and other derived ones. It is computed once for each state and trace, however often it is
+    read; anew under other settings of JAX (x64), and where an array of NumPy's was changed in place.
 
     Raises:
         StateError: When it is read and a field that it needs is missing, or it needs itself.
@@ -63,14 +63,13 @@ def derived(rule: Callable[[Any], R]) -> DerivedField[R]:
 
 @dataclass
 class _Reading:
-    """The derived fields that are being computed, and what was found for states that cannot keep it themselves."""
+    """The derived fields that are being computed, and what is known of their states."""
 
     fields: list[tuple[Any, str]] = field(default_factory=list[tuple[Any, str]])
-    found: dict[tuple[int, str], Any] = field(default_factory=dict[tuple[int, str], Any])
+    values: Reading = field(default_factory=Reading)
 
 
 _READING: ContextVar[_Reading | None] = ContextVar("reading", default=None)
-_KEPT = "_jitney_derived"
 
 
 @contextmanager
@@ -92,34 +91,6 @@ def _reading(state: Any, name: str) -> Generator[_Reading]:
         found.fields.pop()
         if token is not None:
             _READING.reset(token)
-
-
-def _computed(of: DerivedField[Any], state: Any, reading: _Reading) -> Any:
-    """The value of a derived field, from where it is kept if it was computed in this trace.
-
-    The state keeps it if it dies with the trace: it holds tracers itself, or the value holds none. A state of concrete arrays that a
-    traced function closes over lives longer than the trace, so its values are kept for the outermost read alone.
-    """
-    trace = _core.get_opaque_trace_state()
-    kept: dict[str, tuple[Any, Any]] = state.__dict__.setdefault(_KEPT, {})
-    made_in, value = kept.get(of.name, (of, None))
-    if made_in is None or made_in == trace:
-        return value
-    key = (id(state), of.name)
-    if key not in reading.found:
-        value = of.rule(state)
-        if not _has_tracers(value):
-            kept[of.name] = (None, value)
-        elif _has_tracers(state):
-            kept[of.name] = (trace, value)
-        else:
-            reading.found[key] = value
-        return value
-    return reading.found[key]
-
-
-def _has_tracers(tree: Any) -> bool:
-    return any(is_a(leaf, Tracer) for leaf in tree_flatten(tree)[0])
 
 
 class _Of:
@@ -177,7 +148,7 @@ class State(eqx.Module):
         return value
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != _KEPT}
+        return {name: value for name, value in self.__dict__.items() if name != KEPT}
 
     def __str__(self) -> str:
         if not all(is_a(leaf, (jax.Array, np.ndarray, np.generic, float)) and not is_a(leaf, Tracer) for leaf in tree_flatten(self)[0]):

@@ -6,7 +6,6 @@ stays on the device. While one chunk is worked on, the next is read.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,7 +27,10 @@ from ._laid import Laid
 from ._memory import Misfit, text
 from ._options import AUTO
 from ._outcome import unmixed
-from ._sources import abstract, identity, is_reversible, is_sliceable, source_of
+from ._reading import Reader, Source
+from ._run_key import platform, program_key, value_key
+from ._settings import settings
+from ._sources import abstract, is_reversible, read_whole, source_of
 from ._stages import Chunk
 from ._steps import Steps, widest
 from ._trees import is_a, type_of
@@ -106,8 +108,9 @@ def stream(
             works on its part of a chunk, whose size is rounded up to what the devices divide; of the rest in the end what they divide is a
             chunk, and what is left then, fewer elements than devices, another one, which one device accumulates.
         checkpoint: A file that keeps what has been accumulated. Where it exists, the run goes on from there, to the same bits as an
-            unbroken one; when the run is over, it is removed. It is of one function, chunk size, arguments and data (by shape and dtype,
-            of files by name, size and time of change too).
+            unbroken one; when the run is over, it is removed. It is of one function, chunk size and arguments, of data of one shape and
+            dtype, and of JAX's settings and version. The rows that were done are read again first, and have to be what they were; those
+            of an `.npy` or `.npz` file that was given by its path are not, if nobody has touched it.
         checkpoint_every: How often it is written: a number of chunks, or seconds as in `"30s"`. By default once a second at most, and so
             that it takes a hundredth of the run at most. Ctrl-C writes it too.
         retries: How often a chunk is read again whose reading failed (`OSError`), after 0.1 s, 0.2 s, 0.4 s, ...
@@ -121,6 +124,8 @@ def stream(
         ContractError: The data do not fit the contract, or no array has the axis.
         MeshError: The program has `shard`, and there is no mesh, or another axis than the one that is cut does not divide.
         JitneyError: The checkpoint is damaged or of another run; a result has the axis and cannot be kept in one.
+        DataError: A slice came with other rows than asked for, a file changed while it was read, or rows are not what they were in the
+            pass before or when the checkpoint was written.
         OSError: A chunk could not be read; notes on it name the argument and the rows.
     """
     began = time.perf_counter()
@@ -146,18 +151,18 @@ def stream(
         if stage.size > (size or 1) or (laid.devices is not None and stage.size > 1):
             steps = _steps(entry, replace(stage, devices=laid.devices), laid, size)
             values = [sources.get(leaf.path, array) for leaf, array in zip(view.leaves, arrays, strict=True)]
-            run = _Run(steps, [leaf.path for leaf in view.leaves], values, retries)
+            run = _Run(steps, [leaf.path for leaf in view.leaves], values, retries, kept=checkpoint is not None)
             kept = None
             if checkpoint is not None:
                 kept = Checkpoint(checkpoint, run.key(), checkpoint_every, str(entry.core.where))
             with steps.passes.width:
                 value = run(kept, progress=progress)
             saves = kept.saves if kept is not None else 0
-            stats = StreamStats(run.chunks, stage.size, len(steps.passes.passes), time.perf_counter() - began, run.failures, saves)
+            stats = StreamStats(run.chunks, stage.size, len(steps.passes.passes), time.perf_counter() - began, run.reader.failures, saves)
             return Streamed(value, stats)
     if stage.size == 1:  # which devices cannot share
         program = _on_one_device(program)
-    whole = program(**{name: value[0 : value.shape[0]] if is_sliceable(value) else value for name, value in sources.items()})
+    whole = program(**{name: read_whole(value, name) for name, value in sources.items()})
     return Streamed(whole, StreamStats(1, stage.size, 1, time.perf_counter() - began, 0, 0))
 
 
@@ -186,7 +191,7 @@ def _one(program: Any, chunk: Any) -> tuple[str, int | None]:
 
 def _steps(entry: Entry, stage: Chunk, laid: Laid, size: int | None) -> Steps:
     """Those of an earlier run over data of this length, or new ones."""
-    key = (laid, stage.axis, size, *((leaf.path, leaf.shape, leaf.dtype, leaf.weak_type) for leaf in stage.view.leaves))
+    key = (laid, stage.axis, size, settings(), *((leaf.path, leaf.shape, leaf.dtype, leaf.weak_type) for leaf in stage.view.leaves))
     found = entry.streams.get(key)
     if found is None:
         if len(entry.streams) >= _MAX_STEPS:
@@ -208,19 +213,6 @@ def _widest(entry: Entry, stage: Chunk, laid: Laid, budget: int) -> Steps:
         ) from None  # fmt: skip
 
 
-def _described(op: Any) -> str:
-    """An operation with its parameters, without the addresses of functions that JAX prints among them."""
-    return re.sub(r"0x[0-9a-f]+", "", str(op.eqn))
-
-
-def _identified(ref: Any) -> Any:
-    """A value by its number, or a constant by what it is."""
-    if is_a(ref, int):
-        return ref
-    constant: Any = np.asarray(ref.value)
-    return constant.dtype.str, constant.shape, constant.tobytes()
-
-
 def _on_host(value: Any) -> Any:
     """Data that lie on several devices come from the host: a slice of them would be put together on each of these first."""
     return np.asarray(value) if is_a(value, jax.Array) and len(value.sharding.device_set) > 1 else value
@@ -229,44 +221,43 @@ def _on_host(value: Any) -> Any:
 class _Run:
     """One run over one set of data."""
 
-    def __init__(self, steps: Steps, names: Sequence[str], values: Sequence[Any], retries: int):
+    def __init__(self, steps: Steps, names: Sequence[str], values: Sequence[Any], retries: int, *, kept: bool):
         self.steps = steps
         self.passes = steps.passes
-        self.retries = retries
-        self.failures = 0
         self.chunks = 0
-        takes, streamed = self.passes.flat.takes, self.passes.streamed
-        self.sources = {n: (name, _on_host(value)) for n, name, value in zip(takes, names, values, strict=True) if n in streamed}
-        self.fixed = {n: x for n, x in zip(takes, values, strict=True) if n not in streamed}
+        flat, streamed = self.passes.flat, self.passes.streamed
+        given = dict(zip(flat.takes, zip(names, values, strict=True), strict=True))
+        sources = {n: Source(name, _on_host(x), self.passes.axis(n), flat.dtypes[n]) for n, (name, x) in given.items() if n in streamed}
+        self.fixed = {n: read_whole(x, name) for n, (name, x) in given.items() if n not in streamed}
         self.given = {n: _jax.numpy.asarray(x) for n, x in self.fixed.items()}  # in the types that they have outside of the run
-        if any(each.back for each in self.passes.passes):
-            for name, value in self.sources.values():
-                if not is_reversible(value):
-                    raise AxisError(
-                        sentence(steps.entry.core.where,
-                                 f"{name!r} can only be read from its first row on, "
-                                 f"and a pass over {steps.stage.axis!r} runs from the end.",
-                                 "What accumulates from the end of an axis takes its last chunk first.",
-                                 "pass an array, or the path of an `.npy` file.")
-                    )  # fmt: skip
+        passes, where = self.passes.passes, str(steps.entry.core.where)
+        self._refuse_sequential(sources, where)
+        self.reader = Reader(sources, steps.pieces, retries, where, passes=len(passes), kept=kept)
 
-    def key(self) -> str:
-        """What a checkpoint must be of, to be gone on from."""
+    def _refuse_sequential(self, sources: Mapping[int, Source], where: str) -> None:
+        axis, back = self.steps.stage.axis, any(each.back for each in self.passes.passes)
+        for source in sources.values():
+            if is_reversible(source.data) or not (back or source.axis):
+                continue
+            what = f"a pass over {axis!r} runs from the end" if back else f"{axis!r} is not its first axis"
+            raise AxisError(
+                sentence(where, f"{source.name!r} can only be read from its first row on, and {what}.",
+                         "What accumulates from the end of an axis takes its last chunk first; of another axis, each chunk has all rows.",
+                         "pass an array, or the path of an `.npy` file.")
+            )  # fmt: skip
+
+    def key(self) -> dict[str, str]:
+        """What a checkpoint must be of, to be gone on from; the rows themselves the reader knows."""
         steps = self.steps
-        nodes = [(_described(node.op), [_identified(ref) for ref in node.reads], node.makes) for node in self.passes.flat.nodes]
-        arguments = [(x.dtype.str, x.shape, x.tobytes()) for x in map(np.asarray, self.fixed.values())]
-        return repr(
-            [
-                str(steps.entry.core.where),
-                nodes,
-                [each.back for each in self.passes.passes],
-                steps.size,
-                steps.total,
-                steps.laid.key,
-                arguments,
-                [identity(x) for _, x in self.sources.values()],
-            ]
-        )
+        return {
+            "the function": repr([str(steps.entry.core.where), program_key(self.passes)]),
+            "the size of a chunk": repr([steps.size, steps.laid.key]),
+            "the arguments": repr([value_key(x) for x in self.fixed.values()]),
+            "the shapes and dtypes of the data": repr(
+                [(source.data.shape, str(source.data.dtype)) for source in self.reader.sources.values()]
+            ),
+            "the settings and the version of JAX": repr([settings(), platform()]),
+        }
 
     def __call__(self, kept: Checkpoint | None, *, progress: bool) -> Any:
         steps, passes = self.steps, self.passes
@@ -278,6 +269,8 @@ class _Run:
                          "A run that goes on later has to find its results again.", "drop checkpoint=..., or return sums and their kin.")
             )  # fmt: skip
         found = kept.read() if kept is not None else None
+        if found is not None:
+            self.reader.resume(found.known)
         values: dict[int, Any] = {n: steps.placed(n, x) for n, x in self.given.items()}
         values.update(found.values if found is not None else {})
         first, at, state = (found.index, found.at, steps.laid.accumulated(found.state)) if found is not None else (0, 0, None)
@@ -302,7 +295,9 @@ class _Run:
                         advance()
                         if kept is not None:
                             over = steps.total - start if each.back else start + count
-                            reached = Reached(p, over, {n: x for n, x in values.items() if n not in self.fixed}, state)
+                            reached = Reached(
+                                p, over, {n: x for n, x in values.items() if n not in self.fixed}, state, self._known(p, over)
+                            )
                             kept.reached(reached)
                     known = Known(dict(values))
                     steps.work.finish(each, known, steps.join[p](state))
@@ -318,6 +313,11 @@ class _Run:
             kept.remove()
         return unmixed(steps.outcome.output(flat))
 
+    def _known(self, index: int, at: int) -> Mapping[str, np.ndarray[Any, Any]]:
+        """What the reader knows of the chunks that are done; after the first pass that is all of them."""
+        left = set(self._left(at, back=self.passes.passes[0].back)) if index == 0 else set[tuple[int, int]]()
+        return self.reader.known([piece not in left for piece in self.steps.pieces])
+
     def _left(self, done: int, *, back: bool) -> list[tuple[int, int]]:
         """The chunks that are not done, `back` from the last to the first."""
         pieces, total = self.steps.pieces, self.steps.total
@@ -329,34 +329,12 @@ class _Run:
         if not pieces:
             return
         with ThreadPoolExecutor(1) as reader:
-            coming = reader.submit(self._read, *pieces[0])
+            coming = reader.submit(self.reader, *pieces[0])
             for piece, following in zip(pieces, [*pieces[1:], None], strict=True):
                 chunk = coming.result()
                 if following is not None:
-                    coming = reader.submit(self._read, *following)
+                    coming = reader.submit(self.reader, *following)
                 yield *piece, chunk
-
-    def _read(self, start: int, count: int) -> dict[int, Any]:
-        return {n: self._cut(n, name, source, slice(start, start + count)) for n, (name, source) in self.sources.items()}
-
-    def _cut(self, n: int, name: str, source: Any, rows: slice) -> Any:
-        """One chunk of one array."""
-        axis = self.passes.axis(n)
-        return np.array(self._part(name, source, (*[slice(None)] * axis, rows) if axis else rows), dtype=self.passes.flat.dtypes[n])
-
-    def _part(self, name: str, source: Any, place: Any) -> Any:
-        for tried in range(self.retries + 1):
-            try:
-                return np.asarray(source[place])
-            except OSError as error:
-                rows = place if is_a(place, slice) else place[-1]
-                if tried == self.retries:
-                    often = f", {tried + 1} times" if tried else ""
-                    error.add_note(f"Reading rows {rows.start} to {rows.stop} of {name!r} failed{often}.")
-                    raise
-                self.failures += 1
-                time.sleep(_PAUSE * 2**tried)
-        raise AssertionError("the last try returns or raises")
 
     def _empty(self, i: int) -> np.ndarray[Any, Any]:
         n: Any = self.passes.flat.gives[i]
@@ -383,4 +361,3 @@ def _bar(steps: Steps, done: int, *, show: bool) -> Generator[Callable[[], None]
 BUDGET = 256 * 2**20
 """How many bytes a step takes at most where nothing is said of memory."""
 _MAX_STEPS = 64  # lengths and chunk sizes that one function remembers
-_PAUSE = 0.1  # seconds before a reading is made again

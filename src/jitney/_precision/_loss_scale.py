@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from .._errors import OptionError, sentence
-from .._trees import issubdtype, tree_map
+from .._trees import is_a, issubdtype, tree_map
 
 T = TypeVar("T")
 _jax: Any = jax
@@ -82,7 +82,10 @@ class LossScale(eqx.Module):
         """A loss, or a tree of them, times the factor. Each keeps its dtype."""
 
         def scaled(leaf: Any) -> Any:
-            return leaf * self.factor.astype(leaf.dtype) if _is_float(leaf) else leaf
+            if not _is_inexact(leaf):
+                return leaf
+            array = _jnp.asarray(leaf)
+            return array * self.factor.astype(array.dtype)
 
         return tree_map(scaled, loss)
 
@@ -90,7 +93,7 @@ class LossScale(eqx.Module):
         """Gradients of the scaled loss over the factor; low ones come back in float32, where small ones have room."""
 
         def unscaled(leaf: Any) -> Any:
-            return _wide(leaf) / self.factor.astype(_wide(leaf).dtype) if _is_float(leaf) else leaf
+            return _over(_wide(leaf), self.factor) if _is_inexact(leaf) else leaf
 
         return tree_map(unscaled, grads)
 
@@ -109,8 +112,8 @@ class LossScale(eqx.Module):
 
     @staticmethod
     def all_finite(tree: Any) -> Bool[Array, ""]:
-        """Whether no floating-point or complex array of a tree has a NaN or an infinity."""
-        leaves = [leaf for leaf in _jax.tree.leaves(tree) if _eqx.is_inexact_array(leaf)]
+        """Whether no floating-point or complex number of a tree is a NaN or an infinity."""
+        leaves = [leaf for leaf in _jax.tree.leaves(tree) if _is_inexact(leaf)]
         return _jnp.all(_jnp.array([_jnp.all(_jnp.isfinite(leaf)) for leaf in leaves], bool))
 
     @staticmethod
@@ -127,9 +130,17 @@ def _numbers(scale: LossScale) -> tuple[Any, Any, Any]:
     return scale.factor, scale.streak, scale.skipped
 
 
-def _is_float(leaf: Any) -> bool:
-    return hasattr(leaf, "dtype") and issubdtype(leaf.dtype, np.floating)
+def _is_inexact(leaf: Any) -> bool:
+    return issubdtype(leaf.dtype, np.inexact) if hasattr(leaf, "dtype") else is_a(leaf, (float, complex))
 
 
 def _wide(leaf: Any) -> Any:
-    return leaf.astype(_jnp.float32) if leaf.dtype.itemsize < np.dtype(np.float32).itemsize else leaf
+    array = _jnp.asarray(leaf)
+    return array.astype(_jnp.float32) if array.dtype.itemsize < np.dtype(np.float32).itemsize else array
+
+
+def _over(array: Any, factor: Any) -> Any:
+    """By parts where it is complex: a division of complex numbers makes NaN of infinities."""
+    if _jnp.iscomplexobj(array):
+        return _jax.lax.complex(_over(array.real, factor), _over(array.imag, factor))
+    return array / factor.astype(array.dtype)

@@ -1,0 +1,143 @@
+"""Read the chunks of a stream, and know them again.
+
+A chunk has as many rows as were asked for, of the dtype that its source says. Each is remembered by a checksum where it is read twice:
+by a later pass, or by a run that goes on from a checkpoint. Rows that changed in between would be mixed with what they were.
+"""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from ._errors import DataError, sentence
+from ._sources import Host, exactly, stamp_of
+from ._trees import is_a
+
+_jax: Any = jax
+
+
+@dataclass(frozen=True)
+class Source:
+    """One array that is read in chunks.
+
+    Args:
+        name: Of the argument.
+        data: What is sliced.
+        axis: Along which it is cut.
+        dtype: In which the program takes it.
+    """
+
+    name: str
+    data: Any
+    axis: int
+    dtype: Any
+
+
+class Reader:
+    """Chunks of several arrays, by where they start.
+
+    Args:
+        sources: By the number of the value in the program.
+        pieces: Start and length of each chunk.
+        retries: How often a reading that failed is made again.
+        where: The function, for messages.
+        passes: How often all is read.
+        kept: Whether a checkpoint is written.
+    """
+
+    def __init__(
+        self, sources: Mapping[int, Source], pieces: Sequence[tuple[int, int]], retries: int, where: str, *, passes: int, kept: bool
+    ):
+        self.sources = sources
+        self.pieces = pieces
+        self.retries = retries
+        self.failures = 0
+        self._where = where
+        self._numbers = {start: j for j, (start, _) in enumerate(pieces)}
+        self._stamps = [stamp_of(source.data) for source in sources.values()]
+        self._marked = [kept or (passes > 1 and not _is_fixed(source.data)) for source in sources.values()]
+        self._marks = np.zeros((len(sources), len(pieces)), np.uint32)
+        self._seen = np.zeros(len(pieces), np.bool_)
+        self._wide: bool = _jax.config.jax_enable_x64  # of this thread; chunks are read in another
+
+    def __call__(self, start: int, count: int) -> dict[int, Any]:
+        """One chunk of each array.
+
+        Raises:
+            OSError: It could not be read, or is not what it was.
+        """
+        j = self._numbers[start]
+        found: dict[int, Any] = {}
+        for i, (n, source) in enumerate(self.sources.items()):
+            part = self._part(source, slice(start, start + count))
+            if self._marked[i]:
+                mark = _mark(part)
+                if self._seen[j] and mark != self._marks[i, j]:
+                    raise self._changed(source, start, count, "in the pass before")
+                self._marks[i, j] = mark
+            found[n] = np.array(part, source.dtype)
+        self._seen[j] = True
+        return found
+
+    def known(self, done: Sequence[bool]) -> Mapping[str, np.ndarray[Any, Any]]:
+        """What tells the chunks that are done from others, for a checkpoint."""
+        return {"marks": self._marks, "done": np.asarray(done), "stamps": np.asarray([repr(stamp) for stamp in self._stamps])}
+
+    def resume(self, known: Mapping[str, np.ndarray[Any, Any]]) -> None:
+        """Go on after the chunks of a checkpoint. They are read again, unless they are of files that nobody has touched.
+
+        Raises:
+            DataError: They are not what they were.
+        """
+        for i, (source, stamp) in enumerate(zip(self.sources.values(), self._stamps, strict=True)):
+            if stamp is not None and stamp.settled and str(known["stamps"][i]) == repr(stamp):
+                continue
+            for j, (start, count) in enumerate(self.pieces):
+                if not known["done"][j]:
+                    continue
+                if _mark(self._part(source, slice(start, start + count))) != known["marks"][i, j]:
+                    raise self._changed(source, start, count, "when the checkpoint was written")
+        self._marks = np.array(known["marks"])
+        self._seen = np.array(known["done"])
+
+    def _part(self, source: Source, rows: slice) -> Host:
+        place = (*[slice(None)] * source.axis, rows) if source.axis else rows
+        shape = (*source.data.shape[: source.axis], rows.stop - rows.start, *source.data.shape[source.axis + 1 :])
+        for tried in range(self.retries + 1):
+            try:
+                with _jax.enable_x64(self._wide):
+                    return exactly(source.data[place], shape, source.data.dtype, source.name)
+            except OSError as error:
+                if tried == self.retries:
+                    often = f", {tried + 1} times" if tried else ""
+                    error.add_note(f"Reading rows {rows.start} to {rows.stop} of {source.name!r} failed{often}.")
+                    raise
+                self.failures += 1
+                time.sleep(_PAUSE * 2**tried)
+        raise AssertionError("the last try returns or raises")
+
+    def _changed(self, source: Source, start: int, count: int, when: str) -> DataError:
+        return DataError(
+            sentence(self._where, f"rows {start} to {start + count} of {source.name!r} are not what they were {when}.",
+                     "What was computed of them would be mixed with what they are now.",
+                     "begin anew: without the checkpoint, and with data that nobody writes and that read alike each time.")
+        )  # fmt: skip
+
+
+def _is_fixed(data: Any) -> bool:
+    """Whether nothing can change it unseen."""
+    stamp = stamp_of(data)
+    return is_a(data, jax.Array) or (stamp is not None and stamp.settled)
+
+
+def _mark(part: Host) -> int:
+    return zlib.crc32(np.ascontiguousarray(part).reshape(-1).view(np.uint8).data)
+
+
+_PAUSE = 0.1  # seconds before a reading is made again

@@ -1,0 +1,57 @@
+"""What a program and its arguments are, as text that is the same in another process."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jaxlib
+import numpy as np
+from jax.extend import core
+
+from ._agreement import digest
+from ._axes import Passes
+from ._jaxprs import opened, programs
+from ._trees import is_a
+
+_jax: Any = jax
+_jaxlib: Any = jaxlib
+
+
+def program_key(passes: Passes) -> list[Any]:
+    """Every operation with its parameters and constants, those inside loops and calls too."""
+    nodes = [(_described(node.op.eqn), list(map(_read, node.reads)), node.makes) for node in passes.flat.nodes]
+    return [nodes, [each.back for each in passes.passes]]
+
+
+def _read(ref: Any) -> Any:
+    """A value by its number, or a constant by what it is."""
+    return ref if is_a(ref, int) else value_key(ref.value)
+
+
+def _described(eqn: Any) -> tuple[str, list[Any]]:
+    """An operation as JAX prints it, without addresses of functions, and the numbers that are not printed."""
+    return re.sub(r"0x[0-9a-f]+", "", str(eqn)), [value_key(x) for x in _constants(eqn)]
+
+
+def _constants(eqn: Any) -> Iterator[Any]:
+    yield from (atom.val for atom in eqn.invars if is_a(atom, core.Literal))
+    for part in programs(eqn.params):
+        program, constants = opened(part)
+        yield from constants
+        for inside in program.eqns:
+            yield from _constants(inside)
+
+
+def value_key(x: Any) -> tuple[Any, ...]:
+    """A value by its dtype, shape and numbers."""
+    found: Any = x if hasattr(x, "dtype") and hasattr(x, "shape") else np.asarray(x)
+    return str(found.dtype), tuple(found.shape), digest(found)
+
+
+def platform() -> tuple[str, ...]:
+    """The versions of JAX and its compiler, and the kind of the devices that work."""
+    device = _jax.devices()[0]
+    return _jax.__version__, _jaxlib.__version__, device.platform, device.device_kind

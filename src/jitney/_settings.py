@@ -1,0 +1,36 @@
+"""The settings of JAX that numbers depend on, as they are for this thread now.
+
+What is kept from one call to the next beside JAX's own caches (steps of a stream, a checkpoint, derived fields) is kept for these.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+
+_NAMES = (
+    "jax_accurate_erf_inv",
+    "jax_default_device",
+    "jax_default_dtype_bits",
+    "jax_default_matmul_precision",
+    "jax_default_prng_impl",
+    "jax_enable_custom_prng",
+    "jax_enable_x64",
+    "jax_explicit_x64_dtypes",
+    "jax_high_dynamic_range_gumbel",
+    "jax_legacy_prng_key",
+    "jax_numpy_dtype_promotion",
+    "jax_numpy_rank_promotion",
+    "jax_random_seed_offset",
+    "jax_softmax_custom_jvp",
+    "jax_threefry_partitionable",
+    "jax_use_hlo_logistic_lowering",
+)
+_config: Any = jax.config
+_THERE = tuple(name for name in _NAMES if hasattr(_config, name))
+
+
+def settings() -> tuple[tuple[str, Any], ...]:
+    """Name and value of each that this version of JAX has."""
+    return tuple((name, getattr(_config, name)) for name in _THERE)
