@@ -323,7 +323,7 @@ def test_results_that_are_no_arrays_are_handed_on():
     assert f(X)[1] == "mixed"
     program = jitney.lazy_derivatives(wrt="x", sparse=True)(optimize(verify=True)(lambda x: x**2))
     np.testing.assert_allclose(program.jacobian(X).todense(), np.diag(2 * np.asarray(X)))
-    _, push = optimize(pad={"n": "pow2"}, verify=True)(fresh()).linearize(X, wrt="x")
+    _, push = optimize(remat=True, verify=True)(fresh()).linearize(X, wrt="x")
     np.testing.assert_allclose(push(X), X - 0.28, rtol=1e-6)
 
 

@@ -151,7 +151,10 @@ def tree_of(result: Any) -> Any:
             return leaf.todense()
         return _pushed(leaf) if is_a(leaf, Linear) else leaf
 
-    return _jax.tree.map(plain, result, is_leaf=lambda leaf: is_a(leaf, (_BCOO, Linear)))
+    def is_one(leaf: Any) -> bool:
+        return is_a(leaf, (_BCOO, Linear))
+
+    return _jax.tree.map(plain, result, is_leaf=is_one)
 
 
 def _pushed(linear: Any) -> Any:
@@ -168,7 +171,7 @@ def compared(ours: Any, plain: Any, allowed: Allowed, spread: Callable[[], Itera
     Args:
         ours, plain: The results, by `tree_of`.
         allowed: How far they may be apart.
-        spread: Gives results of the plain function for arguments that differ in their last bit; asked for only where results differ by more.
+        spread: Gives results of the plain function for arguments that differ in their last bit; asked only where results differ by more.
     """
     left, right = tree_flatten_with_path(ours), tree_flatten_with_path(plain)
     if left[1] != right[1]:

@@ -300,7 +300,8 @@ class Entry:
 
     def _as_written(self, *arrays: Any) -> Any:
         """The function without any `jit` of ours. Its arrays are JAX's, as inside one."""
-        return unmixed(self.plainly(*[jax.numpy.asarray(x) for x in arrays]))
+        numpy: Any = jax.numpy
+        return unmixed(self.plainly(*map(numpy.asarray, arrays)))
 
     def _un_jitted(self, arrays: Sequence[Any]) -> Any:
         if self._is_plain():

@@ -11,10 +11,11 @@ from typing import Any, Final
 from ._jaxprs import CALLS, opened
 
 _ALONE: Final = frozenset((
-    "abs", "acos", "acosh", "add", "add_any", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "clamp", "convert_element_type", "copy",
-    "cos", "cosh", "digamma", "div", "erf", "erf_inv", "erfc", "exp", "exp2", "expm1", "floor", "integer_pow", "is_finite", "lgamma", "log",
-    "log1p", "logistic", "max", "min", "mul", "neg", "nextafter", "pow", "real", "imag", "complex", "conj", "rem", "round", "rsqrt", "select_n",
-    "sign", "sin", "sinh", "sqrt", "square", "stop_gradient", "sub", "tan", "tanh", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not", "xor",
+    "abs", "acos", "acosh", "add", "add_any", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "clamp", "complex",
+    "conj", "convert_element_type", "copy", "cos", "cosh", "digamma", "div", "erf", "erf_inv", "erfc", "exp", "exp2", "expm1",
+    "floor", "imag", "integer_pow", "is_finite", "lgamma", "log", "log1p", "logistic", "max", "min", "mul", "neg", "nextafter",
+    "pow", "real", "rem", "round", "rsqrt", "select_n", "sign", "sin", "sinh", "sqrt", "square", "stop_gradient", "sub", "tan",
+    "tanh", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not", "xor",
 ))  # fmt: skip
 _MOVED: Final = frozenset((
     "broadcast_in_dim", "concatenate", "expand_dims", "iota", "reshape", "rev", "slice", "squeeze", "transpose",

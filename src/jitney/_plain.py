@@ -1,8 +1,9 @@
 """A function as it was written: what a program is compared with by `verify`, and all that `JITNEY_DISABLE` leaves.
 
-What stays is meaning: `vmap`, since an annotation says what the body sees, `static`, and `precision="f64"`, since a plain run in float32 would
-be the worse one and may never end. All else is left out, of the functions under `@optimize` that the body calls too. Those are traced below the
-outer one, and JAX keeps their traces: so a plain run stands in a context that JAX's caches are keyed by, each in one of its own.
+What stays is meaning: `vmap`, since an annotation says what the body sees, `static`, and under `verify` `precision="f64"`, since a plain
+run in float32 would be the worse one and may never end. All else is left out, of the functions under `@optimize` that the body calls too.
+Those are traced below the outer one, and JAX keeps their traces: so a plain run stands in a context that JAX's caches are keyed by, each in
+one of its own.
 """
 
 from __future__ import annotations

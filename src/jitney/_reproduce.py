@@ -6,6 +6,7 @@ process with JITNEY_DISABLE=1, where jitney does nothing. The function is import
 
 from __future__ import annotations
 
+import cmath
 import os
 import pickle
 import pprint
@@ -98,8 +99,8 @@ if "JITNEY_DISABLE" in os.environ:
 else:
     subprocess.run([sys.executable, __file__, str(HERE / "plain.npz")], env={{**os.environ, "JITNEY_DISABLE": "1"}}, check=True)
     with np.load(HERE / "plain.npz") as plain:
-        for i, ours in enumerate(results()):
-            print("jitney:", ours, "plain:", plain[f"arr_{{i}}"], "largest difference:", np.max(np.abs(ours - plain[f"arr_{{i}}"]), initial=0))
+        for ours, name in zip(results(), plain.files, strict=True):
+            print("jitney:", ours, "plain:", plain[name], "largest difference:", np.max(np.abs(ours - plain[name]), initial=0))
 '''
 
 
@@ -110,7 +111,9 @@ def _write(verification: Verification, arrays: Sequence[Any], found: Difference)
     core = verification.entry.core
     folder = Path(tempfile.mkdtemp(prefix="jitney-verify-"))
     given = _Arguments()
-    args, kwargs = core.binder.call(lambda *args, **kwargs: (args, kwargs), verification.entry.layout.values(arrays, verification.entry.statics))
+    args, kwargs = core.binder.call(
+        lambda *args, **kwargs: (args, kwargs), verification.entry.layout.values(arrays, verification.entry.statics)
+    )
     fn = core.fn()
     source = Source(fn.fn if isinstance(fn, Derived) else fn)
     settings = _settings()
@@ -135,8 +138,9 @@ def _write(verification: Verification, arrays: Sequence[Any], found: Difference)
 
 def _environment() -> dict[str, str]:
     found = {name: os.environ[name] for name in ("XLA_FLAGS", "JAX_PLATFORMS") if name in os.environ}
-    if len(jax.devices()) > 1 and jax.default_backend() == "cpu" and "xla_force_host_platform_device_count" not in found.get("XLA_FLAGS", ""):
-        found["XLA_FLAGS"] = f"{found.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={len(jax.devices())}".strip()
+    flags, devices = found.get("XLA_FLAGS", ""), _jax.device_count()
+    if devices > 1 and jax.default_backend() == "cpu" and "host_platform_device_count" not in flags:
+        found["XLA_FLAGS"] = f"{flags} --xla_force_host_platform_device_count={devices}".strip()
     return found
 
 
@@ -188,7 +192,7 @@ def _written(options: Options) -> dict[str, str]:
     if options.chunk and not options.accumulate:
         found["chunk"] = dict(options.chunk)
     if options.precision is not None:
-        found["precision"] = options.precision if is_a(options.precision, str) else dict(options.precision)
+        found["precision"] = dict(options.precision) if isinstance(options.precision, tuple) else options.precision
     written = {name: repr(value) for name, value in found.items() if value is not None}
     if options.pad:
         written["pad"] = f"{{{', '.join(f'{name!r}: jitney.{bucket!r}' for name, bucket in options.pad)}}}"
@@ -214,7 +218,8 @@ class _Arguments:
         if is_a(value, (jax.Array, np.ndarray)):
             return self._array(value)
         if value is None or type_of(value) in (bool, int, float, complex, str):
-            return repr(value) if value == value and abs(value if is_a(value, float) else 0.0) != float("inf") else f"float({str(value)!r})"
+            whole = not isinstance(value, (float, complex)) or cmath.isfinite(value)
+            return repr(value) if whole else f"{type_of(value).__name__}({str(value)!r})"
         if type_of(value) in (list, tuple, dict):
             return self._container(value)
         return self._object(value)
@@ -247,5 +252,3 @@ class _Arguments:
             return f"...  # {pprint.saferepr(value)[:200]}: cannot be kept, make it here"
         self.pickled[name] = value
         return f"pickle.loads((HERE / 'arguments.pkl').read_bytes())[{name!r}]"
-
-

@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-
 from ._axes import Refused
 from ._binding import signature_of
-
 from ._errors import JitneyError
 from ._jaxprs import bound, name_of, opened, source_of
 from ._named import named_axes, shape_at, sizes_of

@@ -61,7 +61,8 @@ class Source:
 
     def _imported(self, value: Any) -> tuple[str, str] | None:
         """Module and qualified name, where an import finds this very object or what decorates it."""
-        module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
+        module: Any = getattr(value, "__module__", None)
+        name: Any = getattr(value, "__qualname__", None)
         if not module or not name or "<" in name or module in ("__main__", "builtins"):
             return None
         found: Any = sys.modules.get(module)
@@ -69,9 +70,10 @@ class Source:
             found = getattr(found, part, None)
         if found is not value and getattr(found, "__wrapped__", None) is not value:
             return None
-        file = getattr(sys.modules.get(module), "__file__", None)
+        file: Any = getattr(sys.modules.get(module), "__file__", None)
         if file is not None and is_users(file):
-            root = Path(file).resolve().parents[module.count(".") + (Path(file).name == "__init__.py")]
+            place = Path(file).resolve()
+            root = place.parents[module.count(".") + (place.name == "__init__.py")]
             if str(root) not in self.paths:
                 self.paths.append(str(root))
         try:

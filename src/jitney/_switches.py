@@ -1,7 +1,8 @@
 """What is switched for all functions at once: whether programs are verified, and whether jitney does anything.
 
-It stands before everything that is switched. `JITNEY_VERIFY` and `jitney.configure(verify=...)` count from the next call of each function,
-since whoever looks for a fault has programs already; `JITNEY_DISABLE` counts for functions decorated while it is set, as `JITNEY_DEBUG_NANS`.
+It stands before everything that is switched. `JITNEY_VERIFY` and `jitney.configure(verify=...)` count from the next call of each
+function, since whoever looks for a fault has programs already; `JITNEY_DISABLE` counts for functions decorated while it is set, as
+`JITNEY_DEBUG_NANS` does.
 """
 
 from __future__ import annotations

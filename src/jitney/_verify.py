@@ -55,9 +55,7 @@ class Plainly:
     def __init__(self, entry: Entry, arrays: Sequence[Any]):
         self.entry = entry
         with plainly() as stripped, entry.numbers(), jax.disable_jit(False):  # noqa: FBT003
-            jitted = _jax.jit(lambda *arrays: entry.plainly(*arrays))
-            self.traced: Any = jitted.trace(*arrays)
-            self._lower: Callable[[], Any] = self.traced.lower
+            self.traced: Any = _jax.jit(entry.plainly).trace(*arrays)
         self.stripped: Stripped = stripped
         self._compiled: Any = None
 
@@ -68,7 +66,7 @@ class Plainly:
     def misfit(self) -> str | None:
         """Why it is not run, if it takes more memory than there is. It is compiled for that."""
         with self.entry.numbers():
-            self._compiled = self._lower().compile()
+            self._compiled = self.traced.lower().compile()
         needed, free = counted_bytes(self._compiled), free_bytes()
         return f"plainly it takes {text(needed)}, and {text(free)} are free" if needed > free else None
 
@@ -88,8 +86,7 @@ class Plainly:
     def step_by_step(self, arrays: Sequence[Any]) -> list[Any]:
         """The arrays of the result, each operation compiled by itself."""
         with self.entry.numbers():
-            leaves = [x for x in tree_flatten(list(arrays))[0]]
-            return _jax_core.jaxpr_as_fun(self.traced.jaxpr)(*leaves)
+            return _jax_core.jaxpr_as_fun(self.traced.jaxpr)(*tree_flatten(list(arrays))[0])
 
 
 class Verifying:
@@ -146,9 +143,7 @@ class Verification:
         options: Those of a call that does the same; by default the program's own.
     """
 
-    def __init__(
-        self, entry: Entry, again: Callable[[Sequence[Any]], Any], changes: Sequence[Change], options: Options | None = None
-    ):
+    def __init__(self, entry: Entry, again: Callable[[Sequence[Any]], Any], changes: Sequence[Change], options: Options | None = None):
         self.entry = entry
         self.again = again
         self.changes = tuple(changes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -41,7 +42,8 @@ def verify_stream(entry: Entry, chunk: tuple[str, int], values: Sequence[Any], r
     key = ("stream", chunk, *((np.shape(x), str(getattr(x, "dtype", ""))) for x in values))
     if not is_verified(core.options) or key in entry.verified:
         return
-    size = sum(int(np.prod(x.shape)) * np.dtype(x.dtype).itemsize for x in values if _is_read(x))
+    read: list[Any] = [x for x in values if _is_read(x)]
+    size = sum(math.prod(x.shape) * np.dtype(x.dtype).itemsize for x in read)
     if size > LIMIT:
         entry.verified[key] = "left out"
         if core.counters.warn_once("verify stream"):

@@ -34,6 +34,7 @@ from .saved import saving
 
 _jax: Any = jax
 _eqx: Any = eqx
+_BCOO: Any = sparse.BCOO
 What = Literal[
     "grad", "value_and_grad", "jacobian", "value_and_jacobian", "hessian", "jvp", "vjp", "hvp", "linearize",
 ]  # fmt: skip
@@ -268,7 +269,7 @@ class _Derivation:
 
         found, value = transform(twice, has_aux=True)(self.at)
         if self.derived.sparse and self.derived.plain:
-            found = _jax.tree.map(lambda block: sparse.BCOO.fromdense(block, nse=block.size), found)
+            found = _jax.tree.map(_sparse, found)
         treedef: Any = tree_flatten(value)[1]
         parts = treedef.flatten_up_to(found)
         return value, {name: treedef.unflatten([part[name] for part in parts]) for name in self.names}
@@ -434,6 +435,10 @@ class _Derivation:
 
 def _recomputing(fn: Callable[[Any], Any], policy: str | None) -> Callable[[Any], Any]:
     return fn if policy in (None, AUTO) else _jax.checkpoint(fn, policy=getattr(jax.checkpoint_policies, policy))
+
+
+def _sparse(block: Any) -> Any:
+    return _BCOO.fromdense(block, nse=block.size)
 
 
 def unknown_name(where: Where | str, name: str, names: list[str]) -> DerivativeError:
