@@ -437,7 +437,7 @@ def test_the_script_imports_what_can_be_imported(unmasked):
         model_sum(eqx.nn.Linear(3, 3, key=jax.random.key(0)), jnp.ones((5, 3)))
     found = run_script(error.value.script)
     assert found.stderr == ""
-    assert float(found.stdout.rpartition("largest difference: ")[2]) == pytest.approx(shown(error))
+    assert float(found.stdout.rpartition("largest difference: ")[2]) >= shown(error) * 0.999
 
 
 @optimize(pad={"n": "pow2"}, verify=True)

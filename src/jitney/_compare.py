@@ -1,8 +1,8 @@
 """Two results of one call, element by element: how far they may be apart, by option and dtype, and where they are further.
 
 A difference is judged in three steps, so that what is honest raises no alarm and what is wrong does. It is small, by the table below. Or
-rounding explains it: the plain function, given arguments that differ in their last bit, changes by a comparable amount in that element,
-as where differences of nearly equal numbers are taken. Otherwise the results differ.
+rounding explains it: the plain function, with the last bit of all that it computes changed (`_noise.py`), moves by a comparable amount in
+that element, as where differences of nearly equal numbers are taken. Otherwise the results differ.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ TOLERANCES = {
     "precision=fp16-all": Tolerance(2.0**-11, 32),
 }
 """By what is done to a program. Results without rounding (integers, booleans, random keys) are equal; so are NaN and infinities."""
-_EXPLAINED = 64.0
-"""So many times what the last bit of the arguments changes is rounding."""
+_EXPLAINED, _EXPLAINED_LOW = 64.0, 8.0
+"""So many times what the last bit changes is rounding, and that of a low type."""
 _BITS = ("pad",)
 """What leaves elementwise results equal to the bit."""
 _OVERFLOWS = ("precision=fp16", "precision=fp16-all")
@@ -97,10 +97,10 @@ class Allowed:
         """Whether anything is computed in a lower type than written."""
         return any(tolerance.unit is not None for tolerance in self.tolerances)
 
-    @property
-    def unit(self) -> float:
-        """The coarsest rounding."""
-        return max((tolerance.unit or 0.0 for tolerance in self.tolerances), default=0.0)
+    def unit(self, all_: str = "") -> float:
+        """The coarsest rounding of what is done, or of what is done to all operations."""
+        found = [TOLERANCES[change.option].unit or 0.0 for change in self.changes if change.option.endswith(all_)]
+        return max(found, default=0.0)
 
     def to_the_bit(self, number: int) -> bool:
         """Whether a result is promised to the bit."""
@@ -171,7 +171,7 @@ def compared(ours: Any, plain: Any, allowed: Allowed, spread: Callable[[], Itera
     Args:
         ours, plain: The results, by `tree_of`.
         allowed: How far they may be apart.
-        spread: Gives results of the plain function for arguments that differ in their last bit; asked only where results differ by more.
+        spread: Gives results of the plain function with other last bits; asked only where results differ by more.
     """
     left, right = tree_flatten_with_path(ours), tree_flatten_with_path(plain)
     if left[1] != right[1]:
@@ -209,7 +209,7 @@ def _leaf(path: str, ours: Any, plain: Any, allowed: Allowed, change: Numbers | 
         apart = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
         limits = _limits(b, plain.dtype, allowed)
         if change is not None:
-            limits = limits + _EXPLAINED * change
+            limits = limits + (_EXPLAINED_LOW if allowed.low else _EXPLAINED) * change
         wrong = ~(apart <= limits)
         if allowed.overflows:
             wrong &= np.isfinite(a)
@@ -250,7 +250,7 @@ def _scalar(array: Any, at: tuple[int, ...]) -> Any:
 
 
 def _changes(plain: Sequence[Any], spread: Callable[[], Iterable[Any]]) -> list[Numbers | None]:
-    """How far each element moves when the arguments change in their last bit; infinitely far where it stops being a number, or starts."""
+    """How far each element moves with the last bits; infinitely far where it stops being a number, or starts."""
     found: list[Numbers | None] = [np.zeros(b.shape) if _is_array(b) else None for b in plain]
     for other in spread():
         leaves = tree_flatten(other)[0]
@@ -279,21 +279,6 @@ def numbers(array: Any) -> Numbers:
 
 def _rounding(dtype: Any) -> float:
     return float(_jnp.finfo(dtype).eps) / 2
-
-
-def moved(arrays: Sequence[Any], unit: float, seed: int) -> list[Any]:
-    """Arguments that differ in their last bit, or as much as a low type rounds."""
-    rng = np.random.default_rng(seed)
-
-    def one(array: Any) -> Any:
-        if not _is_array(array) or not _jnp.issubdtype(array.dtype, np.inexact):
-            return array
-        size = max(unit, 2 * _rounding(array.dtype))
-        host = np.asarray(array)
-        wide = host.astype(np.complex128 if _jnp.issubdtype(host.dtype, np.complexfloating) else np.float64)
-        return _jnp.asarray((wide * (1 + size * rng.choice([-1.0, 1.0], host.shape))).astype(host.dtype))
-
-    return [one(array) for array in arrays]
 
 
 def _is_array(leaf: Any) -> bool:

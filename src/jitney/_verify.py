@@ -18,11 +18,12 @@ import numpy as np
 from jax.extend import core as jax_core
 
 from ._call import MAX_ENTRIES, described, jit_is_off, traced
-from ._compare import Allowed, Difference, compared, moved, tree_of
+from ._compare import Allowed, Difference, compared, tree_of
 from ._errors import JitneyWarning, sentence, users_level
 from ._events import LISTENER, Counters
 from ._exact import elementwise
 from ._memory import counted_bytes, free_bytes, text
+from ._noise import noisy
 from ._options import Options
 from ._outcome import unmixed
 from ._plain import Change, Stripped, changes_of, plain_run, plainly
@@ -78,15 +79,20 @@ class Plainly:
                 error.add_note(f"{self.entry.core.where} raises this when `verify` runs it plainly, and did not under its options.")
                 raise
 
-    def spread(self, arrays: Sequence[Any], unit: float) -> Iterator[Any]:
-        """Results for arguments that differ in their last bit."""
-        for seed in range(SEEDS):
-            yield self(moved(arrays, unit, seed))
-
-    def step_by_step(self, arrays: Sequence[Any]) -> list[Any]:
-        """The arrays of the result, each operation compiled by itself."""
+    def spread(self, arrays: Sequence[Any], allowed: Allowed) -> Iterator[Any]:
+        """Results with other last bits, or as low types round."""
         with self.entry.numbers():
-            return _jax_core.jaxpr_as_fun(self.traced.jaxpr)(*tree_flatten(list(arrays))[0])
+            run = _jax.jit(noisy(self.traced.jaxpr, allowed.unit(), allowed.unit("-all")))
+            for seed in range(SEEDS):
+                yield self._tree(run(_jax.random.key(seed), *tree_flatten(list(arrays))[0]))
+
+    def step_by_step(self, arrays: Sequence[Any]) -> Any:
+        """The result with each operation compiled by itself."""
+        with self.entry.numbers():
+            return self._tree(_jax_core.jaxpr_as_fun(self.traced.jaxpr)(*tree_flatten(list(arrays))[0]))
+
+    def _tree(self, flat: Sequence[Any]) -> Any:
+        return tree_of(unmixed(_jax.tree.unflatten(_jax.tree.structure(self.traced.out_info), flat)))
 
 
 class Verifying:
@@ -177,7 +183,7 @@ class Verification:
         count = max((int(np.size(x)) for x in arrays if hasattr(x, "shape")), default=1)
         allowed = Allowed(self.changes, count, tuple(elementwise(plain.traced.jaxpr)))
         expected, got = plain(arrays), tree_of(ours)
-        found = compared(got, expected, allowed, lambda: plain.spread(arrays, allowed.unit))
+        found = compared(got, expected, allowed, lambda: plain.spread(arrays, allowed))
         if found is None or found.at is None:
             return found, "verified"
         return self._not_xlas(found, plain, arrays, got, expected, allowed)
@@ -186,15 +192,11 @@ class Verification:
         self, found: Difference, plain: Plainly, arrays: Sequence[Any], got: Any, expected: Any, allowed: Allowed
     ) -> tuple[Difference | None, str]:
         """A difference, unless the plain program is what is wrong: XLA's own fault, which its operations one by one do not have."""
-        steps = plain.step_by_step(arrays)
-        leaves, treedef = tree_flatten(expected)
-        if len(steps) != len(leaves) or any(x.shape != getattr(y, "shape", None) for x, y in zip(steps, leaves, strict=True)):
-            return found, "differs"
-        slowly: Any = _jax.tree.unflatten(treedef, steps)
+        slowly = plain.step_by_step(arrays)
         own = compared(expected, slowly, allowed)
         if own is None:
             return found, "differs"
-        if compared(got, slowly, allowed, lambda: plain.spread(arrays, allowed.unit)) is not None:
+        if compared(got, slowly, allowed, lambda: plain.spread(arrays, allowed)) is not None:
             return found, f"differs; plain `jax.jit` differs from its own operations one by one too: {own.text}"
         warnings.warn(
             sentence(self.entry.core.where,
