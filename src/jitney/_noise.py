@@ -18,10 +18,10 @@ from ._jaxprs import CALLS, bound, opened
 _jax: Any = jax
 _jnp: Any = jnp
 _EXACT: Final = frozenset((
-    "abs", "argmax", "argmin", "broadcast_in_dim", "ceil", "clamp", "complex", "concatenate", "conj", "convert_element_type", "copy", "cummax",
-    "cummin", "dynamic_slice", "dynamic_update_slice", "expand_dims", "floor", "gather", "imag", "iota", "max", "min", "neg", "pad", "real",
-    "reduce_max", "reduce_min", "reshape", "rev", "round", "scatter", "select_n", "sign", "slice", "sort", "squeeze", "stop_gradient", "top_k",
-    "transpose",
+    "abs", "argmax", "argmin", "broadcast_in_dim", "ceil", "clamp", "complex", "concatenate", "conj", "convert_element_type",
+    "copy", "cummax", "cummin", "dynamic_slice", "dynamic_update_slice", "expand_dims", "floor", "gather", "imag", "iota", "max",
+    "min", "neg", "pad", "real", "reduce_max", "reduce_min", "reshape", "rev", "round", "scatter", "select_n", "sign", "slice",
+    "sort", "squeeze", "stop_gradient", "top_k", "transpose",
 ))  # fmt: skip
 _PRODUCTS: Final = ("dot_general", "conv_general_dilated", "ragged_dot_general")
 
