@@ -14,7 +14,7 @@ from typing import Any
 
 from jax import Array
 
-from ._errors import is_users
+from ._owners import is_users
 from ._trees import is_a
 
 _STANDARD = {"jax", "jnp", "np", "jitney"}

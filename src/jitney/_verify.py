@@ -19,13 +19,14 @@ from jax.extend import core as jax_core
 
 from ._call import MAX_ENTRIES, described, jit_is_off, traced
 from ._compare import Allowed, Difference, compared, tree_of
-from ._errors import JitneyWarning, sentence, users_level
+from ._errors import JitneyWarning, sentence
 from ._events import LISTENER, Counters
 from ._exact import elementwise
 from ._memory import counted_bytes, free_bytes, text
 from ._noise import noisy
 from ._options import Options
 from ._outcome import unmixed
+from ._owners import users_level
 from ._plain import Change, Stripped, changes_of, plain_run, plainly
 from ._switches import VERIFY
 from ._trees import is_a, tree_flatten
@@ -132,9 +133,7 @@ class Verifying:
         core = self.entry.core
         options = core.options
         if self.filling is not None:
-            with self.entry.numbers():
-                padded = self.filling.place(arrays)
-            if padded is None:
+            if not self.filling.pads(arrays):
                 options = replace(options, pad=())
         return changes_of(options, core.fn())
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from ._errors import JitneyWarning, sentence, users_level
+from ._errors import JitneyWarning, sentence
 from ._memory import text
+from ._owners import users_level
 from ._plain import Change, changes_of
 from ._sources import is_sliceable
 from ._trees import is_a
