@@ -10,7 +10,8 @@ if "JITNEY_TEST_CACHE" not in os.environ:
     _folder = tempfile.TemporaryDirectory(prefix="jitney-tests-")
     os.environ["JITNEY_TEST_CACHE"] = _folder.name
 os.environ["JITNEY_CACHE_DIR"] = os.environ["JITNEY_TEST_CACHE"]
-for _name in ("JITNEY_CACHE", "JITNEY_DEBUG_NANS", "JAX_COMPILATION_CACHE_DIR"):
+# JITNEY_VERIFY stays: the tests run under it too, each new program compared with the plain function.
+for _name in ("JITNEY_CACHE", "JITNEY_DEBUG_NANS", "JITNEY_DISABLE", "JAX_COMPILATION_CACHE_DIR"):
     os.environ.pop(_name, None)
 os.environ.setdefault("MPLBACKEND", "agg")
 

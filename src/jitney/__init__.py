@@ -29,6 +29,7 @@ from ._errors import ProcessError as ProcessError
 from ._errors import StateError as StateError
 from ._errors import StaticError as StaticError
 from ._errors import TraceError as TraceError
+from ._errors import VerificationError as VerificationError
 from ._events import Stats as Stats
 from ._evidence import Deviation as Deviation
 from ._evidence import PrecisionReport as PrecisionReport

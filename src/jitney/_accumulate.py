@@ -71,7 +71,9 @@ def accumulate(
         aux=has_aux,
         summed=True,
     )
-    options = replace(core.options, donate=(), remat=None, chunk=((axis, microbatch),), accumulate=True)
+    options = core.options
+    if options.disabled is None:
+        options = replace(options, donate=(), remat=None, chunk=((axis, microbatch),), accumulate=True)
     made = Program(REGISTRY.core(derived, options, core.namespace), derived)
     return made.bound_to(program._args, program._kwargs) if program._args or program._kwargs else made
 

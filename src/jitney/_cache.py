@@ -40,6 +40,7 @@ from jax.experimental.compilation_cache import compilation_cache
 
 from jitney._cache_limit import complete, trim
 from jitney._errors import JitneyWarning, OptionError, sentence
+from jitney._switches import VERIFY
 
 _FOLDER: Final = "jax_compilation_cache_dir"
 _FLAG: Final = "jax_enable_compilation_cache"
@@ -271,19 +272,23 @@ def configure(
     cache_dir: str | os.PathLike[str] | None = None,
     cache_size: int | str | None = None,
     cache: bool | None = None,
+    verify: bool | None = None,
 ) -> None:
-    """Change the persistent compilation cache, from now on. What is not given stays as it was.
+    """Change the persistent compilation cache, or whether programs are verified, from now on. What is not given stays as it was.
 
-    It comes before JITNEY_CACHE_DIR and JITNEY_CACHE, and after any setting that was made in JAX itself.
+    It comes before JITNEY_CACHE_DIR, JITNEY_CACHE and JITNEY_VERIFY, and after any setting that was made in JAX itself.
 
     Args:
         cache_dir: A directory of the user's own; made with mode 0700 where it is missing.
         cache_size: Bytes, or text like `"2GiB"`, or `"unlimited"`. Past it, the least recently used entries go.
         cache: Whether to keep compiled programs at all.
+        verify: Whether each new program is also run as plain `jax.jit` and compared, of functions that do not say it themselves.
     Raises:
         OptionError: If a value is malformed.
     """
-    given = _Request(_read_cache(cache), _read_base(cache_dir), _read_size(cache_size))
+    if _read_flag("verify", verify) is not None:
+        VERIFY.turn(verify)
+    given = _Request(_read_flag("cache", cache), _read_base(cache_dir), _read_size(cache_size))
     with _SWITCH.lock:
         was = _SWITCH.request
         _SWITCH.request = replace(was, **{name: value for name, value in vars(given).items() if value is not None})
@@ -343,10 +348,10 @@ def _wanted(request: _Request) -> tuple[bool, str | None]:
     return True, sentence("the compilation cache", what, rule, "set JITNEY_CACHE=off or unset it.")
 
 
-def _read_cache(cache: object) -> bool | None:
-    if cache is None or isinstance(cache, bool):
-        return cache
-    raise OptionError(_malformed("cache", cache, "It is True or False."))
+def _read_flag(name: str, given: object) -> bool | None:
+    if given is None or isinstance(given, bool):
+        return given
+    raise OptionError(_malformed(name, given, "It is True or False."))
 
 
 def _read_base(cache_dir: str | os.PathLike[str] | None) -> Path | None:

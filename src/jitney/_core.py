@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
@@ -18,6 +20,7 @@ from ._entry import Entry
 from ._errors import Where
 from ._events import LISTENER, Counters
 from ._flatten import Flattener
+from ._hints import AnyHint
 from ._options import AUTO, Options, fail
 from ._stages.derive import Derived
 from ._statics import has_hash
@@ -63,6 +66,14 @@ class Core:
             if not any(reference() is fn for reference in alive):
                 self._fns = (*alive, _reference(fn))
         return self
+
+    def of(self, fn: Callable[..., Any], options: Options) -> Core:
+        """The core of another function of the same arguments, whose result may be anything."""
+        same = copy.copy(self)
+        same._fns, same.options = (lambda: fn,), options
+        same.contract = replace(self.contract, result=AnyHint("anything"))
+        same.counters, same.entries, same.last = Counters(self.name), {}, None
+        return same
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """One value per parameter; whole static arguments are wrapped."""

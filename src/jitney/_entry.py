@@ -35,6 +35,7 @@ from ._nans import nonfinite
 from ._options import tolerance_of
 from ._outcome import Outcome, is_computed, unmixed
 from ._placing import OtherShapes, Placing, shapes_of
+from ._plain import plain_function, plain_run, without
 from ._plan import Plan
 from ._precision import Policy
 from ._runners import choosing, runner
@@ -42,6 +43,8 @@ from ._sizes import Sizes
 from ._stage import Request, Skip
 from ._stages import Jit, Mask
 from ._statics import snapshot
+from ._switches import VERIFY
+from ._verify import Verifying, is_verified
 from ._view import View, is_array, leaf_hints
 
 if TYPE_CHECKING:
@@ -99,8 +102,14 @@ class Entry:
         self.placing = Placing(self) if core.options.shard is not None and not self.request.nested else None
         self.streams: dict[Hashable, Any] = {}  # what `jitney.stream` has planned and compiled
         self.chosen: dict[Hashable, tuple[Policy, str]] = {}  # by `precision="auto:..."`, for each call key
+        self.verified: dict[Hashable, str] = {}  # call keys that have been run plainly too, and what came of it
         self.checked = False  # whether one of its programs holds run-time checks of Equinox
         self._settled = False  # whether `run` was chosen for programs without such checks: a new trace may bring one
+        VERIFY.turns(self)
+
+    def of(self, core: Core) -> Entry:
+        """The entry of another function for the same calls."""
+        return Entry(core, self.layout, self.statics, self._key)
 
     @property
     def paths(self) -> list[str]:
@@ -140,6 +149,9 @@ class Entry:
         if jit_is_off():
             return self._un_jitted(arrays)
         options = self.core.options
+        if options.disabled is not None:
+            self.run = self.jitted if options.disabled == "jit" else self._as_written
+            return self.run(*arrays)
         if tolerance_of(options.precision) is not None:
             self.choose(_key_of(arrays, None), arrays)
         if traced(arrays):
@@ -151,8 +163,11 @@ class Entry:
         else:
             self.run = runner(self, arrays)
             self._settled = not self.checked
+        filling = self.run if isinstance(self.run, Filling) else None
         if tolerance_of(options.precision) is not None:
             self.run = choosing(self, self.run)
+        if is_verified(options):
+            self.run = Verifying(self, self.run, filling)
         return self.run(*arrays)
 
     def choose(self, key: Hashable, arrays: Sequence[Any]) -> None:
@@ -168,7 +183,8 @@ class Entry:
         if tolerance is not None and key not in self.chosen:
             self.chosen[key] = decide(self, arrays, tolerance)
 
-    def _decide_again(self) -> None:
+    def decide_again(self) -> None:
+        """Have the next call decide how the later ones run."""
         self._settled = False
         if self.run != self.eagerly:
             self.run = self._first
@@ -221,10 +237,12 @@ class Entry:
     def _trace(self, arrays: Sequence[Any], mesh: Any = None) -> Any:
         """What JAX traces. One thread at a time for one key: whoever comes second waits, and calls again."""
         arrays, counts = parted(arrays)
+        if counts is None and self._is_plain():
+            return self.plainly(*arrays)
         if jit_is_off():
             return self._un_jitted(arrays)
         if self._settled:
-            self._decide_again()
+            self.decide_again()
         key = _key_of(arrays, counts)
         if tolerance_of(self.core.options.precision) is not None and key not in self.chosen:
             raise Undecided(key)
@@ -264,7 +282,30 @@ class Entry:
             )  # fmt: skip
         return out
 
+    def _is_plain(self) -> bool:
+        """Whether this trace is of the function as it was written."""
+        options, run = self.core.options, plain_run()
+        if run is None or options.verify is False:
+            return options.disabled is not None
+        run.add(options, self.core.fn())
+        return True
+
+    def plainly(self, *arrays: Any) -> Any:
+        """The function as it was written, with what belongs to its meaning around it: `vmap` and float64."""
+        core, outcome = self.core, Outcome()
+        precision = "f64" if core.options.precision == "f64" else None
+        request = replace(self.request, options=replace(without(core.options), precision=precision))
+        plan = Plan.make(self.layout.view(core.contract, arrays, self.statics), request)
+        return outcome.output(plan.build(self._body(outcome, plain_function(core.fn())))(*arrays))
+
+    def _as_written(self, *arrays: Any) -> Any:
+        """The function without any `jit` of ours. Its arrays are JAX's, as inside one."""
+        numpy: Any = jax.numpy
+        return unmixed(self.plainly(*map(numpy.asarray, arrays)))
+
     def _un_jitted(self, arrays: Sequence[Any]) -> Any:
+        if self._is_plain():
+            return unmixed(self.plainly(*arrays))
         if tolerance_of(self.core.options.precision) is not None:
             self.choose(_key_of(arrays, None), arrays)
         with self.numbers():
@@ -353,10 +394,10 @@ class Entry:
         kept = [(hint or (inside and inside.hint) or None, inside is not None) for hint, inside, leaf in hints if is_computed(leaf)]
         return shard.results(flat, kept, levels)
 
-    def _body(self, outcome: Outcome) -> Callable[..., list[Any]]:
-        """The user's function on flat arrays; what else it returns stays in the outcome."""
+    def _body(self, outcome: Outcome, fn: Callable[..., Any] | None = None) -> Callable[..., list[Any]]:
+        """The user's function, or this one, on flat arrays; what else it returns stays in the outcome."""
         core = self.core
-        fn = core.fn()
+        fn = fn or core.fn()
 
         def body(*flat: Any) -> list[Any]:
             statics = snapshot(self.statics)  # a body that changes one in place changes it for this trace only

@@ -70,6 +70,12 @@ class NonFiniteError(JitneyError, FloatingPointError):
     """A decorated call with `debug_nans=True` made a NaN or an infinity."""
 
 
+class VerificationError(JitneyError, AssertionError):
+    """A program gives another result than the plain function does. `script` is the path of what shows it by itself."""
+
+    script: str | None = None
+
+
 class JitneyWarning(UserWarning):
     """Something works, but not as it was asked for; the text says what to do."""
 

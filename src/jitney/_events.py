@@ -43,6 +43,7 @@ class Stats:
     retraces: tuple[str, ...]
     sizes: dict[str, dict[int, int]]
     padding: dict[str, float]
+    verified: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         return {**self.__dict__, "retraces": list(self.retraces)}
@@ -53,6 +54,8 @@ class Stats:
             f"{self.lower_seconds:.3f} s, {self.compiles} compiles ({self.compile_seconds:.3f} s), "
             f"{self.persistent_hits} persistent-cache hits, {self.eager} eager calls"
         )
+        if self.verified:
+            head += f", {self.verified} verified"
         padded = [f"  {axis}: {len(self.sizes[axis])} sizes padded by {part:.1%} on average" for axis, part in self.padding.items()]
         return "\n".join([head, *padded, *(f"  {cause}" for cause in self.retraces)])
 
@@ -66,6 +69,7 @@ class Counters:
     misses: int = 0
     traces: int = 0
     eager: int = 0
+    verified: int = 0
     compile_events: int = 0
     persistent_hits: int = 0
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys((_TRACE, _LOWER, _COMPILE), 0.0))
@@ -108,6 +112,7 @@ class Counters:
             compile_seconds=self.seconds[_COMPILE],
             retraces=tuple(self.causes),
             sizes={axis: dict(seen) for axis, seen in self.sizes.items()},
+            verified=self.verified,
             padding={axis: self.rows[axis] / sum(n * times for n, times in seen.items()) - 1 for axis, seen in self.sizes.items()},
         )
 

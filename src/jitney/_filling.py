@@ -148,6 +148,11 @@ class Filling:
         self.entry.core.counters.padded(padded.fill.axes)
         return self._cut(padded, out)
 
+    def pads(self, arrays: Sequence[Any]) -> bool:
+        """Whether calls of these shapes, of which there was one, are padded."""
+        with self.entry.numbers():
+            return self.known.get((*self._where(), *map(described, arrays))) is not None
+
     def place(self, arrays: Sequence[Any]) -> Padded | None:
         """How calls of these shapes are padded; None if they run at exact size.
 

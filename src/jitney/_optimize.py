@@ -7,6 +7,7 @@ import os
 import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 import equinox as eqx
@@ -18,7 +19,9 @@ from ._core import REGISTRY
 from ._errors import OptionError, sentence
 from ._mesh import Mesh
 from ._options import read_options
+from ._plain import without
 from ._program import Program
+from ._switches import disabled
 from ._trees import is_a
 
 P = ParamSpec("P")
@@ -51,6 +54,7 @@ def optimize(
     debug_nans: bool = False,
     shard: Shard | None = None,
     mesh: Mesh | jax.sharding.Mesh | None = None,
+    verify: bool | None = None,
 ) -> Callable[[Callable[P, R]], Program[P, R]]: ...
 @overload
 def optimize(
@@ -72,6 +76,7 @@ def optimize(
     debug_nans: bool = False,
     shard: Shard | None = None,
     mesh: Mesh | jax.sharding.Mesh | None = None,
+    verify: bool | None = None,
 ) -> Program[P, R]: ...
 def optimize(fn: Any = None, /, **options: Any) -> Any:
     """Compile a function as its signature says, without rewriting it.
@@ -105,6 +110,8 @@ def optimize(fn: Any = None, /, **options: Any) -> Any:
         shard: Named axis -> the axis of the mesh (or several) that it lies along, of arguments, results and fields of modules;
             `"fsdp"` to spread each parameter along its largest axis that divides; or both: `("fsdp", {"batch": "data"})`.
         mesh: The devices, from `jitney.mesh` or `jax.make_mesh`. Without it the mesh of the context counts.
+        verify: Whether each new program is also run as plain `jax.jit` and compared. None for what `jitney.configure(verify=...)` or
+            `JITNEY_VERIFY=1` says.
 
     Returns:
         A `Program`, or without `fn` a decorator that makes one.
@@ -131,7 +138,11 @@ def _decorate(fn: Any, options: Mapping[str, Any], namespace: Mapping[str, Any])
                      "write @optimize above a function, or @optimize(static=...).")
         )  # fmt: skip
     function, args, kwargs = _unwrapped(fn)
-    chosen = read_options(where_of(function), options)
+    where = where_of(function)
+    chosen = read_options(where, options)
+    off = disabled(where)
+    if off is not None:
+        chosen = replace(without(chosen), disabled=off)
     return Program(REGISTRY.core(function, chosen, namespace), function, args, kwargs)
 
 

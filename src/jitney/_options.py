@@ -17,6 +17,7 @@ from ._buckets import Bucket
 from ._errors import OptionError, Where, sentence
 from ._mesh import Mesh
 from ._precision import FULL, LOW, Policy, tokens
+from ._switches import Disabled
 from ._trees import is_a
 
 NOT_BUILT = {
@@ -74,12 +75,14 @@ class Options:
     debug_nans: bool = False
     shard: Sharding | None = None
     mesh: Any = None
+    verify: bool | None = None  # None: as `jitney.configure` or JITNEY_VERIFY says
+    disabled: Disabled | None = None  # by JITNEY_DISABLE
     accumulate: bool = (
         False  # set by `jitney.accumulate`: the axis of `chunk` is summed over, which is to be proven, under an outer trace too
     )
 
 
-NAMES = tuple(f.name for f in fields(Options) if f.name != "accumulate")
+NAMES = tuple(f.name for f in fields(Options) if f.name not in ("accumulate", "disabled"))
 
 
 def read_options(where: Where | str, raw: Mapping[str, Any]) -> Options:
@@ -120,6 +123,7 @@ def read_options(where: Where | str, raw: Mapping[str, Any]) -> Options:
         debug_nans=_flag(where, "debug_nans", raw.get("debug_nans", False)),
         shard=read_shard(where, raw.get("shard")),
         mesh=_mesh(where, raw.get("mesh"), raw.get("shard")),
+        verify=None if raw.get("verify") is None else _flag(where, "verify", raw["verify"]),
     )  # fmt: skip
     both = set(options.static) & set(options.donate)
     if both:

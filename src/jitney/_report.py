@@ -22,6 +22,7 @@ from ._precision import tallies
 from ._stage import Skip
 from ._stages.autocast import Autocast
 from ._stages.derive import Derived, decisions
+from ._verify import forecast, is_verified
 from ._view import Leaf, View, is_array
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ def report(core: Core, entry: Entry, arrays: Sequence[Any]) -> Report:
     return Report(
         function=str(core.where),
         plan=plan,
-        lines=(*stages, *donation, *_around(core, planned.notes)),
+        lines=(*stages, *donation, *_around(core, planned.notes, _verified(entry, arrays, ready=ready))),
         arguments=tuple(str(leaf) for leaf in planned.view.leaves),
         static=tuple(f"{name} = {static_text(value)}" for name, value in static),
         axes=tuple((name, size, who) for name, (size, who) in sizes.items()),
@@ -185,7 +186,7 @@ def _listing(leaves: Sequence[Leaf]) -> str:
     return ", ".join(dict.fromkeys(leaf.argument for leaf in leaves))
 
 
-def _around(core: Core, notes: Sequence[str]) -> list[Line]:
+def _around(core: Core, notes: Sequence[str], verified: Line) -> list[Line]:
     """What is decided besides the stages."""
     options = core.options
     contract = Line("contract", options.check, "checked once for each new call key" if options.check else "`check=False`")
@@ -199,8 +200,22 @@ def _around(core: Core, notes: Sequence[str]) -> list[Line]:
         *(Line("contract", taken=False, why=note) for note in (*notes, *unresolved)),
         Line("cache", kept, where if options.cache else "`cache=False`: compiled in every process anew"),
         Line("trace errors", options.on_trace_error == "eager", _on_trace_error(options.on_trace_error)),
+        verified,
         Line("debug_nans", options.debug_nans, "every result is checked, which waits for it" if options.debug_nans else "not asked for"),
     ]
+
+
+def _verified(entry: Entry, arrays: Sequence[Any], *, ready: bool) -> Line:
+    """Whether the program is run plainly too, for which it is traced."""
+    options = entry.core.options
+    if options.disabled is not None:
+        return Line("verify", taken=False, why="JITNEY_DISABLE leaves nothing to compare")
+    if not is_verified(options) or not ready:
+        return Line("verify", taken=False, why="not asked for" if ready else "not called yet")
+    try:
+        return Line("verify", *forecast(entry, arrays))
+    except TRACER_ERRORS:
+        return Line("verify", taken=False, why="the body cannot be traced, so there is nothing to compare with")
 
 
 def _on_trace_error(choice: str) -> str:

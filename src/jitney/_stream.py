@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
 
@@ -25,7 +26,7 @@ from ._derivatives import Derivative, program_of
 from ._errors import AxisError, ContractError, JitneyError, OptionError, sentence
 from ._laid import Laid
 from ._memory import Misfit, text
-from ._options import AUTO
+from ._options import AUTO, Options
 from ._outcome import unmixed
 from ._reading import Reader, Source
 from ._run_key import platform, program_key, value_key
@@ -34,6 +35,7 @@ from ._sources import abstract, is_reversible, read_whole, source_of
 from ._stages import Chunk
 from ._steps import Steps, widest
 from ._trees import is_a, type_of
+from ._verify_stream import verify_stream
 
 if TYPE_CHECKING:
     from ._entry import Entry
@@ -148,7 +150,8 @@ def stream(
                          "pass an array with it, or correct the name.")
             )  # fmt: skip
         laid = Laid.of(entry, stage)
-        if stage.size > (size or 1) or (laid.devices is not None and stage.size > 1):
+        cut = stage.size > (size or 1) or (laid.devices is not None and stage.size > 1)
+        if cut and entry.core.options.disabled is None:
             steps = _steps(entry, replace(stage, devices=laid.devices), laid, size)
             values = [sources.get(leaf.path, array) for leaf, array in zip(view.leaves, arrays, strict=True)]
             run = _Run(steps, [leaf.path for leaf in view.leaves], values, retries, kept=checkpoint is not None)
@@ -157,6 +160,7 @@ def stream(
                 kept = Checkpoint(checkpoint, run.key(), checkpoint_every, str(entry.core.where))
             with steps.passes.width:
                 value = run(kept, progress=progress)
+            verify_stream(entry, (axis, steps.size), values, value, partial(_unverified, program, {axis: size or AUTO}))
             saves = kept.saves if kept is not None else 0
             stats = StreamStats(run.chunks, stage.size, len(steps.passes.passes), time.perf_counter() - began, run.reader.failures, saves)
             return Streamed(value, stats)
@@ -167,11 +171,19 @@ def stream(
 
 
 def _on_one_device(program: Any) -> Any:
-    core = program._core
-    if core.options.shard is None:
+    options = program._core.options
+    if options.shard is None:
         return program
-    made = type_of(program)(REGISTRY.core(program._fn, replace(core.options, shard=None, mesh=None), core.namespace), program._fn)
-    return made.bound_to(program._args, program._kwargs)
+    return _with(program, replace(options, shard=None, mesh=None)).bound_to(program._args, program._kwargs)
+
+
+def _unverified(program: Any, chunk: Mapping[str, Any], data: Mapping[str, Any]) -> Any:
+    return stream(_with(program, replace(program._core.options, verify=False)), data, chunk=chunk, progress=False).value
+
+
+def _with(program: Any, options: Options) -> Any:
+    """The program of the same function with other options, bound to nothing."""
+    return type_of(program)(REGISTRY.core(program._fn, options, program._core.namespace), program._fn)
 
 
 def _one(program: Any, chunk: Any) -> tuple[str, int | None]:

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 import equinox as eqx
 import jax
+from jax.experimental import sparse
 
 from .._axes import Refused, at_any_size, plan_passes, ranges_at_hand, uses_of
 from .._binding import signature_of, where_of
@@ -33,6 +34,7 @@ from .saved import saving
 
 _jax: Any = jax
 _eqx: Any = eqx
+_BCOO: Any = sparse.BCOO
 What = Literal[
     "grad", "value_and_grad", "jacobian", "value_and_jacobian", "hessian", "jvp", "vjp", "hvp", "linearize",
 ]  # fmt: skip
@@ -79,6 +81,7 @@ class Derived:
         remat: A policy of `jax.checkpoint_policies` for the function, or "auto": what fits into `memory`.
         aux: Whether the function returns its number and something else, which `value_and_grad` hands on: `((value, aux), grad)`.
         summed: Whether the function has to be a sum along the axis whose size is not known while this is traced.
+        plain: Whether JAX's own transformations make it, dense.
     """
 
     fn: Callable[..., Any]
@@ -92,6 +95,7 @@ class Derived:
     remat: str | None = None
     aux: bool = False
     summed: bool = False
+    plain: bool = False
 
     def __post_init__(self) -> None:
         for name in ("__name__", "__qualname__"):
@@ -235,7 +239,7 @@ class _Derivation:
     def _jacobian_of(self, fn: Any, mode: Mode, ways: tuple[Way, ...] = WAYS) -> tuple[Any, dict[str, Any]]:
         """The value of a function of the arguments, and its Jacobian: by argument, in the structure of the value."""
         over = "" if ways == WAYS else " over reverse"
-        if at_any_size():
+        if self.derived.plain or at_any_size():
             return self._jacobian_at_any_size(fn, mode if mode in ("forward", "reverse") else self._way_at_any_size(fn, ways))
         leaves, treedef = tree_flatten(self.at)
         form: Any = None
@@ -264,6 +268,8 @@ class _Derivation:
             return out, out
 
         found, value = transform(twice, has_aux=True)(self.at)
+        if self.derived.sparse and self.derived.plain:
+            found = _jax.tree.map(_sparse, found)
         treedef: Any = tree_flatten(value)[1]
         parts = treedef.flatten_up_to(found)
         return value, {name: treedef.unflatten([part[name] for part in parts]) for name in self.names}
@@ -429,6 +435,10 @@ class _Derivation:
 
 def _recomputing(fn: Callable[[Any], Any], policy: str | None) -> Callable[[Any], Any]:
     return fn if policy in (None, AUTO) else _jax.checkpoint(fn, policy=getattr(jax.checkpoint_policies, policy))
+
+
+def _sparse(block: Any) -> Any:
+    return _BCOO.fromdense(block, nse=block.size)
 
 
 def unknown_name(where: Where | str, name: str, names: list[str]) -> DerivativeError:

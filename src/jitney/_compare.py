@@ -1,0 +1,285 @@
+"""Two results of one call, element by element: how far they may be apart, by option and dtype, and where they are further.
+
+A difference is judged in three steps, so that what is honest raises no alarm and what is wrong does. It is small, by the table below. Or
+rounding explains it: the plain function, with the last bit of all that it computes changed (`_noise.py`), moves by a comparable amount in
+that element, as where differences of nearly equal numbers are taken. Otherwise the results differ.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import sparse
+
+from ._linearized import Linear
+from ._plain import Change
+from ._trees import extended, is_a, issubdtype, keystr, tree_flatten, tree_flatten_with_path, type_of
+
+_jax: Any = jax
+_jnp: Any = jnp
+_eqx: Any = eqx
+_BCOO: Any = sparse.BCOO
+Numbers = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """How far two results may be apart.
+
+    Args:
+        unit: The rounding of one operation; None for that of the result's dtype, and then element by element. Else as a part of the largest
+            element, since low products round what they add up.
+        factor: So many of these.
+        root: So many more, times the square root of the elements of the largest argument, since sums add in another order.
+    """
+
+    unit: float | None
+    factor: float
+    root: float = 0.0
+
+    def of(self, dtype: Any, count: int) -> float:
+        """As a part of the result."""
+        unit = self.unit if self.unit is not None else _rounding(dtype)
+        if self.unit is None and unit > _SINGLE:
+            return _LOW_RESULT * unit  # sums of such numbers are accumulated in float32, and rounded once
+        return unit * (self.factor + self.root * math.sqrt(count))
+
+
+_SINGLE = 2.0**-24
+_LOW_RESULT = 4
+_SUMS = Tolerance(None, 32, 4)
+TOLERANCES = {
+    "pad": _SUMS,
+    "chunk": _SUMS,
+    "memory": _SUMS,
+    "accumulate": _SUMS,
+    "stream": _SUMS,
+    "shard": _SUMS,
+    "jacobian": _SUMS,
+    "remat": _SUMS,
+    "precision=f32": Tolerance(2.0**-24, 32, 4),
+    "precision=tf32": Tolerance(2.0**-11, 8),
+    "precision=bf16": Tolerance(2.0**-8, 8),
+    "precision=fp16": Tolerance(2.0**-11, 8),
+    "precision=bf16-all": Tolerance(2.0**-8, 32),
+    "precision=fp16-all": Tolerance(2.0**-11, 32),
+}
+"""By what is done to a program. Results without rounding (integers, booleans, random keys) are equal; so are NaN and infinities."""
+_EXPLAINED, _EXPLAINED_LOW = 64.0, 8.0
+"""So many times what the last bit changes is rounding, and that of a low type."""
+_BITS = ("pad",)
+"""What leaves elementwise results equal to the bit."""
+_OVERFLOWS = ("precision=fp16", "precision=fp16-all")
+"""Where the low type has overflowed nothing is compared: that is what `LossScale` and `debug_nans` are for."""
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """What is done to one program, and to how many elements; `alone` says which results are elementwise."""
+
+    changes: tuple[Change, ...]
+    count: int
+    alone: tuple[bool, ...] = ()  # which results are elementwise
+
+    @property
+    def tolerances(self) -> list[Tolerance]:
+        return [TOLERANCES[change.option] for change in self.changes]
+
+    @property
+    def low(self) -> bool:
+        """Whether anything is computed in a lower type than written."""
+        return any(tolerance.unit is not None for tolerance in self.tolerances)
+
+    def unit(self, all_: str = "") -> float:
+        """The coarsest rounding of what is done, or of what is done to all operations."""
+        found = [TOLERANCES[change.option].unit or 0.0 for change in self.changes if change.option.endswith(all_)]
+        return max(found, default=0.0)
+
+    def to_the_bit(self, number: int) -> bool:
+        """Whether a result is promised to the bit."""
+        return all(change.option in _BITS for change in self.changes) and number < len(self.alone) and self.alone[number]
+
+    @property
+    def overflows(self) -> bool:
+        return any(change.option in _OVERFLOWS for change in self.changes)
+
+    def of(self, dtype: Any) -> float:
+        """As a part of the result."""
+        return max((tolerance.of(dtype, self.count) for tolerance in self.tolerances), default=0.0)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Where two results differ most.
+
+    Args:
+        path: Of the array, or the kind of what differs.
+        at: Index of the element; None if it is no element that differs.
+        ours, plain: The two values.
+        allowed: How far they may be apart.
+        count: How many elements differ.
+    """
+
+    path: str
+    at: tuple[int, ...] | None
+    ours: Any
+    plain: Any
+    allowed: float = 0.0
+    count: int = 1
+
+    @property
+    def text(self) -> str:
+        if self.at is None:
+            return f"result{self.path} is {self.ours}, and {self.plain} plainly"
+        index = f"[{', '.join(map(str, self.at))}]" if self.at else ""
+        many = f" (the largest of {self.count} differences)" if self.count > 1 else ""
+        return f"result{self.path}{index} is {self.ours!r}, and {self.plain!r} plainly{many}"
+
+
+def tree_of(result: Any) -> Any:
+    """A result as arrays that can be compared: sparse ones dense, and a linear function as what it makes of a direction."""
+
+    def plain(leaf: Any) -> Any:
+        if is_a(leaf, _BCOO):
+            return leaf.todense()
+        return _pushed(leaf) if is_a(leaf, Linear) else leaf
+
+    def is_one(leaf: Any) -> bool:
+        return is_a(leaf, (_BCOO, Linear))
+
+    return _jax.tree.map(plain, result, is_leaf=is_one)
+
+
+def _pushed(linear: Any) -> Any:
+    where, names, single, treedef, _ = linear._form
+    del where
+    rng = np.random.default_rng(0)
+    at = treedef.unflatten([_jnp.asarray(rng.normal(size=v.aval.shape), v.aval.dtype) for v in linear._program.invars])
+    return linear(at[names[0]] if single else at)
+
+
+def compared(ours: Any, plain: Any, allowed: Allowed, spread: Callable[[], Iterable[Any]] | None = None) -> Difference | None:
+    """The largest difference between two results, if there is one.
+
+    Args:
+        ours, plain: The results, by `tree_of`.
+        allowed: How far they may be apart.
+        spread: Gives results of the plain function with other last bits; asked only where results differ by more.
+    """
+    left, right = tree_flatten_with_path(ours), tree_flatten_with_path(plain)
+    if left[1] != right[1]:
+        return Difference("", None, left[1], right[1])
+    pairs = [(f"{keystr(path)}", a, b) for (path, a), (_, b) in zip(left[0], right[0], strict=True)]
+    found: list[tuple[int, Difference]] = []
+    for i, (path, a, b) in enumerate(pairs):
+        difference = _leaf(path, a, b, replace(allowed, changes=()) if allowed.to_the_bit(i) else allowed, None)
+        if difference is not None:
+            found.append((i, difference))
+    if found and spread is not None and all(difference.at is not None for _, difference in found):
+        changes = _changes([b for _, _, b in pairs], spread)
+        again = [(i, was if allowed.to_the_bit(i) else _leaf(*pairs[i], allowed, changes[i])) for i, was in found]
+        found = [(i, difference) for i, difference in again if difference is not None]
+    return found[0][1] if found else None
+
+
+def _leaf(path: str, ours: Any, plain: Any, allowed: Allowed, change: Numbers | None) -> Difference | None:
+    if not _is_array(ours) or not _is_array(plain):
+        return None if _is_same(ours, plain) else Difference(path, None, ours, plain)
+    if (ours.shape, ours.dtype) != (plain.shape, plain.dtype):
+        return Difference(path, None, f"{ours.dtype}{list(ours.shape)}", f"{plain.dtype}{list(plain.shape)}")
+    a, b = numbers(ours), numbers(plain)
+    if not a.size:
+        return None
+    inexact = issubdtype(plain.dtype, np.inexact)
+    if not inexact:
+        if allowed.low:
+            return None  # what low products decide may be decided otherwise
+        wrong = a != b
+        if change is not None:
+            wrong &= change == 0
+        return _worst(path, ours, plain, wrong, wrong.astype(float), 0.0)
+    with np.errstate(all="ignore"):
+        apart = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
+        limits = _limits(b, plain.dtype, allowed)
+        if change is not None:
+            limits = limits + (_EXPLAINED_LOW if allowed.low else _EXPLAINED) * change
+        wrong = ~(apart <= limits)
+        if allowed.overflows:
+            wrong &= np.isfinite(a)
+        excess = np.where(np.isnan(apart), np.inf, apart) / np.where(limits > 0, limits, _TINIEST)
+    return _worst(path, ours, plain, wrong, excess, limits)
+
+
+def _is_same(ours: Any, plain: Any) -> bool:
+    """Whether two results that are no arrays are the same, as far as their types say what that is."""
+    if type_of(ours) is not type_of(plain):
+        return False
+    return not is_a(plain, (int, float, complex, str, bytes)) or ours == plain or (ours != ours and plain != plain)
+
+
+_TINIEST = float(np.finfo(np.float64).tiny)
+
+
+def _limits(plain: Numbers, dtype: Any, allowed: Allowed) -> Numbers:
+    """How far each element may be off."""
+    size = np.abs(plain)
+    size = np.where(np.isfinite(size), size, 0.0)
+    if allowed.low:
+        size = np.full_like(size, size.max(initial=0.0))
+    return allowed.of(dtype) * size + float(_jnp.finfo(dtype).tiny)  # XLA takes what is smaller for zero, or does not
+
+
+def _worst(path: str, ours: Any, plain: Any, wrong: Numbers, excess: Numbers, limits: Any) -> Difference | None:
+    if not wrong.any():
+        return None
+    flat = int(np.argmax(np.where(wrong, excess, -1.0)))
+    at = tuple(int(i) for i in np.unravel_index(flat, wrong.shape))
+    limit = float(np.broadcast_to(limits, wrong.shape)[at])
+    return Difference(path, at, _scalar(ours, at), _scalar(plain, at), limit, int(wrong.sum()))
+
+
+def _scalar(array: Any, at: tuple[int, ...]) -> Any:
+    return numbers(array)[at].item()
+
+
+def _changes(plain: Sequence[Any], spread: Callable[[], Iterable[Any]]) -> list[Numbers | None]:
+    """How far each element moves with the last bits; infinitely far where it stops being a number, or starts."""
+    found: list[Numbers | None] = [np.zeros(b.shape) if _is_array(b) else None for b in plain]
+    for other in spread():
+        leaves = tree_flatten(other)[0]
+        for i, (b, moved) in enumerate(zip(plain, leaves, strict=True)):
+            seen = found[i]
+            if seen is None or moved.shape != b.shape:
+                continue
+            x, y = numbers(b), numbers(moved)
+            with np.errstate(all="ignore"):
+                apart = np.where((x == y) | ((x != x) & (y != y)), 0.0, np.abs(x - y) if x.dtype != bool else 1.0)
+            found[i] = np.maximum(seen, np.where(np.isnan(apart), np.inf, apart))
+    return found
+
+
+def numbers(array: Any) -> Numbers:
+    """An array as NumPy computes with it, wide enough to hold every element."""
+    if issubdtype(array.dtype, extended):
+        array = _jax.random.key_data(array)
+    host: Numbers = np.asarray(array)
+    if issubdtype(host.dtype, np.complexfloating):
+        return host.astype(np.complex128)
+    if issubdtype(host.dtype, np.floating) or _jnp.issubdtype(host.dtype, np.floating):
+        return host.astype(np.float64)
+    return host if host.dtype == np.bool_ else host.astype(object) if host.dtype == np.uint64 else host.astype(np.int64)
+
+
+def _rounding(dtype: Any) -> float:
+    return float(_jnp.finfo(dtype).eps) / 2
+
+
+def _is_array(leaf: Any) -> bool:
+    return hasattr(leaf, "shape") and hasattr(leaf, "dtype")

@@ -1,0 +1,81 @@
+"""What rounding does to the results of a program: the same program, with the last bit of everything that it computes changed at random.
+
+Where results of two orders of computing differ, that tells honest rounding from a wrong number: sums that cancel and softmaxes that are
+nearly one-hot move as much when their last bits do. It is the Monte Carlo arithmetic of Parker (1997), one operation at a time; of loops,
+what goes in and what comes out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import jax
+import jax.numpy as jnp
+
+from ._jaxprs import CALLS, bound, opened
+
+_jax: Any = jax
+_jnp: Any = jnp
+_EXACT: Final = frozenset((
+    "abs", "argmax", "argmin", "broadcast_in_dim", "ceil", "clamp", "complex", "concatenate", "conj", "convert_element_type",
+    "copy", "cummax", "cummin", "dynamic_slice", "dynamic_update_slice", "expand_dims", "floor", "gather", "imag", "iota", "max",
+    "min", "neg", "pad", "real", "reduce_max", "reduce_min", "reshape", "rev", "round", "scatter", "select_n", "sign", "slice",
+    "sort", "squeeze", "stop_gradient", "top_k", "transpose",
+))  # fmt: skip
+_PRODUCTS: Final = ("dot_general", "conv_general_dilated", "ragged_dot_general")
+
+
+def noisy(closed: Any, products: float, others: float) -> Callable[..., list[Any]]:
+    """A program as a function of a random key and its arguments.
+
+    Args:
+        closed: The program.
+        products: How much low types round products, as a part of them; and the arguments. At least the last bit is changed.
+        others: The same, of everything else.
+    """
+
+    def run(key: Any, *arrays: Any) -> list[Any]:
+        noise = _Noise(key, products, others)
+        program, constants = opened(closed)
+        return noise.run(program, constants, [noise.on(array, products) for array in arrays])
+
+    return run
+
+
+class _Noise:
+    def __init__(self, key: Any, products: float, others: float):
+        self.key = key
+        self.products, self.others = products, others
+        self.count = 0
+
+    def on(self, array: Any, size: float) -> Any:
+        """An array with its last bit changed, or as much as that."""
+        dtype = getattr(array, "dtype", None)
+        if dtype is None or not _jnp.issubdtype(dtype, _jnp.inexact):
+            return array
+        self.count += 1
+        size = max(size, float(_jnp.finfo(dtype).eps))
+        up = _jax.random.bernoulli(_jax.random.fold_in(self.key, self.count), shape=array.shape)
+        return array * _jnp.where(up, _jnp.asarray(1 + size, dtype), _jnp.asarray(1 - size, dtype))
+
+    def run(self, program: Any, constants: Sequence[Any], arrays: Sequence[Any]) -> list[Any]:
+        values: dict[Any, Any] = dict(zip((*program.constvars, *program.invars), (*constants, *arrays), strict=True))
+
+        def read(atom: Any) -> Any:
+            return atom.val if hasattr(atom, "val") else values[atom]
+
+        for eqn in program.eqns:
+            values.update(zip(eqn.outvars, self._made(eqn, [read(atom) for atom in eqn.invars]), strict=True))
+        return [read(atom) for atom in program.outvars]
+
+    def _made(self, eqn: Any, operands: list[Any]) -> list[Any]:
+        name = eqn.primitive.name
+        if name in CALLS:
+            inner, constants = opened(eqn.params[CALLS[name]])
+            if len(inner.invars) == len(operands):
+                return self.run(inner, constants, operands)
+        out = bound(eqn, operands)
+        if name in _EXACT:
+            return out
+        return [self.on(x, self.products if name in _PRODUCTS else self.others) for x in out]

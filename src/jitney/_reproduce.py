@@ -1,0 +1,254 @@
+"""What a `VerificationError` says, and the script that shows the difference by itself.
+
+The script knows nothing of jitney's inside: it decorates the function with the same options, calls it, and calls it again in a second
+process with JITNEY_DISABLE=1, where jitney does nothing. The function is imported where it can be; else its source is copied.
+"""
+
+from __future__ import annotations
+
+import cmath
+import os
+import pickle
+import pprint
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from ._compare import Difference, numbers
+from ._errors import VerificationError, sentence
+from ._options import Options
+from ._shrunk import first_operation, shrunk
+from ._source import Source
+from ._stages.derive import COTANGENT, Derived
+from ._trees import extended, is_a, issubdtype, type_of
+
+if TYPE_CHECKING:
+    from ._verify import Verification
+
+_jax: Any = jax
+
+
+def failure(verification: Verification, arrays: Sequence[Any], found: Difference, said: str) -> VerificationError:
+    """The error of a call whose result differs from the plain one: with a smaller call, the operation, and the script."""
+    smaller, cut = shrunk(verification, arrays)
+    if cut:
+        found = verification.difference(smaller, verification.again(smaller))[0] or found
+    operation = first_operation(verification, smaller)
+    path = _write(verification, smaller, found)
+    core = verification.entry.core
+    changes = ", ".join(map(str, verification.changes))
+    at = f" Sizes are cut to {', '.join(f'{name}={size}' for name, size in cut.items())}." if cut else ""
+    where = f" The first operation that differs is {operation}." if operation else ""
+    note = said.partition("; ")[2]
+    error = VerificationError(
+        sentence(core.where, f"{found.text}.{where}{at}{f' {note}.' if note else ''}",
+                 f"Under {changes} a result is that of plain `jax.jit`, here up to {found.allowed:.3g}.",
+                 f"{path} shows it by itself: report it with that; {_meanwhile(verification)} until it is mended.")
+    )  # fmt: skip
+    error.script = str(path)
+    return error
+
+
+def _meanwhile(verification: Verification) -> str:
+    names = list(dict.fromkeys(change.option.partition("=")[0] for change in verification.changes))
+    words = {"jacobian": 'mode="forward"', "accumulate": "the plain gradient", "stream": "one call"}
+    return f"leave out {names[0]!r}" if names[0] not in words else f"use {words[names[0]]}"
+
+
+_SCRIPT = '''"""{title}
+
+{found}
+jax {jax}, jitney {jitney}, Python {python}. The second process runs with JITNEY_DISABLE=1, where jitney does nothing.
+"""
+
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+{environment}
+os.environ.pop("JITNEY_VERIFY", None)
+sys.path[:0] = {path!r}
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import jitney
+
+HERE = Path(__file__).parent
+DATA = np.load(HERE / "arguments.npz")
+
+{source}
+
+
+def results():
+    """All arrays of the result."""
+{call}
+    return [np.asarray(leaf, np.complex128 if jnp.iscomplexobj(leaf) else np.float64) for leaf in jax.tree.leaves(result)]
+
+
+if "JITNEY_DISABLE" in os.environ:
+    np.savez(sys.argv[1], *results())
+else:
+    subprocess.run([sys.executable, __file__, str(HERE / "plain.npz")], env={{**os.environ, "JITNEY_DISABLE": "1"}}, check=True)
+    with np.load(HERE / "plain.npz") as plain:
+        for ours, name in zip(results(), plain.files, strict=True):
+            print("jitney:", ours, "plain:", plain[name], "largest difference:", np.max(np.abs(ours - plain[name]), initial=0))
+'''
+
+
+def _write(verification: Verification, arrays: Sequence[Any], found: Difference) -> Path:
+    """The script, in a folder of its own with the arguments beside it."""
+    from . import __version__
+
+    core = verification.entry.core
+    folder = Path(tempfile.mkdtemp(prefix="jitney-verify-"))
+    given = _Arguments()
+    args, kwargs = core.binder.call(
+        lambda *args, **kwargs: (args, kwargs), verification.entry.layout.values(arrays, verification.entry.statics)
+    )
+    fn = core.fn()
+    source = Source(fn.fn if isinstance(fn, Derived) else fn)
+    settings = _settings()
+    text = _SCRIPT.format(
+        title=f"{core.where}: another result than plain jax.jit.",
+        found=found.text,
+        jax=jax.__version__,
+        jitney=__version__,
+        python=sys.version.split()[0],
+        environment="\n".join(f"os.environ.setdefault({name!r}, {value!r})" for name, value in _environment().items()),
+        path=source.paths,
+        source=f"{source.text}\n\n{settings}".rstrip(),
+        call="\n".join(f"    {line}" for line in _call(verification, source.name, given, args, kwargs)),
+    )
+    script = folder / "reproduce.py"
+    script.write_text(text)
+    np.savez(folder / "arguments.npz", **given.arrays)
+    if given.pickled:
+        (folder / "arguments.pkl").write_bytes(pickle.dumps(given.pickled))
+    return script
+
+
+def _environment() -> dict[str, str]:
+    found = {name: os.environ[name] for name in ("XLA_FLAGS", "JAX_PLATFORMS") if name in os.environ}
+    flags, devices = found.get("XLA_FLAGS", ""), _jax.device_count()
+    if devices > 1 and jax.default_backend() == "cpu" and "host_platform_device_count" not in flags:
+        found["XLA_FLAGS"] = f"{flags} --xla_force_host_platform_device_count={devices}".strip()
+    return found
+
+
+def _settings() -> str:
+    """Settings of JAX that change numbers."""
+    options: Any = jax.config
+    names = ("jax_enable_x64", "jax_default_matmul_precision", "jax_numpy_dtype_promotion")
+    values = [(name, getattr(options, name)) for name in names]
+    return "\n".join(f"jax.config.update({name!r}, {getattr(value, 'value', value)!r})" for name, value in values)
+
+
+def _call(verification: Verification, name: str, given: _Arguments, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
+    """Lines that make `result`."""
+    core = verification.entry.core
+    fn = core.fn()
+    options = _written(core.options)
+    lines = [f"program = jitney.optimize({', '.join([name, *(f'{key}={value}' for key, value in options.items())])})"]
+    stream = next((change for change in verification.changes if change.option == "stream"), None)
+    if isinstance(fn, Derived):
+        lines += _derivative(fn, core.options)
+        directions = {name.removeprefix("tangent_of_"): kwargs[name] for name in fn.directions if name != COTANGENT}
+        kwargs = {key: value for key, value in kwargs.items() if key not in fn.directions or key == COTANGENT}
+        if directions:
+            kwargs["tangents"] = directions if not fn.single else next(iter(directions.values()))
+    if stream is not None:
+        named = {**dict(zip([p.name for p in core.binder.parameters], args, strict=False)), **kwargs}
+        chunk = dict(verification.options.chunk)
+        return [*lines, f"result, _ = jitney.stream(program, {given.text(named)}, chunk={chunk!r}, progress=False)"]
+    values = [given.text(value) for value in args] + [f"{key}={given.text(value)}" for key, value in kwargs.items()]
+    return [*lines, f"result = program({', '.join(values)})"]
+
+
+def _derivative(fn: Derived, options: Options) -> list[str]:
+    wrt = None if fn.wrt is None else fn.wrt[0] if fn.single else fn.wrt
+    if options.accumulate:
+        ((axis, microbatch),) = options.chunk
+        return [f"program = jitney.accumulate(program, axis={axis!r}, microbatch={microbatch!r}, wrt={wrt!r}, has_aux={fn.aux!r})"]
+    chosen = f"wrt={wrt!r}" if wrt is not None else f"skip={fn.skip!r}" if fn.skip else ""
+    given = ", ".join(filter(None, ["program", chosen, f"mode={fn.mode!r}", f"sparse={fn.sparse!r}"]))
+    return [f"program = jitney.lazy_derivatives({given}).{fn.what}"]
+
+
+def _written(options: Options) -> dict[str, str]:
+    """The options as one writes them."""
+    found: dict[str, Any] = {"static": options.static or None, "memory": options.memory, "remat": options.remat}
+    if options.vmap:
+        ruled = options.vmap[0].dims is None
+        found["vmap"] = options.vmap[0].name if ruled else {axis.name: dict(axis.dims or ()) for axis in options.vmap}
+    if options.chunk and not options.accumulate:
+        found["chunk"] = dict(options.chunk)
+    if options.precision is not None:
+        found["precision"] = dict(options.precision) if isinstance(options.precision, tuple) else options.precision
+    written = {name: repr(value) for name, value in found.items() if value is not None}
+    if options.pad:
+        written["pad"] = f"{{{', '.join(f'{name!r}: jitney.{bucket!r}' for name, bucket in options.pad)}}}"
+    if options.shard is not None:
+        axes = dict(options.shard.axes)
+        written["shard"] = repr(("fsdp", axes) if options.shard.fsdp and axes else "fsdp" if options.shard.fsdp else axes)
+        mesh = options.mesh if options.mesh is not None else _jax.sharding.get_mesh()
+        written["mesh"] = f"jitney.mesh({', '.join(f'{name}={size}' for name, size in mesh.shape.items())})"
+    if not options.check:
+        written["check"] = "False"
+    return written
+
+
+class _Arguments:
+    """Arguments as expressions of a script, with the arrays and the objects that it reads."""
+
+    def __init__(self) -> None:
+        self.arrays: dict[str, Any] = {}
+        self.pickled: dict[str, Any] = {}
+
+    def text(self, value: Any) -> str:
+        """An expression that gives the value."""
+        if is_a(value, (jax.Array, np.ndarray)):
+            return self._array(value)
+        if value is None or type_of(value) in (bool, int, float, complex, str):
+            whole = not isinstance(value, (float, complex)) or cmath.isfinite(value)
+            return repr(value) if whole else f"{type_of(value).__name__}({str(value)!r})"
+        if type_of(value) in (list, tuple, dict):
+            return self._container(value)
+        return self._object(value)
+
+    def _container(self, value: Any) -> str:
+        if type_of(value) is dict:
+            return f"{{{', '.join(f'{key!r}: {self.text(item)}' for key, item in value.items())}}}"
+        parts = "".join(f"{self.text(item)}, " for item in value)
+        return f"[{parts}]" if type_of(value) is list else f"({parts})"
+
+    def _array(self, array: Any) -> str:
+        name = f"a{len(self.arrays)}"
+        if issubdtype(array.dtype, extended):
+            self.arrays[name] = np.asarray(_jax.random.key_data(array))
+            return f"jax.random.wrap_key_data(DATA[{name!r}], impl={str(_jax.random.key_impl(array))!r})"
+        host = np.asarray(array)
+        wide = host if host.dtype.kind in "biufc" else numbers(host)
+        self.arrays[name] = wide
+        if not is_a(array, jax.Array):
+            return f"DATA[{name!r}]" if wide is host else f"DATA[{name!r}].astype(jnp.{host.dtype})"
+        if bool(array.weak_type) and not array.shape:
+            return repr(array.item())
+        return f"jnp.asarray(DATA[{name!r}], jnp.{'bool_' if host.dtype == np.bool_ else host.dtype})"
+
+    def _object(self, value: Any) -> str:
+        name = f"p{len(self.pickled)}"
+        try:
+            pickle.dumps(value)
+        except (pickle.PicklingError, TypeError, AttributeError):
+            return f"...  # {pprint.saferepr(value)[:200]}: cannot be kept, make it here"
+        self.pickled[name] = value
+        return f"pickle.loads((HERE / 'arguments.pkl').read_bytes())[{name!r}]"

@@ -1,0 +1,139 @@
+"""A call that is verified and fails, made smaller, and the operation that makes it fail, for the message and the script."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+from ._axes import Refused
+from ._binding import signature_of
+from ._errors import JitneyError
+from ._jaxprs import bound, name_of, opened, source_of
+from ._named import named_axes, shape_at, sizes_of
+from ._plain import plain_function
+from ._stages.vmap import levels_of
+from ._trees import is_a, tree_flatten, tree_unflatten
+from ._view import is_array
+
+if TYPE_CHECKING:
+    from ._verify import Verification
+
+_jax: Any = jax
+SECONDS = 30.0
+_SMALL = (2, 3, 5, 6, 9, 17, 33)
+FAILURES = (JitneyError, Refused, TypeError, ValueError, RuntimeError, ArithmeticError, LookupError, NotImplementedError)
+"""What a function may raise for sizes that its caller never gave it."""
+
+
+def shrunk(verification: Verification, arrays: Sequence[Any]) -> tuple[list[Any], dict[str, int]]:
+    """The arrays of a call cut along their named axes, as short as the difference stays, and the sizes that were cut."""
+    entry = verification.entry
+    until = time.perf_counter() + SECONDS
+    arrays, cut = list(arrays), dict[str, int]()
+    view = entry.layout.view(entry.core.contract, arrays, entry.statics)
+    named = named_axes(view, levels_of(view, entry.request))
+    known = sizes_of(view, named)
+    first = [name for change in verification.changes for name in change.axes if name in known]
+    for name in dict.fromkeys((*first, *known)):
+        size = known[name]
+        for smaller in sorted({s for s in (*_SMALL, size // 8, size // 4, size // 2) if 1 < s < size}):
+            if time.perf_counter() > until:
+                return arrays, cut
+            try:
+                shapes = [shape_at(leaf, axes, known, {name: smaller}) for leaf, axes in zip(view.leaves, named, strict=True)]
+                candidate = [_cut(x, shape) for x, shape in zip(arrays, shapes, strict=True)]
+                if _differs(verification, candidate):
+                    arrays, known[name], cut[name] = candidate, smaller, smaller
+                    view = entry.layout.view(entry.core.contract, arrays, entry.statics)
+                    break
+            except FAILURES:
+                continue
+    return arrays, cut
+
+
+def _cut(array: Any, shape: Sequence[int]) -> Any:
+    return array[tuple(slice(0, size) for size in shape)] if is_array(array) and tuple(array.shape) != tuple(shape) else array
+
+
+def _differs(verification: Verification, arrays: Sequence[Any]) -> bool:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return verification.difference(arrays, verification.again(arrays))[0] is not None
+
+
+def first_operation(verification: Verification, arrays: Sequence[Any]) -> str | None:
+    """The first operation of the body whose results differ, where a function that returns the results of all operations shows it."""
+    fn = verification.entry.core.fn()
+    if plain_function(fn) != fn:
+        return None  # a derivative that is not made as the plain one has other operations
+    steps = Steps(fn)
+    probe = verification.of(steps)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = probe.difference(arrays, probe.again(arrays))[0]
+    except FAILURES:
+        return None
+    if found is None or found.at is None:
+        return None
+    return steps.labels[int(found.path[1 : found.path.index("]")])]
+
+
+_MOVES = ("broadcast_in_dim", "reshape", "squeeze", "convert_element_type", "copy", "iota", "select_n")
+
+
+def _computes(eqn: Any) -> bool:
+    """Whether an operation is one of the data. Around those that are, a program of symbolic sizes moves arrays and counts in other ways."""
+    avals = [var.aval for var in eqn.outvars]
+    large = any(getattr(atom.aval, "ndim", 0) for atom in (*eqn.invars, *eqn.outvars))
+    return large and eqn.primitive.name not in _MOVES and all(getattr(getattr(a, "dtype", None), "kind", "") in "fcV" for a in avals)
+
+
+class Steps:
+    """A function of the same arguments that returns what each operation of another makes, in order; `labels` says which."""
+
+    def __init__(self, fn: Callable[..., Any]):
+        self.fn = fn
+        self.labels: list[str] = []
+        self.__signature__ = signature_of(fn)
+        self.__name__ = getattr(fn, "__name__", "steps")
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> list[list[Any]]:
+        leaves, treedef = tree_flatten((args, kwargs))
+        at = [i for i, leaf in enumerate(leaves) if is_a(leaf, jax.Array) or is_array(leaf)]
+
+        def flat(*arrays: Any) -> list[Any]:
+            whole = list(leaves)
+            for i, array in zip(at, arrays, strict=True):
+                whole[i] = array
+            args, kwargs = tree_unflatten(treedef, whole)
+            return [x for x in tree_flatten(self.fn(*args, **kwargs))[0] if is_array(x)]
+
+        arrays = [leaves[i] for i in at]
+        self.labels.clear()
+        return [list(out) for out in self._run(_jax.make_jaxpr(flat)(*arrays), arrays)]
+
+    def _run(self, closed: Any, arrays: Sequence[Any]) -> Iterator[list[Any]]:
+        program, constants = opened(closed)
+        values: dict[Any, Any] = dict(zip((*program.constvars, *program.invars), (*constants, *arrays), strict=True))
+        yield from self._evaluated(program, values)
+
+    def _evaluated(self, program: Any, values: dict[Any, Any]) -> Iterator[list[Any]]:
+        for eqn in program.eqns:
+            operands = [atom.val if hasattr(atom, "val") else values[atom] for atom in eqn.invars]
+            if eqn.primitive.name in ("jit", "pjit"):
+                inner, constants = opened(eqn.params["jaxpr"])
+                inside: dict[Any, Any] = dict(zip((*inner.constvars, *inner.invars), (*constants, *operands), strict=True))
+                yield from self._evaluated(inner, inside)
+                out = [atom.val if hasattr(atom, "val") else inside[atom] for atom in inner.outvars]
+            else:
+                out = bound(eqn, operands)
+                if _computes(eqn):
+                    place = source_of(eqn)
+                    self.labels.append(f"`{name_of(eqn)}`{f' at {place}' if place else ''}")
+                    yield out
+            values.update(zip(eqn.outvars, out, strict=True))

@@ -1,0 +1,150 @@
+"""The source of a function for a script of its own: an import where that finds it, else a copy with what it names."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import inspect
+import sys
+import textwrap
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from jax import Array
+
+from ._owners import is_users
+from ._trees import is_a
+
+_STANDARD = {"jax", "jnp", "np", "jitney"}
+_MODULES = (types.ModuleType,)
+
+
+class Source:
+    """How a script gets a function.
+
+    Args:
+        fn: The function.
+    """
+
+    def __init__(self, fn: Callable[..., Any]):
+        self.lines: list[str] = []
+        self.copies: list[str] = []
+        self.paths: list[str] = []
+        self._known: set[str] = set(_STANDARD)
+        self.name = self._function(fn, "fn")
+
+    @property
+    def text(self) -> str:
+        """The imports, and the copies behind them."""
+        return "\n".join(dict.fromkeys(self.lines)) + "".join(f"\n\n\n{copy}" for copy in self.copies)
+
+    def _function(self, fn: Any, name: str) -> str:
+        found = self._imported(fn)
+        if found is not None:
+            module, _, first = found[0], found[1], found[1].split(".")[0]
+            self.lines.append(f"from {module} import {first}")
+            return f"getattr({found[1]}, '__wrapped__', {found[1]})"
+        tree = _parsed(fn)
+        if tree is None:
+            self.lines.append(f"{name} = ...  # {fn!r}: its source is not known, put it here")
+            return name
+        if isinstance(tree, ast.Lambda):
+            self._named_in(fn, tree)
+            self.copies.append(f"{name} = {ast.unparse(tree)}")
+            return name
+        tree.decorator_list = []
+        self._named_in(fn, tree)
+        self.copies.append(ast.unparse(tree))
+        return tree.name
+
+    def _imported(self, value: Any) -> tuple[str, str] | None:
+        """Module and qualified name, where an import finds this very object or what decorates it."""
+        module: Any = getattr(value, "__module__", None)
+        name: Any = getattr(value, "__qualname__", None)
+        if not module or not name or "<" in name or module in ("__main__", "builtins"):
+            return None
+        found: Any = sys.modules.get(module)
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        if found is not value and getattr(found, "__wrapped__", None) is not value:
+            return None
+        file: Any = getattr(sys.modules.get(module), "__file__", None)
+        if file is not None and is_users(file):
+            place = Path(file).resolve()
+            root = place.parents[module.count(".") + (place.name == "__init__.py")]
+            if str(root) not in self.paths:
+                self.paths.append(str(root))
+        try:
+            spec = importlib.util.find_spec(module)
+        except (ImportError, ValueError, AttributeError):
+            spec = None
+        return (module, name) if spec is not None else None
+
+    def _named_in(self, fn: Any, tree: ast.AST) -> None:
+        """Provide what the copy of a function names besides its own."""
+        scope = {**getattr(fn, "__globals__", {}), **_closure(fn)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Name) and node.id not in self._known and node.id in scope:
+                self._known.add(node.id)
+                self._value(node.id, scope[node.id])
+
+    def _value(self, name: str, value: Any) -> None:
+        inner = getattr(value, "__wrapped__", value)
+        if is_a(value, _MODULES):
+            self.lines.append(f"import {value.__name__} as {name}")
+        elif value is None or is_a(value, (bool, int, float, complex, str)):
+            self.lines.append(f"{name} = {value!r}")
+        elif hasattr(value, "__array__") and hasattr(value, "dtype") and value.size <= _FEW:
+            self.lines.append(f"{name} = jnp.asarray({value.tolist()!r}, jnp.{value.dtype})")
+        elif value is Array:
+            self.lines.append(f"from jax import Array as {name}")
+        elif (found := self._imported(value)) is not None:
+            first, *rest = found[1].split(".")
+            self.lines.append(f"from {found[0]} import {first}{f' as {name}' if not rest and first != name else ''}")
+            if rest:
+                self.lines.append(f"{name} = {found[1]}")
+        elif is_a(inner, types.FunctionType):
+            made = self._function(inner, name)
+            if made != name:
+                self.copies.append(f"{name} = {made}")
+        else:
+            self.lines.append(f"{name} = ...  # {type(value).__name__}: make it here")
+
+
+_FEW = 64
+
+
+def _closure(fn: Any) -> dict[str, Any]:
+    """What a function closes over."""
+    cells = getattr(fn, "__closure__", None) or ()
+    names = fn.__code__.co_freevars if cells else ()
+    return {name: cell.cell_contents for name, cell in zip(names, cells, strict=True) if _is_filled(cell)}
+
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018
+    except ValueError:
+        return False
+    return True
+
+
+def _parsed(fn: Any) -> Any:
+    """The definition of a function or a lambda; None if the source is not there or not to be told from others."""
+    try:
+        text = textwrap.dedent(inspect.getsource(fn)).strip()
+    except (OSError, TypeError):
+        return None
+    for candidate in (text, text.rstrip(","), text.partition("=")[2].strip()):
+        try:
+            tree = ast.parse(candidate)
+        except SyntaxError:
+            continue
+        if tree.body and isinstance(tree.body[0], ast.FunctionDef) and fn.__name__ != "<lambda>":
+            return tree.body[0]
+        lambdas = [node for node in ast.walk(tree) if isinstance(node, ast.Lambda)]
+        same = [node for node in lambdas if [a.arg for a in node.args.args] == list(inspect.signature(fn).parameters)]
+        return same[0] if len(same) == 1 else None
+    return None

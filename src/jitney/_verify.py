@@ -1,0 +1,247 @@
+"""`verify`: each new program is also run plainly, and the results are compared.
+
+It stands around how an entry runs, and only where it was asked for: a function that is not verified does not know of it. What is verified
+is what was padded, cut, sharded, cast, recomputed or coloured, in the program or in those that its body calls; a program of which jitney
+changed nothing is traced plainly, to see that, and not run twice. A call of a new size in a known bucket is new here, since what
+goes wrong in a bucket goes wrong at some sizes: under `verify` each size costs a plain compile, as it does without jitney.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+from jax.extend import core as jax_core
+
+from ._call import MAX_ENTRIES, described, jit_is_off, traced
+from ._compare import Allowed, Difference, compared, tree_of
+from ._errors import JitneyWarning, sentence
+from ._events import LISTENER, Counters
+from ._exact import elementwise
+from ._memory import counted_bytes, free_bytes, text
+from ._noise import noisy
+from ._options import Options
+from ._outcome import unmixed
+from ._owners import users_level
+from ._plain import Change, Stripped, changes_of, plain_run, plainly
+from ._switches import VERIFY
+from ._trees import is_a, tree_flatten
+
+if TYPE_CHECKING:
+    from ._entry import Entry
+    from ._filling import Filling
+
+_jax: Any = jax
+_jax_core: Any = jax_core
+SEEDS = 4
+
+
+def is_verified(options: Options) -> bool:
+    """Whether programs with these options are run twice."""
+    return options.disabled is None and (options.verify if options.verify is not None else VERIFY.on)
+
+
+def tells(effects: Iterable[Any]) -> str | None:
+    """Why a program is not run twice, if it has effects."""
+    kinds = sorted({type(effect).__name__ for effect in effects})
+    return f"it has effects ({', '.join(kinds)}), which would happen twice" if kinds else None
+
+
+class Plainly:
+    """The plain program of an entry for arrays of one set of shapes, traced and not compiled yet."""
+
+    def __init__(self, entry: Entry, arrays: Sequence[Any]):
+        self.entry = entry
+        with plainly() as stripped, entry.numbers(), jax.disable_jit(False):  # noqa: FBT003
+            self.traced: Any = _jax.jit(entry.plainly).trace(*arrays)
+        self.stripped: Stripped = stripped
+        self._compiled: Any = None
+
+    @property
+    def effects(self) -> str | None:
+        return tells(self.traced.jaxpr.effects)
+
+    def misfit(self) -> str | None:
+        """Why it is not run, if it takes more memory than there is. It is compiled for that."""
+        with self.entry.numbers():
+            self._compiled = self.traced.lower().compile()
+        needed, free = counted_bytes(self._compiled), free_bytes()
+        return f"plainly it takes {text(needed)}, and {text(free)} are free" if needed > free else None
+
+    def __call__(self, arrays: Sequence[Any]) -> Any:
+        with self.entry.numbers():
+            try:
+                return tree_of(unmixed(self._compiled(*arrays)))
+            except Exception as error:
+                error.add_note(f"{self.entry.core.where} raises this when `verify` runs it plainly, and did not under its options.")
+                raise
+
+    def spread(self, arrays: Sequence[Any], allowed: Allowed) -> Iterator[Any]:
+        """Results with other last bits, or as low types round."""
+        with self.entry.numbers():
+            run = _jax.jit(noisy(self.traced.jaxpr, allowed.unit(), allowed.unit("-all")))
+            for seed in range(SEEDS):
+                yield self._tree(run(_jax.random.key(seed), *tree_flatten(list(arrays))[0]))
+
+    def step_by_step(self, arrays: Sequence[Any]) -> Any:
+        """The result with each operation compiled by itself."""
+        with self.entry.numbers():
+            return self._tree(_jax_core.jaxpr_as_fun(self.traced.jaxpr)(*tree_flatten(list(arrays))[0]))
+
+    def _tree(self, flat: Sequence[Any]) -> Any:
+        return tree_of(unmixed(_jax.tree.unflatten(_jax.tree.structure(self.traced.out_info), flat)))
+
+
+class Verifying:
+    """Runs the calls of an entry, and verifies each that is new."""
+
+    def __init__(self, entry: Entry, run: Callable[..., Any], filling: Filling | None):
+        self.entry = entry
+        self.run = run
+        self.filling = filling
+
+    def __call__(self, *arrays: Any) -> Any:
+        if traced(arrays) or jit_is_off():
+            return self.run(*arrays)
+        if plain_run() is not None:  # on known values, in the body of another function that is run plainly
+            return self.entry.plainly(*arrays)
+        key = self._key(arrays)
+        if key in self.entry.verified:
+            return self.run(*arrays)
+        given = [_copied(x) if i in self.entry.request.donated else x for i, x in enumerate(arrays)]
+        out = self.run(*arrays)
+        verified = self.entry.verified
+        if len(verified) >= MAX_ENTRIES:
+            verified.clear()
+        verified[key] = Verification(self.entry, self._fresh, self._changes(given)).verify(given, unmixed(out))
+        return out
+
+    def _fresh(self, arrays: Sequence[Any]) -> Any:
+        return unmixed(self.run(*map(_copied, arrays)))
+
+    def _key(self, arrays: Sequence[Any]) -> Hashable:
+        settings: Any = jax.config
+        where = self.entry.placing.where() if self.entry.placing is not None else None
+        shardings = tuple(getattr(x, "sharding", None) for x in arrays)
+        return (*map(described, arrays), shardings, where, settings.jax_enable_x64, settings.jax_default_matmul_precision)
+
+    def _changes(self, arrays: Sequence[Any]) -> tuple[Change, ...]:
+        core = self.entry.core
+        options = core.options
+        if self.filling is not None:
+            if not self.filling.pads(arrays):
+                options = replace(options, pad=())
+        return changes_of(options, core.fn())
+
+
+class Verification:
+    """The verification of one call.
+
+    Args:
+        entry: The program.
+        again: Runs it once more, on other arrays, without verifying.
+        changes: What jitney did to it.
+        options: Those of a call that does the same; by default the program's own.
+    """
+
+    def __init__(self, entry: Entry, again: Callable[[Sequence[Any]], Any], changes: Sequence[Change], options: Options | None = None):
+        self.entry = entry
+        self.again = again
+        self.changes = tuple(changes)
+        self.options = options or entry.core.options
+
+    def of(self, fn: Callable[..., Any]) -> Verification:
+        """That of another function of the same arguments."""
+        probe = self.entry.of(self.entry.core.of(fn, replace(self.options, verify=False)))
+        return Verification(probe, lambda arrays: unmixed(probe.run(*map(_copied, arrays))), self.changes)
+
+    def verify(self, arrays: Sequence[Any], ours: Any) -> str:
+        """Compare a result with that of the plain function; what came of it, in words.
+
+        Raises:
+            VerificationError: They differ.
+        """
+        return _verified(self, arrays, ours, Counters("verify"))
+
+    def difference(self, arrays: Sequence[Any], ours: Any) -> tuple[Difference | None, str]:
+        """Where a result differs from the plain one, and what is to be said of it."""
+        arrays = [_on_one_device(x) for x in arrays]
+        if any(x is None for x in arrays):
+            return None, "left out: its arrays lie on several processes"
+        plain = Plainly(self.entry, arrays)
+        self.changes = tuple(dict.fromkeys((*self.changes, *plain.stripped.changes)))
+        if not self.changes:
+            return None, "left out: nothing was changed"
+        reason = plain.effects or plain.misfit()
+        if reason is not None:
+            return None, f"left out: {reason}"
+        count = max((int(np.size(x)) for x in arrays if hasattr(x, "shape")), default=1)
+        allowed = Allowed(self.changes, count, tuple(elementwise(plain.traced.jaxpr)))
+        expected, got = plain(arrays), tree_of(ours)
+        found = compared(got, expected, allowed, lambda: plain.spread(arrays, allowed))
+        if found is None or found.at is None:
+            return found, "verified"
+        return self._not_xlas(found, plain, arrays, got, expected, allowed)
+
+    def _not_xlas(
+        self, found: Difference, plain: Plainly, arrays: Sequence[Any], got: Any, expected: Any, allowed: Allowed
+    ) -> tuple[Difference | None, str]:
+        """A difference, unless the plain program is what is wrong: XLA's own fault, which its operations one by one do not have."""
+        slowly = plain.step_by_step(arrays)
+        own = compared(expected, slowly, allowed)
+        if own is None:
+            return found, "differs"
+        if compared(got, slowly, allowed, lambda: plain.spread(arrays, allowed)) is not None:
+            return found, f"differs; plain `jax.jit` differs from its own operations one by one too: {own.text}"
+        warnings.warn(
+            sentence(self.entry.core.where,
+                     f"plain `jax.jit` gives {found.plain!r} where its operations one by one, and this program, give {found.ours!r}.",
+                     "`verify` compares with plain `jax.jit`, which the compiler XLA has got wrong here, not jitney.",
+                     "set XLA_FLAGS=--xla_cpu_experimental_ynn_fusion_type= if this is a CPU, and report it to XLA."),
+            JitneyWarning, stacklevel=users_level(),
+        )  # fmt: skip
+        return None, "verified, by the operations of the plain function one by one"
+
+
+def _verified(verification: Verification, arrays: Sequence[Any], ours: Any, counters: Counters) -> str:
+    """`Verification.verify`, with the counters that what is compiled below belongs to: it is not the program's."""
+    from ._reproduce import failure  # it stands on programs
+
+    found, said = verification.difference(arrays, ours)
+    if found is None:
+        verification.entry.core.counters.verified += said.startswith("verified")
+        return said
+    raise failure(verification, arrays, found, said)
+
+
+LISTENER.owns(_verified, lambda names: names["counters"])
+
+
+def _copied(array: Any) -> Any:
+    return array.copy() if is_a(array, jax.Array) else array
+
+
+def _on_one_device(array: Any) -> Any:
+    """An array as a plain program takes it; None if not all of it is here."""
+    if not is_a(array, jax.Array) or len(array.sharding.device_set) == 1:
+        return array
+    if not array.is_fully_addressable:
+        return None
+    if array.dtype.kind not in "biufcV":
+        return _jax.device_put(array, array.sharding.mesh.devices.flat[0])
+    return _jax.numpy.asarray(np.asarray(array))
+
+
+def forecast(entry: Entry, arrays: Sequence[Any]) -> tuple[bool, str]:
+    """Whether a call with such arrays will be verified, and why, for its plan."""
+    plain = Plainly(entry, arrays)
+    changes = dict.fromkeys((*changes_of(entry.core.options, entry.core.fn()), *plain.stripped.changes))
+    if plain.effects is not None:
+        return False, f"left out: {plain.effects}"
+    if not changes:
+        return False, "nothing is changed that could be compared"
+    return True, f"each new program and size is also run as plain `jax.jit`, and compared: {', '.join(map(str, changes))}"

@@ -1,0 +1,66 @@
+"""`verify` of `jitney.stream`: the function called plainly on all of the data, if they fit into memory."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from ._errors import JitneyWarning, sentence
+from ._memory import text
+from ._owners import users_level
+from ._plain import Change, changes_of
+from ._sources import is_sliceable
+from ._trees import is_a
+from ._verify import Verification, is_verified
+
+if TYPE_CHECKING:
+    from ._entry import Entry
+
+LIMIT = 2**30
+"""Up to how many bytes data are read as a whole, to be compared with."""
+
+
+def verify_stream(entry: Entry, chunk: tuple[str, int], values: Sequence[Any], result: Any, again: Callable[[dict[str, Any]], Any]) -> None:
+    """Compare the result of a stream, once for each length of data and chunk size.
+
+    Args:
+        entry: The program.
+        chunk: The axis, and how much of it is read at a time.
+        values: The arrays of the call, and the sources of those that are read.
+        result: What the stream gave.
+        again: Streams other data, by argument name, without verifying.
+
+    Raises:
+        VerificationError: It is not what the plain function gives.
+    """
+    core = entry.core
+    key = ("stream", chunk, *((np.shape(x), str(getattr(x, "dtype", ""))) for x in values))
+    if not is_verified(core.options) or key in entry.verified:
+        return
+    read: list[Any] = [x for x in values if _is_read(x)]
+    size = sum(math.prod(x.shape) * np.dtype(x.dtype).itemsize for x in read)
+    if size > LIMIT:
+        entry.verified[key] = "left out"
+        if core.counters.warn_once("verify stream"):
+            what = f"a stream of {text(size)} is not verified."
+            rule = f"What is compared with is one plain call on all of the data, which are read for it up to {text(LIMIT)}."
+            warnings.warn(sentence(core.where, what, rule, "stream a part of them to verify."), JitneyWarning, stacklevel=users_level())
+        return
+
+    def streamed(arrays: Sequence[Any]) -> Any:
+        return again(core.binder.named(entry.layout.values(arrays, entry.statics)))
+
+    arrays = [np.asarray(x[0 : x.shape[0]]) if _is_read(x) else x for x in values]
+    options = replace(core.options, chunk=(chunk,), memory=None)
+    changes = (Change("stream", (chunk[0],)), *changes_of(replace(core.options, chunk=(), memory=None, pad=()), core.fn()))
+    entry.verified[key] = Verification(entry, streamed, changes, options).verify(arrays, result)
+
+
+def _is_read(value: Any) -> bool:
+    return is_sliceable(value) and not is_a(value, (jax.Array, np.ndarray))
