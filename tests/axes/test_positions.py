@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from jitney._axes import demand, plan_passes, run_chunked, run_padded, trace
+from jitney._axes import Refused, demand, plan_passes, run_chunked, run_padded, trace
 
 N, HIGH = 300, 512
 DTYPES = ["int8", "uint8", "int16", "uint16", "int32", "uint32"]
@@ -152,3 +152,13 @@ def test_positions_in_chunks_are_those_of_the_whole(dtype):
     x = np.zeros(n, np.float32)
     got, _ = jax.jit(lambda x: run_chunked(passes, [x], n, chunk))(x)
     np.testing.assert_array_equal(got, jax.jit(body)(x)[0])
+
+
+@pytest.mark.parametrize("name", ["argmin", "argmax"])
+def test_places_in_a_type_that_cannot_count_the_axis_are_refused(name):
+    """XLA compares wrapped places among equal elements: neither padding nor chunks can know which is first."""
+    find = lambda x: [getattr(jax.lax, name)(x, 0, np.dtype(np.uint8))]
+    avals = lambda sizes: [jax.ShapeDtypeStruct((sizes["d0"],), np.uint8)]
+    demand(trace(find, avals, {"d0": (129, 256)}).jaxpr, {"d0": (129, 256)})
+    with pytest.raises(Refused, match="cannot count them"):
+        demand(trace(find, avals, {"d0": (257, 512)}).jaxpr, {"d0": (257, 512)})

@@ -30,8 +30,9 @@ _COMPANIONS = frozenset(("jaxtyping", "beartype", "wadler_lindig", "opt_einsum",
 _MODULES = ("jax", "jaxlib", "jitney", "numpy", "math", "functools", "itertools", "collections", "typing", "dataclasses", "enum", "abc",
             "equinox", "jaxtyping", "beartype", "warnings")  # fmt: skip
 _NAMES = (
-    "abs all any bool bytes callable complex dict divmod enumerate filter float frozenset getattr hasattr int isinstance issubclass "
-    "iter len list map max min next object pow print property range reversed round set setattr slice sorted staticmethod classmethod str sum super "
+    "abs all any bool bytes callable complex dict divmod enumerate filter float frozenset getattr hasattr int isinstance issubclass iter "
+    "len list map max min next object pow print property range reversed round set setattr slice sorted staticmethod classmethod str "
+    "sum super "
     "tuple zip ArithmeticError AssertionError AttributeError Exception IndexError KeyError LookupError NotImplementedError OverflowError "
     "RuntimeError StopIteration TypeError ValueError ZeroDivisionError NotImplemented Ellipsis __build_class__ __import__ __debug__"
 )

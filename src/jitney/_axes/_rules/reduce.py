@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from .._extent import Dim, is_ragged
+import numpy as np
+
+from .._extent import Dim, evaluate, is_ragged
 from .._monoids import CUMULATIVE, MONOIDS, PLACES, REDUCTIONS, Monoid, is_ordered
 from .._rule import Rule, Use, ragged_dims, refuse, same, use
 from .._walk import Op, Walk
@@ -19,11 +21,20 @@ def unordered(op: Op, dims: Sequence[Dim], monoid: Monoid) -> list[Use]:
     return [refuse(op, dims, f"looks for an extreme of {dtype} numbers, whose NaNs XLA drops or keeps by the order it goes in")]
 
 
+def uncounted(op: Op, dims: Sequence[Dim]) -> list[Use]:
+    """The refusal of a place in a type that cannot count the axis: of equal elements XLA finds the one whose place, wrapped, is first."""
+    dtype = op.params.get("index_dtype")
+    most = {symbol: high for symbol, (_, high) in op.ranges.items()}
+    if dtype is None or all(evaluate(dim, most) - 1 <= np.iinfo(dtype).max for dim in dims):
+        return []
+    return [refuse(op, dims, f"gives places along it as {dtype}, which cannot count them")]
+
+
 def _reduction(monoid: Monoid, word: str) -> Rule:
     def uses(op: Op) -> Iterator[Use]:
         dims = ragged_dims(op.ins[0][axis] for axis in op.params["axes"])
         if dims:
-            yield from unordered(op, dims, monoid) or [use(op, dims, "reduced", word)]
+            yield from unordered(op, dims, monoid) or uncounted(op, dims) or [use(op, dims, "reduced", word)]
 
     def pad(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
         x = values[0]
