@@ -263,6 +263,7 @@ class _Run:
                 steps.size,
                 steps.total,
                 steps.laid.key,
+                steps.work.accumulators,
                 arguments,
                 [identity(x) for _, x in self.sources.values()],
             ]
