@@ -100,7 +100,8 @@ def test_an_extreme_along_another_axis_than_the_one_that_is_cut(mesh, shard, str
     """XLA lays that one over devices, inside the loop over the chunks."""
     x = np.arange(64, dtype=np.float32).reshape(16, 4)
     x[3, 1] = np.nan
-    f = jitney.optimize(by_row, shard=shard, mesh=mesh, chunk={"n": 4})
-    got = jitney.stream(f, x) if streamed else f(x)
+    options = {} if streamed else {"chunk": {"n": 4}}
+    f = jitney.optimize(by_row, shard=shard, mesh=mesh, **options)
+    got = jitney.stream(f, {"x": x}, chunk={"n": 4}, progress=False)[0] if streamed else f(x)
     for a, b in zip(got, jax.jit(by_row)(x), strict=True):
         np.testing.assert_array_equal(a, b)
