@@ -23,7 +23,7 @@ _jaxlib: Any = jaxlib
 def program_key(passes: Passes) -> list[Any]:
     """Every operation with its parameters and constants, those inside loops and calls too."""
     nodes = [(_described(node.op.eqn), list(map(_read, node.reads)), node.makes) for node in passes.flat.nodes]
-    return [nodes, [each.back for each in passes.passes]]
+    return [nodes, [each.back for each in passes.passes], [value_key(x) for x in passes.numbers.values()]]
 
 
 def _read(ref: Any) -> Any:

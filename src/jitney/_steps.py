@@ -43,7 +43,7 @@ class Steps:
         self.size = laid.rounded(size)
         self.total = stage.size
         self.outcome, self.passes = self._planned() if like is None else (like.outcome, like.passes)
-        self.work = Chunked(self.passes, np.int32(self.total), laid.devices)
+        self.work = Chunked(self.passes, np.int32(self.total), laid.devices, is_spread=laid.place is not None)
         self.begin = [_jax.jit(laid.begin(self._begin(each))) for each in self.passes.passes]
         self.step = [_jax.jit(self._laid(each)) for each in self.passes.passes]
         self.rest = [_jax.jit(self._laid(each, whole=True)) for each in self.passes.passes]

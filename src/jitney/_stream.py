@@ -262,7 +262,7 @@ class _Run:
         """What a checkpoint must be of, to be gone on from; the rows themselves the reader knows."""
         steps = self.steps
         return {
-            "the function": repr([str(steps.entry.core.where), program_key(self.passes)]),
+            "the function": repr([str(steps.entry.core.where), program_key(self.passes), steps.work.accumulators]),
             "the size of a chunk": repr([steps.size, steps.laid.key]),
             "the arguments": repr([value_key(x) for x in self.fixed.values()]),
             "the shapes and dtypes of the data": repr(

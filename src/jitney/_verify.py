@@ -132,9 +132,8 @@ class Verifying:
     def _changes(self, arrays: Sequence[Any]) -> tuple[Change, ...]:
         core = self.entry.core
         options = core.options
-        if self.filling is not None:
-            if not self.filling.pads(arrays):
-                options = replace(options, pad=())
+        if self.filling is not None and not self.filling.pads(arrays):
+            options = replace(options, pad=())
         return changes_of(options, core.fn())
 
 

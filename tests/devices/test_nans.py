@@ -88,3 +88,20 @@ def test_low_sums_over_devices_are_rounded_once(mesh):
     x = np.ones(4096, jnp.bfloat16)
     for got in jitney.optimize(total, shard={"n": ("data", "model")}, mesh=mesh, chunk={"n": 1})(x):
         assert (got.dtype, float(got)) == (jnp.bfloat16, 4096)
+
+
+def by_row(x: Float[Array, "n k"]) -> tuple[Float[Array, "n"], Float[Array, ""]]:
+    return jnp.max(x, axis=1), jnp.max(jnp.min(x, axis=1))
+
+
+@pytest.mark.parametrize("shard", [{"k": "model"}, {"n": "data", "k": "model"}], ids=["another", "both"])
+@pytest.mark.parametrize("streamed", [False, True])
+def test_an_extreme_along_another_axis_than_the_one_that_is_cut(mesh, shard, streamed):
+    """XLA lays that one over devices, inside the loop over the chunks."""
+    x = np.arange(64, dtype=np.float32).reshape(16, 4)
+    x[3, 1] = np.nan
+    options = {} if streamed else {"chunk": {"n": 4}}
+    f = jitney.optimize(by_row, shard=shard, mesh=mesh, **options)
+    got = jitney.stream(f, {"x": x}, chunk={"n": 4}, progress=False)[0] if streamed else f(x)
+    for a, b in zip(got, jax.jit(by_row)(x), strict=True):
+        np.testing.assert_array_equal(a, b)

@@ -38,12 +38,14 @@ class Chunked:
         passes: What is done when.
         size: The size of the whole axis, an int or an int32 scalar.
         devices: Those that share the axis, if several do; what is called here is called inside their `mapped` then.
+        is_spread: Whether XLA lays other axes over devices.
     """
 
-    def __init__(self, passes: Passes, size: Any, devices: Devices | None = None):
+    def __init__(self, passes: Passes, size: Any, devices: Devices | None = None, *, is_spread: bool = False):
         self.passes = passes
         self.size = size
         self.devices = devices
+        self.is_spread = is_spread or (devices is not None and devices.is_part)
 
     def known(self, fixed: Sequence[Any]) -> Known:
         """The arguments that do not have the axis, in order; in place of the others, anything."""
@@ -103,7 +105,18 @@ class Chunked:
 
     def _walk(self, allocated: int, count: Any, start: Any) -> Walk:
         symbol = self.passes.symbol
-        return Walk({symbol: allocated}, {symbol: count}, RULES, {symbol: self.size}, {symbol: start}, self.passes.numbers)
+        walk = Walk({symbol: allocated}, {symbol: count}, RULES, {symbol: self.size}, {symbol: start}, self.passes.numbers)
+        walk.is_spread = self.is_spread
+        return walk
+
+    @property
+    def accumulators(self) -> list[str]:
+        """The types of what is carried from chunk to chunk: a file of other ones cannot be gone on from."""
+        nodes = [node for each in self.passes.passes for node in each.nodes if has_state(node, self.passes.streamed)]
+        return [
+            str(MONOIDS[monoid_of(node.op)].accumulator(node.op.eqn.outvars[0].aval.dtype))
+            for node in nodes if node.op.name != "scan" and node.op.name not in PLACES
+        ]  # fmt: skip
 
     def _accumulated(self, node: Node) -> list[int]:
         return [n for n in node.makes if is_accumulated(node, n, self.passes.streamed)]

@@ -43,6 +43,11 @@ class Devices:
         return math.prod(self.mesh.shape[name] for name in self.along)
 
     @property
+    def is_part(self) -> bool:
+        """Whether the mesh has other axes, along which XLA lays what it likes."""
+        return self.parts < math.prod(self.mesh.shape.values())
+
+    @property
     def text(self) -> str:
         """For a line of the plan."""
         return " and ".join(map(repr, self.along))

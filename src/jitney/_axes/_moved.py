@@ -362,7 +362,8 @@ def _scattered(value: Value, known: Known) -> Targets | None:
     if places is None:
         return None
     starts, along = places
-    batch: list[int] = [axis for axis in range(len(updates.shape)) if axis not in numbers.update_window_dims]
+    inside: Sequence[int] = numbers.update_window_dims
+    batch = [axis for axis in range(len(updates.shape)) if axis not in inside]
     used = {axis for axis in along.values() if axis is not None}
     if any(updates.shape[axis] != 1 for i, axis in enumerate(batch) if i not in used):  # several updates of one place
         return None
@@ -376,5 +377,6 @@ def _scattered(value: Value, known: Known) -> Targets | None:
         else:
             if len(np.unique(np.asarray(start))) != len(start):
                 return None
-            out.append((None if along.get(axis) is None else batch[along[axis]], start))
+            runs: int | None = along.get(axis)
+            out.append((None if runs is None else batch[runs], start))
     return updates, out

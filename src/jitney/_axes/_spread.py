@@ -27,10 +27,10 @@ _HOLDERS = (*CALLS, "cond", "while", "scan", "custom_linear_solve")  # not `shar
 def keeping_nans(fn: Callable[..., Any]) -> Callable[..., list[Any]]:
     """A function of flat arrays that returns a list of them, with NaN for each extreme of numbers one of which is NaN."""
 
-    def kept(*arrays: Any) -> list[Any]:
+    def with_nans(*arrays: Any) -> list[Any]:
         return _run(make_jaxpr(fn)(*arrays), arrays)
 
-    return kept
+    return with_nans
 
 
 def _run(jaxpr: Any, values: Sequence[Any]) -> list[Any]:
@@ -42,11 +42,12 @@ def _run(jaxpr: Any, values: Sequence[Any]) -> list[Any]:
         return atom.val if is_a(atom, core.Literal) else env[atom]
 
     for eqn in program.eqns:
-        env.update(zip(eqn.outvars, _step(eqn, [read(atom) for atom in eqn.invars]), strict=True))
+        env.update(zip(eqn.outvars, kept(eqn, [read(atom) for atom in eqn.invars]), strict=True))
     return [read(atom) for atom in program.outvars]
 
 
-def _step(eqn: Any, values: list[Any]) -> list[Any]:
+def kept(eqn: Any, values: Sequence[Any]) -> list[Any]:
+    """The results of one operation."""
     if _may_lose(eqn):
         (out,) = bound(eqn, values)
         return [lax.select(_meets_nan(eqn, values), lax.full(out.shape, np.nan, out.dtype), out)]
@@ -61,7 +62,7 @@ def _may_lose(eqn: Any) -> bool:
     return eqn.primitive.name in (*_REDUCTIONS, *_SCATTERS) and dtypes.issubdtype(dtype, np.floating) and dtypes.finfo(dtype).bits > 4
 
 
-def _meets_nan(eqn: Any, values: list[Any]) -> Any:
+def _meets_nan(eqn: Any, values: Sequence[Any]) -> Any:
     """Which results are of numbers among which is a NaN."""
     x, *rest = values
     if not rest:

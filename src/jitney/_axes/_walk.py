@@ -19,6 +19,7 @@ from .._jaxprs import bound, opened, programs, source_of
 from .._trees import is_a
 from ._extent import Dim, evaluate, extent, is_ragged, symbols, tree_dims
 from ._jax import jnp, lax
+from ._spread import kept
 from ._wide import scope_of
 
 Ranges = Mapping[str, tuple[int, int]]
@@ -84,6 +85,9 @@ class Walk:
         numbers: Variable of the program -> what Python made of the sizes there, which is not computed again.
     """
 
+    is_spread = False
+    """Whether XLA lays other axes over devices, and adds collectives to reductions along them."""
+
     def __init__(
         self,
         allocated: Mapping[str, int],
@@ -126,7 +130,8 @@ class Walk:
 
     def bind(self, op: Op, values: Sequence[Any], **changed: Any) -> list[Any]:
         """The operation itself, with some parameters changed."""
-        return bound(op.eqn, values, **changed)
+        eqn = op.changed(**changed).eqn if changed else op.eqn
+        return kept(eqn, values) if self.is_spread else bound(eqn, values)
 
     def run(self, jaxpr: Any, values: Sequence[Any]) -> list[Any]:
         """Evaluate a program, closed or open."""
