@@ -41,6 +41,11 @@ def scattered(shape: Shape, starts: Any, updates: Shape, params: Mapping[str, An
     return _positions(shape, starts, updates, sizes, places, fills="CLIP" not in str(params["mode"]).upper())
 
 
+def _wide(starts: Any) -> Any:
+    """Of any integers, as those that sizes are compared with; what is too large stays so."""
+    return (np.minimum(starts, np.iinfo(np.int64).max) if starts.dtype == np.uint64 else starts).astype(np.int64)
+
+
 def _positions(shape: Shape, starts: Any, out: Shape, sizes: Sequence[int], places: Any, *, fills: bool) -> Any:
     index_map, batch, offsets, batched = places
     starts = np.asarray(starts)
@@ -56,7 +61,7 @@ def _positions(shape: Shape, starts: Any, out: Shape, sizes: Sequence[int], plac
     for axis, size in enumerate(shape):
         position: Any = 0
         if axis in index_map:
-            start = starts[..., list(index_map).index(axis)].astype(np.int64)
+            start = _wide(starts[..., list(index_map).index(axis)])
             last = size - sizes[axis]
             inside = inside & spread((start >= 0) & (start <= last), batch)
             position = spread(np.clip(start, 0, max(last, 0)), batch)

@@ -42,10 +42,14 @@ def dynamic_slice(op: Op) -> list[Found]:
     pattern, kept = _blurred(pattern, shape, unknown)
     at: Any = np.zeros((), np.int64)
     for axis, (size, out) in enumerate(zip(kept, op.out, strict=True)):
-        first = 0 if starts[axis] is None else int(np.clip(int(starts[axis]), 0, size - out))
+        first = 0 if starts[axis] is None else _clipped(starts[axis], size - out)
         along = np.zeros(out, int) if axis in unknown else first + np.arange(out)
         at = at[..., None] * size + along
     return [pattern.take(at)]
+
+
+def _clipped(start: Any, last: int) -> int:
+    return min(max(int(start), 0), last)
 
 
 def dynamic_update_slice(op: Op) -> list[Found]:
@@ -57,7 +61,7 @@ def dynamic_update_slice(op: Op) -> list[Found]:
     parts: list[Pattern] = []
     target = np.full(shape, -1)
     if known:
-        first = [0 if start is None else int(np.clip(int(start), 0, a - b)) for start, a, b in zip(starts, shape, window, strict=True)]
+        first = [0 if start is None else _clipped(start, a - b) for start, a, b in zip(starts, shape, window, strict=True)]
         target[tuple(slice(at, at + size) for at, size in zip(first, window, strict=True))] = op.positions(1)
     if op.patterns[0] is not None:
         parts.append(op.pattern(0).keep(target < 0))
