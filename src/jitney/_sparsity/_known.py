@@ -49,11 +49,11 @@ class Known:
     Args:
         flat: The program.
         given: Values of its constants.
-        decided: Whether decisions are known.
+        decided: Whether decisions are known. Then values are those of an un-jitted program.
     """
 
     def __init__(self, flat: Flat, given: Mapping[int, Any], *, decided: bool):
-        self.flat = flat
+        self.flat, self.decided = flat, decided
         self.given = {number: value for number, value in given.items() if _is_value(value)}
         self.decisions: list[Step] = []
         self._exact: dict[int, bool] = dict.fromkeys(self.given, True)
@@ -111,7 +111,8 @@ class Known:
         """Known values, as NumPy arrays in the types of the program. What is asked for at once is compiled at once."""
         rest = [number for number in dict.fromkeys(asked) if number not in self._values]
         if rest:
-            self._values.update(zip(rest, self._computed(rest), strict=True))
+            with _jax.default_device(_cpu()), _jax.transfer_guard("allow"), _jax.debug_nans(False), _jax.debug_infs(False):  # noqa: FBT003
+                self._values.update(zip(rest, self._computed(rest), strict=True))
         return self._values
 
     @cached_property
@@ -129,10 +130,12 @@ class Known:
                 env.update(zip(step.makes, bound(step.eqn, operands), strict=True))
             return [env[number] for number in asked]
 
-        with _jax.default_device(_cpu()), _jax.transfer_guard("allow"), _jax.debug_nans(False), _jax.debug_infs(False):  # noqa: FBT003
-            arrays = [self._values[number] for number in leaves]
-            compiled = _jax.jit(run).lower(arrays).compile()  # a call would be traced, if anything is being traced
-            return [np.asarray(value) for value in compiled(arrays)]
+        arrays = [self._values[number] for number in leaves]
+        if self.decided:  # one operation after the other, each rounded as its type has it: one program would fuse them
+            with _jax.ensure_compile_time_eval():
+                return [np.asarray(value) for value in run(arrays)]
+        compiled = _jax.jit(run).lower(arrays).compile()  # a call would be traced, if anything is being traced
+        return [np.asarray(value) for value in compiled(arrays)]
 
     def _behind(self, asked: Iterable[int]) -> list[Step]:
         """The steps that make values, in order."""
