@@ -49,11 +49,11 @@ class Known:
     Args:
         flat: The program.
         given: Values of its constants.
-        decided: Whether decisions are known. Then values are those of an un-jitted program.
+        decided: Whether decisions are known.
     """
 
     def __init__(self, flat: Flat, given: Mapping[int, Any], *, decided: bool):
-        self.flat, self.decided = flat, decided
+        self.flat = flat
         self.given = {number: value for number, value in given.items() if _is_value(value)}
         self.decisions: list[Step] = []
         self._exact: dict[int, bool] = dict.fromkeys(self.given, True)
@@ -123,19 +123,15 @@ class Known:
         steps = self._behind(asked)
         leaves = list(dict.fromkeys(ref for step in steps for ref in step.numbers if ref in self.given))
 
-        def run(arrays: Sequence[Any]) -> list[Any]:
-            env = dict(zip(leaves, arrays, strict=True))
+        def run() -> list[Any]:  # with the constants in it, as the program itself is compiled: XLA rounds those apart from arguments
+            env = {number: self._values[number] for number in leaves}
             for step in steps:
-                operands = [env[ref] if isinstance(ref, int) else plain(ref.value) for ref in step.reads]
+                operands = [env[ref] if isinstance(ref, int) else constant(ref.value) for ref in step.reads]
                 env.update(zip(step.makes, bound(step.eqn, operands), strict=True))
             return [env[number] for number in asked]
 
-        arrays = [self._values[number] for number in leaves]
-        if self.decided:  # one operation after the other, each rounded as its type has it: one program would fuse them
-            with _jax.ensure_compile_time_eval():
-                return [np.asarray(value) for value in run(arrays)]
-        compiled = _jax.jit(run).lower(arrays).compile()  # a call would be traced, if anything is being traced
-        return [np.asarray(value) for value in compiled(arrays)]
+        compiled = _jax.jit(run).lower().compile()  # a call would be traced, if anything is being traced
+        return [np.asarray(value) for value in compiled()]
 
     def _behind(self, asked: Iterable[int]) -> list[Step]:
         """The steps that make values, in order."""
@@ -163,20 +159,28 @@ class Programs:
     """Programs taken apart once, however often they are followed: the body of a loop is, until nothing more is reached."""
 
     def __init__(self) -> None:
-        self._found: dict[int, tuple[Any, Known]] = {}  # by identity, so the program itself is held too
+        self._found: dict[tuple[int, ...], Known] = {}
+        self._held: list[Any] = []  # what is told apart by identity
 
-    def known(self, jaxpr: Any) -> Known:
-        """What of a program is known without deciding by it."""
-        if id(jaxpr) not in self._found:
+    def known(self, jaxpr: Any, values: Sequence[Any] = ()) -> Known:
+        """What of a program is known without deciding by it.
+
+        Args:
+            jaxpr: The program.
+            values: Of its arguments; None where they are unknown.
+        """
+        key = (id(jaxpr), *map(id, values))
+        if key not in self._found:
+            self._held += [jaxpr, *values]
             flat = flattened(jaxpr, CALLS)
-            known = Known(flat, dict(zip(flat.takes, opened(jaxpr)[1], strict=False)), decided=False)
-            self._found[id(jaxpr)] = jaxpr, known
-        return self._found[id(jaxpr)][1]
+            given = dict(zip(flat.takes, (*opened(jaxpr)[1], *values), strict=False))
+            self._found[key] = Known(flat, given, decided=False)
+        return self._found[key]
 
 
-def plain(value: Any) -> Any:
-    """A constant on no device."""
-    return np.asarray(value) if hasattr(value, "dtype") else value
+def constant(value: Any) -> Any:
+    """A constant of a program on no device; None if it is not one, but a value of what is traced around it, or too large."""
+    return (np.asarray(value) if hasattr(value, "dtype") else value) if _is_value(value) else None
 
 
 def _work(step: Step) -> int:
