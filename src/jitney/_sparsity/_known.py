@@ -123,15 +123,21 @@ class Known:
         steps = self._behind(asked)
         leaves = list(dict.fromkeys(ref for step in steps for ref in step.numbers if ref in self.given))
 
-        def run() -> list[Any]:  # with the constants in it, as the program itself is compiled: XLA rounds those apart from arguments
-            env = {number: self._values[number] for number in leaves}
+        given = [number for number in leaves if not _is_float(self._values[number].dtype)]
+        floats = {number: self._values[number] for number in leaves if number not in given}
+
+        # Floats stay constants, as in the program itself, since XLA rounds these apart from arguments. Integers do not: where XLA folds the
+        # quotient of the least one by -1 it ends the process (jax 0.10.2), and code that it makes for arguments does not.
+        def run(arrays: Sequence[Any]) -> list[Any]:
+            env = {**floats, **dict(zip(given, arrays, strict=True))}
             for step in steps:
                 operands = [env[ref] if isinstance(ref, int) else constant(ref.value) for ref in step.reads]
                 env.update(zip(step.makes, bound(step.eqn, operands), strict=True))
             return [env[number] for number in asked]
 
-        compiled = _jax.jit(run).lower().compile()  # a call would be traced, if anything is being traced
-        return [np.asarray(value) for value in compiled()]
+        arrays = [self._values[number] for number in given]
+        compiled = _jax.jit(run).lower(arrays).compile()  # a call would be traced, if anything is being traced
+        return [np.asarray(value) for value in compiled(arrays)]
 
     def _behind(self, asked: Iterable[int]) -> list[Step]:
         """The steps that make values, in order."""
