@@ -190,6 +190,7 @@ ODD = {
     "root of zero": lambda x: jnp.sqrt(jnp.where(whole() == 3, x - x, x**2)),
     "zero times an infinite derivative": lambda x: jnp.where(whole() == 3, 0.0, 2.0) * jnp.sqrt(x - x),
     "matrix of infinities": lambda x: jnp.where(jnp.eye(N) == 1, jnp.inf, 0.0) @ x,
+    "mask of an infinity in a band": lambda x: jnp.asarray(np.arange(N) < 12, jnp.float32) * ((x + jnp.roll(x, 1)) / (real() - 15)),
     "mask of an infinity": lambda x: jnp.asarray(np.arange(N) < 12, jnp.float32) * (x / jnp.where(whole() == 15, 0.0, 1.0)),
 }
 

@@ -98,4 +98,3 @@ def _by_jax(value: Value, xs: list[Any]) -> Any:
 def _on_host(x: Any) -> Any:
     """An array of NumPy's; random keys, of which it has none, as they are."""
     return x if dtypes.issubdtype(x.dtype, dtypes.extended) else np.asarray(x)
-

@@ -150,7 +150,9 @@ def _reshape(value: Value, known: Known) -> Move | None:
     ):
         return None
     left = iter(old)
-    axes: list[tuple[int | None, Positions]] = [(None, 1) if size == 1 else (axis := next(left), range(x.shape[axis])) for size in value.shape]
+    axes: list[tuple[int | None, Positions]] = [
+        (None, 1) if size == 1 else (axis := next(left), range(x.shape[axis])) for size in value.shape
+    ]
     return Move(x, tuple(axes), tuple((i, 0) for i, size in enumerate(x.shape) if size == 1))
 
 
@@ -328,7 +330,8 @@ def _padded(value: Value, known: Known) -> Targets | None:
     if not _is_zero(filler, known) or any(low < 0 or high < 0 for low, high, _ in config):
         return None
     return x, [
-        (i, range(low, low + (inside + 1) * size, inside + 1)) for i, ((low, _, inside), size) in enumerate(zip(config, x.shape, strict=True))
+        (i, range(low, low + (inside + 1) * size, inside + 1))
+        for i, ((low, _, inside), size) in enumerate(zip(config, x.shape, strict=True))
     ]
 
 

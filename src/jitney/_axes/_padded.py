@@ -9,7 +9,9 @@ from ._rules import RULES
 from ._walk import Walk
 
 
-def run_padded(jaxpr: Any, arrays: Sequence[Any], allocated: Mapping[str, int], valid: Mapping[str, Any], numbers: Mapping[Any, Any] | None = None) -> list[Any]:
+def run_padded(
+    jaxpr: Any, arrays: Sequence[Any], allocated: Mapping[str, int], valid: Mapping[str, Any], numbers: Mapping[Any, Any] | None = None
+) -> list[Any]:
     """The results of a program, of which the leading parts are valid.
 
     Args:

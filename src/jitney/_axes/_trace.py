@@ -71,9 +71,7 @@ def symbolic_sizes(ranges: Mapping[str, tuple[int, int]]) -> dict[str, Any]:
     return dict(zip(ranges, export.symbolic_shape(", ".join(ranges), constraints=bounds), strict=True))
 
 
-def trace(
-    fn: Callable[..., Any], avals: Avals, ranges: Mapping[str, tuple[int, int]], sizes: Mapping[str, int] | None = None
-) -> Traced:
+def trace(fn: Callable[..., Any], avals: Avals, ranges: Mapping[str, tuple[int, int]], sizes: Mapping[str, int] | None = None) -> Traced:
     """Trace `fn` for all sizes in the ranges at once, and compare with what it is at the sizes at hand.
 
     Args:

@@ -159,11 +159,11 @@ def _placed(data: Any, here: _Block, out: Shape, taken: Shape, elsewhere: Callab
 def _elsewhere(found: Any, *, forward: bool) -> Any:
     """What stands outside of the pattern: for each row of results, or column of arguments in reverse, 0 or NaN.
 
-    A direction that does not touch a row gives it sums of 0 times the derivatives on the way: NaN if one of these is infinite or NaN, as a
-    plain Jacobian has it. Then no direction gives it a finite number.
+    A direction gives a row sums of derivatives on the way times 0 or 1: NaN if one of these is infinite or NaN, as a plain Jacobian has it.
+    The pattern counts known factors of 0 as no dependence, so any direction that gives no finite number may hold such an element.
     """
-    none = ~_jnp.isfinite(found.reshape(len(found), -1)).any(axis=0)
-    rest = _jnp.where(none, _jnp.asarray(np.nan, found.dtype), _jnp.zeros((), found.dtype))
+    odd = ~_jnp.isfinite(found.reshape(len(found), -1)).all(axis=0)
+    rest = _jnp.where(odd, _jnp.asarray(np.nan, found.dtype), _jnp.zeros((), found.dtype))
     return rest[:, None] if forward else rest[None]
 
 
