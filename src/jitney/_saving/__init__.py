@@ -6,6 +6,9 @@ from ._choice import choose as choose
 from ._choice import flops_text as flops_text
 from ._choice import frontier_of as frontier_of
 from ._choice import not_fitting as not_fitting
+from ._flat import Flat as Flat
+from ._flat import Step as Step
+from ._flat import flattened as flattened
 from ._flops import of_equation as of_equation
 from ._option import EVERYTHING as EVERYTHING
 from ._option import Option as Option

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -85,8 +85,8 @@ class Flat:
         return found
 
 
-def flattened(jaxpr: Any) -> Flat:
-    """Take the calls of a program apart. Its constants come before its arguments."""
+def flattened(jaxpr: Any, calls: Collection[str] = ("jit", "pjit")) -> Flat:
+    """Take calls of a program apart, by default those without a rule of their own. Its constants come before its arguments."""
     steps: list[Step] = []
     avals: dict[int, Any] = {}
 
@@ -103,7 +103,7 @@ def flattened(jaxpr: Any) -> Flat:
 
         for eqn in program.eqns:
             reads = tuple(ref(atom) for atom in eqn.invars)
-            if eqn.primitive.name in ("jit", "pjit"):
+            if eqn.primitive.name in calls:
                 inner, inside = opened(eqn.params[CALLS[eqn.primitive.name]])
                 env.update(zip(eqn.outvars, go(inner, [Const(value) for value in inside], reads), strict=True))
             else:

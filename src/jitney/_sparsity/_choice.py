@@ -16,6 +16,7 @@ from ._colouring import REVERSE, WAYS, Scheme, Way, scheme_of
 from ._compressed import compressed, dense
 from ._directions import Leaves, Linearized
 from ._pattern import Pattern
+from ._settled import settled
 from ._timed import seconds
 
 _jax: Any = jax
@@ -58,6 +59,7 @@ def jacobian(
         budget: Bytes that temporaries and arguments may take: as many directions at a time as fit, or one by one.
     """
     traced, shapes = _jax.make_jaxpr(fn, return_shape=True)(list(at))
+    traced = settled(traced, at)
     taken, made = elements(at), elements(shapes)
     costs = f"{taken} forward passes or {made} backward ones, of about {REVERSE} each"
     asked: tuple[Way, ...] = tuple(way for way in WAYS if way == mode)

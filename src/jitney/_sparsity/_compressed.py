@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,7 +37,9 @@ def compressed(
         if others is not None:
             source = _jnp.concatenate([source, others[theirs].reshape(-1).astype(source.dtype)])
         data = _taken(source, here.sources)
-        return _placed(data, here.rows, here.columns, linearized.outs[o], linearized.ins[i], as_sparse=as_sparse)
+        if as_sparse:
+            return _sparse(data, here, linearized.outs[o], linearized.ins[i])
+        return _placed(data, here, linearized.outs[o], linearized.ins[i], lambda: _elsewhere(found[mine], forward=forward))
 
     return value, [[block(o, i) for i in range(len(linearized.ins))] for o in range(len(linearized.outs))]
 
@@ -136,20 +138,33 @@ def _taken(source: Any, at: Any) -> Any:
     return source.at[at.astype(np.int32)].get(mode="promise_in_bounds")
 
 
-def _placed(data: Any, rows: Any, columns: Any, out: Shape, taken: Shape, *, as_sparse: bool) -> Any:
+def _sparse(data: Any, here: _Block, out: Shape, taken: Shape) -> Any:
     shape = (*out, *taken)
-    wide = math.prod(taken)
-    flat = rows * wide + columns
-    if as_sparse:
-        indices = np.stack(np.unravel_index(flat, shape), -1) if shape else np.zeros((len(flat), 0))
-        return _bcoo()((data, _jnp.asarray(indices, np.int32)), shape=shape, indices_sorted=True, unique_indices=True)
-    total = math.prod(shape)
-    if len(flat) == total:
+    flat = here.rows * math.prod(taken) + here.columns
+    indices = np.stack(np.unravel_index(flat, shape), -1) if shape else np.zeros((len(flat), 0))
+    return _bcoo()((data, _jnp.asarray(indices, np.int32)), shape=shape, indices_sorted=True, unique_indices=True)
+
+
+def _placed(data: Any, here: _Block, out: Shape, taken: Shape, elsewhere: Callable[[], Any]) -> Any:
+    shape, size, wide = (*out, *taken), math.prod(out), math.prod(taken)
+    if len(data) == size * wide:
         return data.reshape(shape)
-    zeros = _jnp.zeros(total, data.dtype)
-    if len(flat):
-        zeros = zeros.at[flat].set(data, unique_indices=True, indices_are_sorted=True, mode="promise_in_bounds")
-    return zeros.reshape(shape)
+    rest = _jnp.broadcast_to(elsewhere().astype(data.dtype), (size, wide)).reshape(-1)
+    if len(data):
+        at = here.rows * wide + here.columns
+        rest = rest.at[at].set(data, unique_indices=True, indices_are_sorted=True, mode="promise_in_bounds")
+    return rest.reshape(shape)
+
+
+def _elsewhere(found: Any, *, forward: bool) -> Any:
+    """What stands outside of the pattern: for each row of results, or column of arguments in reverse, 0 or NaN.
+
+    A direction gives a row sums of derivatives on the way times 0 or 1: NaN if one of these is infinite or NaN, as a plain Jacobian has it.
+    The pattern counts known factors of 0 as no dependence, so any direction that gives no finite number may hold such an element.
+    """
+    odd = ~_jnp.isfinite(found.reshape(len(found), -1)).all(axis=0)
+    rest = _jnp.where(odd, _jnp.asarray(np.nan, found.dtype), _jnp.zeros((), found.dtype))
+    return rest[:, None] if forward else rest[None]
 
 
 def _bcoo() -> Any:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ._gather import gathered, scattered
+from ._gather import are_sure, gathered, is_sure, scattered, window_sizes
 from ._numpy import np
 from ._op import Found, Op, Shape, everything
 from ._pattern import Pattern, union
@@ -17,6 +17,8 @@ def gather(op: Op) -> list[Found]:
         return everything(op)
     pattern, shape, starts = op.pattern(0), op.shapes[0], op.values[1]
     params = dict(op.params)
+    if starts is not None and not are_sure(shape, starts, params["slice_sizes"], params["dimension_numbers"].start_index_map):
+        starts = None
     if starts is None:  # any position along the axes that are indexed
         pattern, shape = _blurred(pattern, shape, op.params["dimension_numbers"].start_index_map)
         params["slice_sizes"] = tuple(min(a, b) for a, b in zip(op.params["slice_sizes"], shape, strict=True))
@@ -36,28 +38,36 @@ def _blurred(pattern: Pattern, shape: Shape, axes: Sequence[int]) -> tuple[Patte
 def dynamic_slice(op: Op) -> list[Found]:
     if op.varying != [0]:
         return everything(op)
-    starts = op.values[1:]
     pattern, shape = op.pattern(0), op.shapes[0]
+    starts = _sure(op.values[1:], shape, op.out)
     unknown = [axis for axis, start in enumerate(starts) if start is None and op.out[axis] != shape[axis]]
     pattern, kept = _blurred(pattern, shape, unknown)
     at: Any = np.zeros((), np.int64)
     for axis, (size, out) in enumerate(zip(kept, op.out, strict=True)):
-        first = 0 if starts[axis] is None else int(np.clip(int(starts[axis]), 0, size - out))
+        first = 0 if starts[axis] is None else _clipped(starts[axis], size - out)
         along = np.zeros(out, int) if axis in unknown else first + np.arange(out)
         at = at[..., None] * size + along
     return [pattern.take(at)]
 
 
+def _sure(starts: Sequence[Any], shape: Shape, window: Shape) -> list[Any]:
+    return [None if start is None or not is_sure(start, a - b) else start for start, a, b in zip(starts, shape, window, strict=True)]
+
+
+def _clipped(start: Any, last: int) -> int:
+    return min(max(int(start), 0), last)
+
+
 def dynamic_update_slice(op: Op) -> list[Found]:
-    starts = op.values[2:]
     if any(i > 1 for i in op.varying):
         return everything(op)
     shape, window = op.shapes[0], op.shapes[1]
+    starts = _sure(op.values[2:], shape, window)
     known = all(start is not None or a == b for start, a, b in zip(starts, shape, window, strict=True))
     parts: list[Pattern] = []
     target = np.full(shape, -1)
     if known:
-        first = [0 if start is None else int(np.clip(int(start), 0, a - b)) for start, a, b in zip(starts, shape, window, strict=True)]
+        first = [0 if start is None else _clipped(start, a - b) for start, a, b in zip(starts, shape, window, strict=True)]
         target[tuple(slice(at, at + size) for at, size in zip(first, window, strict=True))] = op.positions(1)
     if op.patterns[0] is not None:
         parts.append(op.pattern(0).keep(target < 0))
@@ -70,6 +80,9 @@ def dynamic_update_slice(op: Op) -> list[Found]:
 def scatter(op: Op) -> list[Found]:
     """Updates land where known indices say; what a plain scatter overwrites is gone."""
     if op.values[1] is None or op.patterns[1] is not None:
+        return everything(op)
+    sizes = window_sizes(op.shapes[0], op.shapes[2], op.params)
+    if not are_sure(op.shapes[0], op.values[1], sizes, op.params["dimension_numbers"].scatter_dims_to_operand_dims):
         return everything(op)
     at = scattered(op.shapes[0], op.values[1], op.shapes[2], op.params).reshape(-1)
     size = math.prod(op.out)

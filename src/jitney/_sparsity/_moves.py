@@ -21,7 +21,10 @@ def _stretched(op: Op, i: int) -> Pattern:
 
 
 def scaled(op: Op) -> list[Found]:
-    """Elementwise, but nothing comes through where the other factor is a known zero."""
+    """A product: elementwise, but nothing comes through where the other factor is a known zero.
+
+    It would if it were infinite; then each pass says so, and elements outside of the pattern are NaN.
+    """
     (found,) = elementwise(op)
     if len(op.varying) == 1 and found is not None:
         other = op.values[1 - op.varying[0]]

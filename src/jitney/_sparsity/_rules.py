@@ -19,12 +19,13 @@ def _last(op: Op, rank: int) -> Sequence[int]:
     return [axis % rank for axis in (op.params["axis"],)]
 
 
-_ELEMENTWISE = "add add_any sub neg convert_element_type copy copy_p real imag conj complex reduce_precision stop_gradient"
+_ELEMENTWISE = "add add_any sub neg div convert_element_type copy copy_p real imag conj complex reduce_precision stop_gradient"
+_SCATTERS = ("scatter", "scatter-add", "scatter_add")
 _LINEAR_ALGEBRA = "triangular_solve cholesky lu eigh svd qr householder_product tridiagonal_solve"
 
 RULES: Mapping[str, Rule] = {
     **dict.fromkeys(_ELEMENTWISE.split(), moves.elementwise),
-    **dict.fromkeys(("mul", "div"), moves.scaled),
+    "mul": moves.scaled,
     "select_n": moves.selected,
     "broadcast_in_dim": moves.moved(moves.broadcast),
     "slice": moves.moved(moves.sliced),
@@ -45,6 +46,15 @@ RULES: Mapping[str, Rule] = {
     "gather": indexing.gather,
     "dynamic_slice": indexing.dynamic_slice,
     "dynamic_update_slice": indexing.dynamic_update_slice,
-    **dict.fromkeys(("scatter", "scatter-add", "scatter_add"), indexing.scatter),
+    **dict.fromkeys(_SCATTERS, indexing.scatter),
     **dict.fromkeys(_LINEAR_ALGEBRA.split(), products.linear_algebra),
 }  # fmt: skip
+
+READ: Mapping[str, slice] = {
+    **dict.fromkeys(("mul", "dot_general"), slice(0, 2)),
+    "select_n": slice(0, 1),
+    "dynamic_slice": slice(1, None),
+    "dynamic_update_slice": slice(2, None),
+    **dict.fromkeys(("gather", *_SCATTERS), slice(1, 2)),
+}
+"""Which operands a rule reads the values of, where they are known."""

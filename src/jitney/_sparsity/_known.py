@@ -1,0 +1,214 @@
+"""Values of a program that do not depend on its arguments: which they are, and what JAX makes them, on the CPU and in their own types.
+
+Positions and masks are mostly made of numbers that are written into a program. Those that a rule reads are computed together, by one
+compiled program, while the program that holds them is being traced.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property
+from typing import Any
+
+import jax
+
+from .._jaxprs import CALLS, Const, Ref, bound, opened
+from .._saving import Flat, Step, flattened
+from .._trees import Tracer, canonicalize_dtype, extended, is_a, issubdtype
+from ._numpy import np
+
+_jax: Any = jax
+_LARGEST = 1 << 22  # elements of a value
+_MOST_WORK = 1 << 26  # multiplications of a product
+_SINGLE = 4  # bytes; compilers compute narrower floats in wider ones, and may skip the rounding in between
+
+_MOVES = (
+    "iota broadcast_in_dim reshape squeeze expand_dims transpose rev slice concatenate pad select_n copy copy_p split stack unstack "
+    "gather dynamic_slice dynamic_update_slice neg abs max min clamp sign floor ceil round is_finite eq ne lt le gt ge sort argmax argmin "
+    "reduce_max reduce_min cummax cummin"
+)
+_WHOLE = (
+    "and or xor not shift_left shift_right_logical shift_right_arithmetic population_count clz reduce_and reduce_or reduce_xor "
+    "add add_any sub mul div rem square integer_pow pow reduce_sum reduce_prod cumsum cumprod dot_general convert_element_type"
+)
+_ROUNDED = "sqrt rsqrt cbrt exp exp2 expm1 log log1p sin cos tan tanh logistic reduce_precision"
+_EXACT = frozenset(_MOVES.split())
+_TAKEN = frozenset((*_MOVES.split(), *_WHOLE.split(), *_ROUNDED.split()))
+_JUMPS = ("sign", "floor", "ceil", "round", "rem")
+
+
+class Known:
+    """What of a program is known.
+
+    Some known values are exact: every compiler makes the same bits of them. Sums and products of floats are not, since a compiler may fuse
+    them or skip a rounding, and what is decided by such a float (an index, a comparison) may differ from program to program. A decision
+    is known where the program that runs is given it.
+
+    Args:
+        flat: The program.
+        given: Values of its constants.
+        decided: Whether decisions are known.
+    """
+
+    def __init__(self, flat: Flat, given: Mapping[int, Any], *, decided: bool):
+        self.flat = flat
+        self.given = {number: value for number, value in given.items() if _is_value(value)}
+        self.decisions: list[Step] = []
+        self._exact: dict[int, bool] = dict.fromkeys(self.given, True)
+        for step in flat.steps:
+            if self._follows(step):
+                decides = self._decides(step)
+                if decides:
+                    self.decisions.append(step)
+                if decided or not decides:
+                    self._exact.update(dict.fromkeys(step.makes, decides or self._keeps(step)))
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._exact
+
+    def _follows(self, step: Step) -> bool:
+        """Whether what a step makes can be computed, from what is known."""
+        outs = [self.flat.avals[number] for number in step.makes]
+        return (
+            step.name in _TAKEN
+            and all(_is_value(ref.value) if isinstance(ref, Const) else ref in self for ref in step.reads)
+            and all(_is_number(out.dtype) and math.prod(out.shape) <= _LARGEST for out in outs)
+            and _work(step) <= _MOST_WORK
+        )
+
+    def _decides(self, step: Step) -> bool:
+        """Whether a step makes of floats that are not exact what jumps where they change a little: integers, booleans, a whole part."""
+        floats = [ref for ref in step.reads if _is_float(self._dtype(ref))]
+        makes = [self.flat.avals[number].dtype for number in step.makes]
+        if floats and step.name == "convert_element_type" and issubdtype(makes[0], np.integer):
+            return True  # what does not fit is converted as the compiler likes
+        if not floats or (step.name != "rem" and all(self._is_exact(ref) for ref in floats)):
+            return False
+        return step.name in _JUMPS or not all(map(_is_float, makes))
+
+    def _keeps(self, step: Step) -> bool:
+        """Whether exact operands make exact results."""
+        if not all(map(self._is_exact, step.reads)):
+            return False
+        floats = [dtype for dtype in (self.flat.avals[number].dtype for number in step.makes) if _is_float(dtype)]
+        widened = step.name == "convert_element_type" and all(dtype.itemsize >= max(_SINGLE, self._width(step)) for dtype in floats)
+        return not floats or step.name in _EXACT or widened
+
+    def _width(self, step: Step) -> int:
+        """Bytes of the floats that are converted."""
+        dtype = self._dtype(step.reads[0])
+        return dtype.itemsize if _is_float(dtype) else 0
+
+    def _is_exact(self, ref: Ref) -> bool:
+        return isinstance(ref, Const) or self._exact[ref]
+
+    def _dtype(self, ref: Ref) -> Any:
+        return self.flat.avals[ref].dtype if isinstance(ref, int) else np.result_type(ref.value)
+
+    def values(self, asked: Collection[int]) -> Mapping[int, Any]:
+        """Known values, as NumPy arrays in the types of the program. What is asked for at once is compiled at once."""
+        rest = [number for number in dict.fromkeys(asked) if number not in self._values]
+        if rest:
+            with _jax.default_device(_cpu()), _jax.transfer_guard("allow"), _jax.debug_nans(False), _jax.debug_infs(False):  # noqa: FBT003
+                self._values.update(zip(rest, self._computed(rest), strict=True))
+        return self._values
+
+    @cached_property
+    def _values(self) -> dict[int, Any]:
+        return {number: np.asarray(value) for number, value in self.given.items()}
+
+    def _computed(self, asked: Sequence[int]) -> list[Any]:
+        steps = self._behind(asked)
+        leaves = list(dict.fromkeys(ref for step in steps for ref in step.numbers if ref in self.given))
+
+        given = [number for number in leaves if not _is_float(self._values[number].dtype)]
+        floats = {number: self._values[number] for number in leaves if number not in given}
+
+        # Floats stay constants, as in the program itself, since XLA rounds these apart from arguments. Integers do not: where XLA folds the
+        # quotient of the least one by -1 it ends the process (jax 0.10.2), and code that it makes for arguments does not.
+        def run(arrays: Sequence[Any]) -> list[Any]:
+            env = {**floats, **dict(zip(given, arrays, strict=True))}
+            for step in steps:
+                operands = [env[ref] if isinstance(ref, int) else constant(ref.value) for ref in step.reads]
+                env.update(zip(step.makes, bound(step.eqn, operands), strict=True))
+            return [env[number] for number in asked]
+
+        arrays = [self._values[number] for number in given]
+        compiled = _jax.jit(run).lower(arrays).compile()  # a call would be traced, if anything is being traced
+        return [np.asarray(value) for value in compiled(arrays)]
+
+    def _behind(self, asked: Iterable[int]) -> list[Step]:
+        """The steps that make values, in order."""
+        left, needed = list(asked), set[int]()
+        while left:
+            number = left.pop()
+            if number not in needed and number not in self.given:
+                needed.add(number)
+                left.extend(self._makers[number].numbers)
+        return [step for step in self.flat.steps if not needed.isdisjoint(step.makes)]
+
+    @cached_property
+    def _makers(self) -> Mapping[int, Step]:
+        return {number: step for step in self.flat.steps for number in step.makes}
+
+
+def _cpu() -> Any:
+    """The first one; None, which is the device that is used anyhow, where JAX was started without."""
+    with suppress(RuntimeError):
+        return _jax.devices("cpu")[0]
+    return None
+
+
+class Programs:
+    """Programs taken apart once, however often they are followed: the body of a loop is, until nothing more is reached."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[int, ...], Known] = {}
+        self._held: list[Any] = []  # what is told apart by identity
+
+    def known(self, jaxpr: Any, values: Sequence[Any] = ()) -> Known:
+        """What of a program is known without deciding by it.
+
+        Args:
+            jaxpr: The program.
+            values: Of its arguments; None where they are unknown.
+        """
+        key = (id(jaxpr), *map(id, values))
+        if key not in self._found:
+            self._held += [jaxpr, *values]
+            flat = flattened(jaxpr, CALLS)
+            given = dict(zip(flat.takes, (*opened(jaxpr)[1], *values), strict=False))
+            self._found[key] = Known(flat, given, decided=False)
+        return self._found[key]
+
+
+def constant(value: Any) -> Any:
+    """A constant of a program on no device; None if it is not one, but a value of what is traced around it, or too large."""
+    return (np.asarray(value) if hasattr(value, "dtype") else value) if _is_value(value) else None
+
+
+def _work(step: Step) -> int:
+    if step.name != "dot_general":
+        return 0
+    (contracted, _), _ = step.eqn.params["dimension_numbers"]
+    shape = step.eqn.invars[0].aval.shape
+    return math.prod(step.eqn.outvars[0].aval.shape) * math.prod(shape[axis] for axis in contracted)
+
+
+def _is_float(dtype: Any) -> bool:
+    return issubdtype(dtype, np.inexact)
+
+
+def _is_number(dtype: Any) -> bool:
+    """Of a type that NumPy has and that is switched on here."""
+    return not issubdtype(dtype, extended) and canonicalize_dtype(dtype) == dtype
+
+
+def _is_value(value: Any) -> bool:
+    if is_a(value, (bool, int, float, complex)):
+        return True
+    if is_a(value, Tracer) or not hasattr(value, "dtype"):
+        return False
+    return _is_number(value.dtype) and math.prod(np.shape(value)) <= _LARGEST
