@@ -73,7 +73,8 @@ class Source:
         file: Any = getattr(sys.modules.get(module), "__file__", None)
         if file is not None and is_users(file):
             place = Path(file).resolve()
-            root = place.parents[module.count(".") + (place.name == "__init__.py")]
+            depth: int = module.count(".") + (place.name == "__init__.py")
+            root = place.parents[depth]
             if str(root) not in self.paths:
                 self.paths.append(str(root))
         try:
