@@ -48,6 +48,7 @@ def test_data_says_everything():
         "contract",
         "cache",
         "trace errors",
+        "verify",
         "debug_nans",
     ]
     assert data["arguments"] == ["model.rate: float32[]", "t: float32[8,5]", "y: float32[8,5]"]
