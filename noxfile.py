@@ -186,8 +186,16 @@ def bench(session: nox.Session) -> None:
 
 
 @nox.session(python=DEFAULT)
+def hunt(session: nox.Session) -> None:
+    """Generate programs and compare them with plain `jax.jit`, for ten minutes; `nox -s hunt -- --minutes 60 --seed 7` says how long and which."""
+    session.install("-e", ".[tests]")
+    session.run("python", "-m", "tests.hunt", *session.posargs)
+
+
+@nox.session(python=DEFAULT)
 def full(session: nox.Session) -> None:
-    """Run what is too long for `.ci/run`: soaks, long fuzzing, full benchmarks."""
+    """Run what is too long for `.ci/run`: soaks, long fuzzing, an hour of the hunt with a fresh seed, full benchmarks."""
     session.install("-e", ".[examples,tests]")
     session.run("pytest", "-n", "auto", "--maxprocesses=4", "--dist=worksteal", "-m", "", "--hypothesis-profile=full")
+    session.run("python", "-m", "tests.hunt", "--minutes", "60")
     session.notify("bench", ["--full"])

@@ -1,0 +1,101 @@
+"""Python arithmetic with sizes, decisions by them, and what programs do with the numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ._recipe import lines
+
+ATOMS = ("{N}", "{N}", "{N}", "3", "2", "300", "6", "1.5", "8", "np.float32(300)", "np.int32(6)", "np.uint8(200)", "np.array(7)", "0.5", "10**9")
+ARITHMETIC = (
+    "({0} + {1})", "({0} - {1})", "({0} * {1})", "({0} / {1})", "({0} // {1})", "({0} % {1})", "({0} * ({0} - 1) / 2)", "(1 - {0} / ({0} + 1))",
+    "max({0}, {1})", "min({0}, {1})", "{0} ** 2", "{0} ** 0.5", "math.sqrt({0})", "np.sqrt({0})", "np.log({0})", "divmod({0}, {1})[0]",
+    "int({0})", "float({0})", "abs({0} - {1})", "-{0}", "round({0})", "np.minimum({0}, {1})", "math.prod(({0}, {1}))", "sum(({0}, {1}))",
+    "{0}.bit_length()", "operator.index({0})", "np.array({0}, np.float64)", "np.float64({0}) / 3", "jnp.asarray({0})", "1 / {0}", "({0} - 1) / {0}",
+)  # fmt: skip
+DECISIONS = (
+    "{0} == {1}", "{1} == {0}", "{0} != {1}", "{0} < {1}", "{0} >= {1}", "{0} in ({1}, 6)", "{0} in np.array([{1}, 7])", "{0} in {{6, 7}}",
+    "{0} == np.array({1})", "np.array({1}) == {0}", "{0} == Fraction({1})" , "{0} == complex({1})", "isinstance({0}, int)", "type({0}) is int",
+    "hasattr({0}, 'bit_length')", "{0} % 2", "{0} is {1}", "f'{{{0}}}' == '6'", "str({0}) == '7'", "hash({0}) == 7", "len(range({0})) > 6",
+    "tried(lambda: {0} == {1})", "tried(lambda: {0} > 6)", "matched({0})", "{0}.__class__ is int", "bool({0})", "callable({0})",
+    "{0}.__eq__({1}) is True", "isinstance({0}, numbers.Number)", "{0} & 1", "np.isscalar({0})", "copy.copy({0}) == 6",
+)  # fmt: skip
+PRELUDE = '''
+def tried(question):
+    try:
+        return bool(question())
+    except Exception:
+        return False
+
+
+def matched(size):
+    match size:
+        case 6 | 300:
+            return True
+        case int():
+            return False
+        case _:
+            return True
+'''
+RECIPES = [
+    *lines(
+        """
+        {x} * ({P})
+        {x} + ({P})
+        jnp.sum({x}) / ({P})
+        jnp.sum({x}) * ({P})
+        jnp.where({x} > ({P}), {x}, 0)
+        jnp.float32({P}) * {s}
+        jnp.array([{P}, 1.0]) * {s}
+        np.array([{P}, 1.0]) * jnp.float32(2) + 0 * jnp.sum({x})
+        jnp.full(3, {P}) + 0 * jnp.sum({x})
+        {x}[({P}) % 4]
+        {x}[: max(1, int({P}) % 5)]
+        {x}[int({P}) % 3 :]
+        {x}[{x}.shape[0] // 2]
+        {x}[jnp.array([{P}])]
+        jnp.take({x}, {P}, axis=0)
+        {x}.at[{P}].set(1)
+        jnp.arange({P}) + 0 * jnp.sum({x})
+        jnp.arange({x}.shape[0]) == ({P})
+        jnp.roll({x}, {P}, axis=0)
+        lax.fori_loop(0, ({P}) % 40, lambda k, c: c + k, jnp.sum({x}) * 0)
+        lax.dynamic_slice_in_dim({x}, {P}, 1)
+        {x} + np.arange({x}.shape[0])
+        jnp.linspace(0, {P}, 4) + 0 * jnp.sum({x})
+        """, "real",
+    ),
+    *lines(
+        """
+        ({x} * 2 if {Q} else {x})
+        jnp.sum({x}) * (2 if {Q} else 1)
+        {x}[0 if {Q} else 1]
+        {x}[1 if {Q} else 0 :]
+        jnp.where({Q}, {x}, 0)
+        {x} * np.array([1.0, 2.0])[int(bool({Q}))]
+        {x} + jnp.asarray({Q})
+        ({x} > 0) & ({Q})
+        """, "real",
+    ),
+]  # fmt: skip
+
+
+def arithmetic(rng: Any, size: str, depth: int = 2) -> str:
+    """A Python expression of the size."""
+    if depth == 0 or rng.random() < 0.25:
+        return pick(rng, ATOMS).replace("{N}", size)
+    return pick(rng, ARITHMETIC).format(*(arithmetic(rng, size, depth - 1) for _ in range(2)))
+
+
+def decision(rng: Any, size: str) -> str:
+    """A question about the size."""
+    left = size if rng.random() < 0.7 else arithmetic(rng, size, 1)
+    return pick(rng, DECISIONS).format(left, pick(rng, ("6", "7", "8", "300", "5", "2", "np.int64(7)", "7.0")))
+
+
+def pick(rng: Any, options: Any) -> Any:
+    return options[int(rng.integers(len(options)))]
+
+
+Written = Callable[[Any, str], str]

@@ -1,0 +1,97 @@
+"""Lines that hold another line: control flow, maps, derivatives, custom rules, calls. `e` is what the inner one takes."""
+
+from ._recipe import lines
+
+# What generated programs may call beside JAX.
+PRELUDE = '''
+@jax.custom_jvp
+def ruled(x):
+    return jnp.sin(x) * 2
+
+ruled.defjvp(lambda primals, tangents: (ruled(*primals), jnp.cos(primals[0]) * 2 * tangents[0]))
+
+
+@jax.custom_vjp
+def clipped(x):
+    return x * 3
+
+clipped.defvjp(lambda x: (x * 3, x), lambda x, g: (jnp.clip(g, -1, 1) * jnp.mean(x),))
+'''
+SAME = [
+    *lines(
+        """
+        jax.jit(lambda e: {F})({x})
+        jax.checkpoint(lambda e: {F})({x})
+        jax.named_call(lambda e: {F}, name='part')({x})
+        lax.cond(jnp.sum({x}) > 0, lambda e: {F}, lambda e: {F}, {x})
+        lax.cond({x}.ravel()[0] > 0, lambda e: ({F},), lambda e: ({F},), {x})
+        lax.switch(jnp.argmax({v}), [lambda e: {F}, lambda e: {F}], {x})
+        lax.fori_loop(0, 3, lambda k, e: {F}, {x})
+        lax.fori_loop(0, {x}.shape[0], lambda k, e: {F}, {x})
+        lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, (lambda e: {F})(c[1])), (0, {x}))[1]
+        lax.scan(lambda c, k: ((lambda e: {F})(c), k), {x}, jnp.arange(3))[0]
+        lax.scan(lambda c, k: (c, (lambda e: {F})({x})), 0, jnp.arange(2))[1]
+        jnp.vectorize(lambda e: {F}, signature='(n)->(n)')({v})
+        """, inner="same",
+    ),
+    *lines(
+        """
+        jax.grad(lambda e: jnp.sum({F}))({x})
+        jax.grad(lambda e: jnp.mean(jnp.square({F})))({x})
+        jax.jvp(lambda e: {F}, ({x},), ({x},))[1]
+        jax.vjp(lambda e: {F}, {x})[1](({F}))[0]
+        jax.linearize(lambda e: {F}, {x})[1]({x})
+        jax.value_and_grad(lambda e: jnp.max({F}))({x})
+        jax.jacfwd(lambda e: jnp.mean({F}))({x})
+        jax.jacrev(lambda e: {F}.sum(0))({x})
+        jax.hessian(lambda e: jnp.sum({F}))({w})
+        jax.grad(lambda e: jnp.sum(jax.checkpoint(lambda e: {F})(e)))({x})
+        jax.grad(lambda e: jnp.sum(lax.scan(lambda c, k: (c, (lambda e: {F})(e)), 0, jnp.arange(2))[1]))({x})
+        """, "wide", inner="same",
+    ),
+]  # fmt: skip
+ROWS = [
+    *lines(
+        """
+        jax.vmap(lambda e: {F})({x})
+        jax.vmap(lambda e: {F}, out_axes=-1)({m})
+        lax.map(lambda e: {F}, {x})
+        lax.map(lambda e: {F}, {x}, batch_size=2)
+        lax.scan(lambda c, e: (c, {F}), 0, {x})[1]
+        lax.scan(lambda c, e: (c + 1, {F}), 0, {x}, reverse=True)[1]
+        lax.scan(lambda c, e: (c, {F}), 0, {x}, unroll=2)[1]
+        """, inner="row",
+    ),
+    *lines("jax.vmap(lambda e: {F}, in_axes=1, out_axes=1)({m})\njax.vmap(lambda e: {F}, in_axes=1)({m})", inner="column"),
+]  # fmt: skip
+LOOPS = [
+    *lines(
+        """
+        lax.scan(lambda c, a: (c + a, c), jnp.zeros((), {v}.dtype), {v})
+        lax.scan(lambda c, a: (jnp.maximum(c, a), c), {v}[0], {v}, reverse=True)
+        lax.scan(lambda c, a: (c * a, None), jnp.ones(3, {m}.dtype), {m})[0]
+        lax.scan(lambda c, a: (c + a, c), jnp.zeros({m}.shape[0], {m}.dtype), {m}.T)[0]
+        lax.fori_loop(0, {v}.shape[0], lambda k, c: c + {v}[k], jnp.zeros((), {v}.dtype))
+        lax.fori_loop(0, {v}.shape[0], lambda k, c: c.at[k].set(c[k - 1]), {v})
+        lax.while_loop(lambda c: c < {v}.shape[0], lambda c: c + 2, 0)
+        lax.while_loop(lambda c: jnp.max(c) < 9, lambda c: jnp.abs(c) * 2 + 1, {v})
+        lax.while_loop(lambda c: c[0] < 4, lambda c: (c[0] + 1, c[1] + jnp.sum({v})), (0, jnp.sum({v})))[1]
+        lax.map(lambda y: lax.while_loop(lambda y: y < 1, lambda y: 2 * y, y), jnp.abs({v}) + 1)
+        lax.map(lambda y: lax.while_loop(lambda y: y < 1, lambda y: 2 * y, y), jnp.abs(jnp.diff(jnp.arange({v}.shape[0] * 1.0))))
+        jax.vmap(lambda a: lax.fori_loop(0, 3, lambda k, c: c + a, a))({v})
+        jax.vmap(lambda a: lax.while_loop(lambda c: c < 5, lambda c: c + 1 + abs(a), a * 0))({v})
+        jax.vmap(lambda a, k: a[k], in_axes=(None, 0))({v}, {i})
+        jax.vmap(lambda a, k: a.at[k].set(1), in_axes=(None, 0))({w}, {i})
+        jax.vmap(lambda a, k: lax.dynamic_slice(a, (k,), (2,)))({m}, {i})
+        jax.vmap(lambda a: a.sum() * {v})({m})
+        lax.map(lambda k: {v}[k], {i})
+        lax.map(lambda a: a * jnp.sum({v}), {w})
+        lax.cond({x}.shape[0] > 3, lambda a: a * 2, lambda a: a, {x})
+        lax.cond(jnp.any({v} > 1), lambda a: jnp.cumsum(a), lambda a: a, {v})
+        lax.associative_scan(lambda a, b: a + b, {v})
+        lax.custom_root(lambda a: a * 2 - {s}, {s}, lambda f, a: {s} / 2, lambda g, y: y / 2)
+        """, "real",
+    ),
+    *lines("ruled({x})\nclipped({x})\njax.grad(lambda e: jnp.sum(ruled(e) * clipped(e)))({x})\njax.jit(ruled)({x})\njax.vmap(clipped)({x})", "wide"),
+]  # fmt: skip
+RECIPES = [*SAME, *ROWS, *LOOPS]
