@@ -16,8 +16,11 @@ from typing import Any
 from ._report import Report, shown
 
 HANGS_AFTER = 120.0  # seconds in one step
-# XLA for CPUs changes numbers by itself where it fuses products so; eight devices for `shard`.
-FLAGS = "--xla_cpu_experimental_ynn_fusion_type= --xla_force_host_platform_device_count=8"
+# XLA for CPUs changes numbers by itself where it fuses products so; eight devices for `shard`; and most of a hunt's time is XLA's compiler.
+FLAGS = (
+    "--xla_cpu_experimental_ynn_fusion_type= --xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0 "
+    "--xla_llvm_disable_expensive_passes=true"
+)
 
 
 def main() -> int:

@@ -48,8 +48,9 @@ def main(argv: list[str]) -> None:
         score = hunt(options.seed, index, only, told=lambda text, index=index: told(doing=text, index=index))
         found = [_told(finding, seen, told) for finding in score.findings]
         told(index=index, seconds=round(time.time() - began, 2), findings=found, **_counts(score))
-        jax.clear_caches()
-        gc.collect()
+        if k % 8 == 7:
+            jax.clear_caches()
+            gc.collect()
         if resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 > MOST_MEMORY:
             break
     told(over=True)
