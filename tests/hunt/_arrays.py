@@ -117,6 +117,7 @@ LINEAR = [
         lax.conv_general_dilated_patches({m}[:, None, :], (2,), (1,), 'SAME')
         lax.conv_general_dilated_local({m}[:, None, :], jnp.ones((1, 2, 2), {m}.dtype), (1,), 'VALID', (2,))
         lax.ragged_dot({m}, jnp.ones((2, 3, 2), {m}.dtype), jnp.array([1, 2]))
+        jax.nn.scaled_matmul({m}[None], {m}[None], jnp.ones((1, {m}.shape[0], 1)), jnp.ones((1, {m}.shape[0], 1)))
         lax.scaled_dot({m}, {t}, jnp.ones(({m}.shape[0], 1)), jnp.ones((1, {t}.shape[1])))
         lax.approx_max_k({v}, 2)[0]
         lax.approx_min_k({v}, 2)[0]
@@ -183,6 +184,8 @@ ORDERED = [
         lax.sort(({v}, {i}), num_keys=1)
         lax.sort_key_val({v}, {u})
         lax.top_k({v}, 2)
+        jnp.top_k({v}, 2)
+        jnp.minmax({x}, axis={A})
         lax.top_k({t}, 2)
         jnp.unique({v}, size=3)
         jnp.unique({v}, size=3, fill_value=1)
@@ -436,6 +439,7 @@ SHAPED = [
         jnp.shape({x})[0] + {x} * 0
         len({x}) + {x} * 0
         lax.broadcast({x}, (2,))
+        lax.broadcast_like({s}, {x})
         lax.broadcast_in_dim({v}, (2, {v}.shape[0]), (1,))
         lax.broadcast_to_rank({x}, 3)
         lax.broadcasted_iota(jnp.int32, {x}.shape, {A})
@@ -501,6 +505,7 @@ DRAWN = [
         jax.vmap(lambda k: jax.random.uniform(jax.random.fold_in(jax.random.key(1), k)))(jnp.arange({x}.shape[0]))
         jax.random.dirichlet(jax.random.key(1), jnp.ones(3), ({x}.shape[0],))
         jax.random.truncated_normal(jax.random.key(1), -1.0, 1.0, {x}.shape)
+        lax.rng_uniform(0.0, 1.0, {x}.shape) * 0
         lax.rng_bit_generator(jnp.zeros(4, jnp.uint32), {x}.shape)[1]
         """,
     ),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -21,9 +21,9 @@ PROBES = (7, 11)  # two sizes at which lines are tried: what differs between the
 GROUPS: Mapping[str, Sequence[Recipe]] = {
     "elementwise": _elementwise.RECIPES, "reduced": _arrays.REDUCED, "linear": _arrays.LINEAR, "ordered": _arrays.ORDERED,
     "moved": _arrays.MOVED, "shaped": _arrays.SHAPED, "polynomials": _arrays.POLYNOMIALS, "drawn": _arrays.DRAWN,
-    "structure": _structure.SAME, "rows": _structure.ROWS, "loops": _structure.LOOPS, "sizes": _sizes.RECIPES,
+    "structure": _structure.SAME, "rows": _structure.ROWS, "loops": _structure.LOOPS, "together": _structure.TOGETHER, "sizes": _sizes.RECIPES,
 }  # fmt: skip
-ALL = [recipe for group in GROUPS.values() for recipe in group]
+ALL = [*(recipe for group in GROUPS.values() for recipe in group), *GROUPS["sizes"] * 2]
 LIGHT = [recipe for name in ("elementwise", "reduced", "ordered", "moved", "sizes") for recipe in GROUPS[name]]
 HEAVY = ("isin", "setdiff", "setxor", "union", "intersect", "gradient", "histogram", "cov(", "corrcoef", "rankdata", "mode")
 DTYPES = (
@@ -67,8 +67,11 @@ class Case:
     def x64(self) -> bool:
         return self.dtype.endswith("64") and self.dtype != "complex64" or self.dtype == "complex128"
 
-    def numbers(self) -> AbstractContextManager[Any]:
-        return jax.enable_x64(self.x64)
+    @contextmanager
+    def numbers(self) -> Iterator[None]:
+        """The scope in which the case is drawn and run: as a user's is by default, but for float64."""
+        with jax.enable_x64(self.x64), jax.numpy_dtype_promotion("standard"):
+            yield
 
     @cached_property
     def other(self) -> int:
@@ -91,17 +94,24 @@ class Case:
         return made
 
 
-def drawn(seed: int, index: int, many: int = 8) -> Case:
-    """The case of a seed and an index. Each operation comes by itself in turn; most are then built upon."""
+def drawn(seed: int, index: int, many: int = 8, among: Sequence[Recipe] = ALL) -> Case:
+    """The case of a seed and an index. Each operation comes by itself in turn; most are then built upon.
+
+    Args:
+        seed: Of all numbers that are drawn.
+        index: Which case of that seed.
+        many: How many programs it has.
+        among: The operations that come in turn.
+    """
     rng = np.random.default_rng([seed, index])
     size = rng.random()
-    n = int(pick(rng, _values.SIZES if size < 0.8 else _values.LONG if size < 0.94 else _values.LONGER))
+    n = int(pick(rng, _values.SIZES if size < 0.7 else _values.LONG if size < 0.92 else _values.LONGER))
     case = Case(seed, index, pick(rng, DTYPES), pick(rng, INDEX_DTYPES), pick(rng, _values.FLAVOURS), n, ())
-    order = np.random.default_rng(seed).permutation(len(ALL))
+    order = np.random.default_rng(seed).permutation(len(among))
     found: list[Expression] = []
     with case.numbers():
         for k in range(many):
-            first = ALL[order[(index * many + k) % len(ALL)]]
+            first = among[order[(index * many + k) % len(among)]]
             if n > 300 and (first not in LIGHT or any(word in first.text for word in HEAVY)):
                 first = pick(rng, LIGHT)
             made = _Writer(rng, case, f"r{k}").expression(first)
@@ -149,6 +159,14 @@ class _Writer:
         if not any("n" in axes for _, axes in program.takes):
             return None
         return Expression(program, tuple(self.used), exact)
+
+    def alone(self, recipe: Recipe) -> Expression | None:
+        """One operation by itself."""
+        line = self.line(recipe, f"{self.prefix}a")
+        if line is None:
+            return None
+        program = Program(tuple(TAKES.items()), (line,), (line[0],)).pruned()
+        return Expression(program, tuple(self.used), recipe.exact) if any("n" in axes for _, axes in program.takes) else None
 
     def line(self, recipe: Recipe, name: str) -> tuple[str, str] | None:
         """A line that traces at both sizes, or None."""

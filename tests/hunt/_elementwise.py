@@ -15,7 +15,7 @@ RECIPES = [
         "inexact", _BITS,
     ),
     *each("jnp._({x})", "cbrt deg2rad degrees rad2deg radians i0 frexp modf spacing", "float", _BITS),
-    *each("jnp._({x}, {y})", "add subtract multiply divide true_divide power float_power equal not_equal", "num", _BITS),
+    *each("jnp._({x}, {y})", "add subtract multiply divide true_divide pow power float_power equal not_equal", "num", _BITS),
     *each("jnp._({x}, {y})", "logical_and logical_or logical_xor", "any", _BITS),
     *each(
         "jnp._({x}, {y})",
@@ -73,7 +73,7 @@ RECIPES = [
     *each("lax._({x})", "bitwise_not population_count clz", "int", _BITS),
     *each(
         "lax._({x})",
-        "acos acosh asin asinh atan atanh cbrt cos cosh exp exp2 expm1 log log1p logistic rsqrt sin sinh sqrt tan tanh",
+        "acos acosh asin asinh atan atanh cbrt cos cosh exp exp2 expm1 log log1p log2 logistic one_minus_square rsqrt sin sinh sqrt tan tanh",
         "inexact", _BITS,
     ),
     *each("lax._({x})", "bessel_i0e bessel_i1e digamma erf erf_inv erfc lgamma", "float", _BITS),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,12 +13,14 @@ import numpy as np
 
 import jitney
 
-from ._draw import Case, Expression, drawn
+from ._draw import ALL, Case, Expression, drawn
 from ._judge import difference, is_unstable, leaves_of, unblurred
 from ._options import OPTIONS, NotFloatingError, Way
 from ._program import Program, joined
-from ._recipe import Exact
+from ._recipe import Exact, Recipe
 
+# What XLA for CPUs cannot compile at some sizes, in plain JAX too: int4 indices of batches of 8 or more (jax 0.10.2, 0.12.0.1).
+XLAS = ("does not support custom element sizes",)
 FEW = 3  # expressions of a case under an option that takes one at a time
 JITNEY = (jitney.JitneyError, jitney.JitneyWarning)
 
@@ -56,13 +58,12 @@ class Score:
             self.reasons.setdefault(f"{option}: {expression.recipes[0].text}", set()).add(why)
 
 
-class _NotPlainError(Exception):
-    """Plain JAX cannot run it either."""
-
-
-def hunt(seed: int, index: int, only: Iterable[str] = (), most: int = 4, told: Callable[[str], None] = lambda text: None) -> Score:
-    """Run the case of a seed and an index."""
-    case = drawn(seed, index)
+def hunt(
+    seed: int, index: int, only: Iterable[str] = (), most: int = 4, told: Callable[[str], None] = lambda text: None,
+    among: Sequence[Recipe] = ALL, many: int = 8,
+) -> Score:
+    """Run the case of a seed and an index, under as many options as `most`, of those named in `only`."""
+    case = drawn(seed, index, many, among)
     score = Score()
     told(f"{case.dtype} {case.flavour} n={case.n}")
     with case.numbers(), warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -71,8 +72,7 @@ def hunt(seed: int, index: int, only: Iterable[str] = (), most: int = 4, told: C
         names = [name for name in OPTIONS if not only or name in only]
         shares = np.array([OPTIONS[name].share for name in names])
         chosen = rng.choice(len(names), min(most, len(names)), replace=False, p=shares / shares.sum())
-        arrays = case.arrays(case.n)
-        cases = _Plain(case, arrays)
+        cases = _Plain(case)
         for k in sorted(chosen):
             told(names[k])
             _under(names[k], case, cases, score, int(rng.integers(2**31)))
@@ -80,46 +80,35 @@ def hunt(seed: int, index: int, only: Iterable[str] = (), most: int = 4, told: C
 
 
 class _Plain:
-    """What plain JAX makes of the expressions of a case, by reference; those that it cannot run are left out."""
+    """What plain JAX makes of the expressions of a case, by reference, name and size; None where it cannot run one."""
 
-    def __init__(self, case: Case, arrays: dict[str, Any]):
-        self.case, self.arrays = case, arrays
+    def __init__(self, case: Case):
+        self.case = case
         self.results: dict[tuple[str, str, int], list[Any] | None] = {}
 
-    def fill(self, way: Callable[[Program], Way], expressions: Sequence[Expression], n: int) -> None:
+    def fill(self, way: Callable[[Program], Way], able: Mapping[str, tuple[Expression, Way]], n: int) -> None:
         """The results of several expressions in one program; of each by itself if that fails."""
-        missing = [e for e in expressions if (way(e.program).reference, e.name, n) not in self.results]
-        for group in (missing, *([e] for e in missing)):
-            if not group:
-                continue
-            program = joined([e.program for e in group])
-            one = way(program)
-            if len(group) == 1 and (one.reference, group[0].name, n) in self.results:
-                continue
-            arrays = one.reshaped(taken(program, self.case.arrays(n)))
-            try:
-                out = one.theirs(arrays)
-                parts = _parts(out, group, program)
-            except Exception:  # noqa: BLE001
-                if len(group) == 1:
-                    self.results[one.reference, group[0].name, n] = None
-                continue
-            for e, part in zip(group, parts, strict=True):
-                self.results[one.reference, e.name, n] = part
+        missing = [name for name, (_, made) in able.items() if (made.reference, name, n) not in self.results]
+        if len(missing) > 1 and self._run(way(joined([able[name][0].program for name in missing])), missing, able, n):
+            return
+        for name in missing:
+            e, made = able[name]
+            if not self._run(made, [name], able, n):
+                self.results[made.reference, e.name, n] = None
+
+    def _run(self, made: Way, names: Sequence[str], able: Mapping[str, tuple[Expression, Way]], n: int) -> bool:
+        program = joined([able[name][0].program for name in names])
+        try:
+            out = made.theirs(made.reshaped(taken(program, self.case.arrays(n))))
+            parts = [leaves_of(part) for part in out]
+        except Exception:  # noqa: BLE001
+            return False
+        self.results.update(((made.reference, name, n), part) for name, part in zip(names, parts, strict=True))
+        return True
 
 
 def taken(program: Program, arrays: dict[str, Any]) -> dict[str, Any]:
     return {name: arrays[name] for name, _ in program.takes}
-
-
-def _parts(out: Any, group: Sequence[Expression], program: Program) -> list[list[Any]]:
-    """The leaves that belong to each expression. A flat list of leaves can only be that of one."""
-    if isinstance(out, tuple) and len(out) == len(group):
-        return [leaves_of(part) for part in out]
-    if len(group) == 1:
-        return [leaves_of(out)]
-    shapes = [len(jax.tree.leaves(jax.eval_shape(lambda e=e: None))) for e in group]
-    raise ValueError(f"{shapes}")
 
 
 def _under(option: str, case: Case, known: _Plain, score: Score, draw: int) -> None:
@@ -136,45 +125,30 @@ def _under(option: str, case: Case, known: _Plain, score: Score, draw: int) -> N
         _alone(option, case, e, score, way, draw)
 
 
-def _together(option: str, case: Case, known: _Plain, score: Score, way: Callable[[Program], Way | None], draw: int) -> None:
-    able = [e for e in case.expressions if way(e.program) is not None]
+def _together(option: str, case: Case, known: _Plain, score: Score, way: Callable[[Program], Any], draw: int) -> None:
+    """Expressions that are not refused go into one program, since most of the time is the compiler's."""
+    able = {e.name: (e, made) for e in case.expressions if (made := way(e.program)) is not None}
     if not able:
         return
-    if way(able[0].program).reference == "f64":  # type: ignore[union-attr]
-        for e in able:
+    reference = next(iter(able.values()))[1].reference
+    if reference == "f64":
+        for e, _ in able.values():
             _alone(option, case, e, score, way, draw)
         return
-    known.fill(way, able, case.n)  # type: ignore[arg-type]
-    reference = way(able[0].program).reference  # type: ignore[union-attr]
-    able = [e for e in able if known.results.get((reference, e.name, case.n)) is not None]
-    accepted = []
-    for e in able:
-        made = way(e.program)
-        arrays = made.reshaped(taken(e.program, known.arrays))
-        try:
-            why = made.refusal(arrays)
-        except NotFloatingError:
-            continue
-        except Exception as error:  # noqa: BLE001
-            score.tried[option] += 1
-            score.findings.append(_finding("raw", option, case, e, made, _line(error), draw))
-            continue
-        score.tried[option] += 1
-        if why is not None:
-            score.refuse(option, e, why)
-        else:
-            accepted.append(e)
+    known.fill(way, able, case.n)
+    able = {name: pair for name, pair in able.items() if known.results.get((reference, name, case.n)) is not None}
+    accepted = [e for e, made in able.values() if _accepts(option, case, e, made, score, draw)]
     if not accepted:
         return
+    program = joined([e.program for e in accepted])
+    made = way(program)
     for n in dict.fromkeys((case.n, case.other) if "pad" in option else (case.n,)):
-        program = joined([e.program for e in accepted])
-        made = way(program)
         try:
-            known.fill(way, accepted, n)  # type: ignore[arg-type]
-            if n == case.n:
-                keep = made
-            out = keep.ours(made.reshaped(taken(program, case.arrays(n))))
-            parts = [leaves_of(part) for part in out]
+            known.fill(way, {e.name: able[e.name] for e in accepted}, n)
+            given = made.reshaped(taken(program, case.arrays(n)))
+            if n == case.n and made.refusal(given) is not None:  # one that was taken for accepted is not
+                raise NotFloatingError
+            parts = [leaves_of(part) for part in made.ours(given)]
         except Exception:  # noqa: BLE001
             for e in accepted:
                 _alone(option, case, e, score, way, draw, counted=True)
@@ -182,7 +156,30 @@ def _together(option: str, case: Case, known: _Plain, score: Score, way: Callabl
         for e, part in zip(accepted, parts, strict=True):
             want = known.results.get((reference, e.name, n))
             if want is not None and difference(part, want, _exact(made, e)) is not None:
-                _alone(option, case, e, score, way, draw, counted=True, also=(n,), within=(program, part))
+                _alone(option, case, e, score, way, draw, counted=True, also=(n,), within=program)
+
+
+def _accepts(option: str, case: Case, e: Expression, made: Way, score: Score, draw: int) -> bool:
+    """Whether jitney does what is asked of an expression. Where it did so of each of its operations before, that is seen when it runs."""
+    score.tried[option] += 1
+    if all((option, recipe.text) in _ACCEPTED for recipe in e.recipes):
+        return True
+    try:
+        why = made.refusal(made.reshaped(taken(e.program, case.arrays(case.n))))
+    except NotFloatingError:
+        score.tried[option] -= 1
+        return False
+    except Exception as error:  # noqa: BLE001
+        score.findings.append(_finding("raw", option, case, e, made, _line(error), draw))
+        return False
+    if why is not None:
+        score.refuse(option, e, why)
+        return False
+    _ACCEPTED.update((option, recipe.text) for recipe in e.recipes)
+    return True
+
+
+_ACCEPTED: set[tuple[str, str]] = set()
 
 
 def _exact(made: Way, e: Expression) -> Exact:
@@ -222,7 +219,10 @@ def _alone(
             score.refuse(option, e, _line(error))
             return
         except Exception as error:  # noqa: BLE001
-            score.findings.append(_finding("raw", option, case, e, made, _line(error), draw, n))
+            if any(known in str(error) for known in XLAS):
+                score.refuse(option, e, _line(error))
+            else:
+                score.findings.append(_finding("raw", option, case, e, made, _line(error), draw, n))
             return
         what = difference(got, want, _exact(made, e))
         if what is None:
@@ -235,8 +235,7 @@ def _alone(
             score.findings.append(_finding("wrong", option, case, e, made, what, draw, n))
         return
     if within is not None:
-        program, _ = within
-        score.findings.append(_finding("together", option, case, e, made, f"only beside {len(program.gives) - 1} others", draw))
+        score.findings.append(_finding("together", option, case, e, made, f"only beside {len(within.gives) - 1} others", draw))
 
 
 def _finding(kind: str, option: str, case: Case, e: Expression, made: Way, what: str, draw: int, n: int | None = None) -> Finding:

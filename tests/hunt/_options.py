@@ -89,7 +89,7 @@ def pad(rng: Any, fn: Any, program: Program, n: int) -> Way:
 def chunk(rng: Any, fn: Any, program: Program, n: int) -> Way:
     size = _chunk(rng, n)
     cut = optimize(chunk={"n": size})(fn)
-    return Way(lambda arrays: cut(**arrays), plain(fn), f'optimize(chunk={{"n": {size}}})(f)', _planned(cut))
+    return Way(lambda arrays: cut(**arrays), plain(fn), f'optimize(chunk={{"n": {size}}})(f)', _planned(cut), equal="close")
 
 
 def stream(rng: Any, fn: Any, program: Program, n: int) -> Way | None:
@@ -99,7 +99,7 @@ def stream(rng: Any, fn: Any, program: Program, n: int) -> Way | None:
     planned = optimize(chunk={"n": size})(fn)
     return Way(
         lambda arrays: jitney.stream(made, dict(arrays), chunk={"n": size}, progress=False).value,
-        plain(fn), f'lambda **a: jitney.stream(optimize(f), a, chunk={{"n": {size}}}, progress=False).value', _planned(planned),
+        plain(fn), f'(lambda **a: jitney.stream(optimize(f), a, chunk={{"n": {size}}}, progress=False).value)', _planned(planned), equal="close",
     )  # fmt: skip
 
 
@@ -144,7 +144,8 @@ def shard(rng: Any, fn: Any, program: Program, n: int, **options: Any) -> Way | 
     mesh = jitney.mesh(data=-1)
     made = optimize(shard={"n": "data"}, mesh=mesh, **options)(fn)
     text = "".join(f", {name}={value!r}" for name, value in options.items())
-    return Way(lambda arrays: made(**arrays), plain(fn), f'optimize(shard={{"n": "data"}}, mesh=jitney.mesh(data=-1){text})(f)', _planned(made))
+    code = f'optimize(shard={{"n": "data"}}, mesh=jitney.mesh(data=-1){text})(f)'
+    return Way(lambda arrays: made(**arrays), plain(fn), code, _planned(made), equal="close")
 
 
 def shard_chunk(rng: Any, fn: Any, program: Program, n: int) -> Way | None:

@@ -51,7 +51,7 @@ class Report:
 
     def line(self) -> str:
         """How far it is."""
-        fell = ", ".join(f"{self.counts[kind]} {kind}" for kind in (*BAD, "rounding"))
+        fell = ", ".join(f"{self.counts[kind]} {kind}" for kind in (*BAD, "rounding", "together"))
         return f"{self.cases} cases, {self.tried.total()} programs, {self.refused.total()} refused, {self.unstable.total()} unstable, {fell}"
 
     def __str__(self) -> str:

@@ -94,4 +94,22 @@ LOOPS = [
     ),
     *lines("ruled({x})\nclipped({x})\njax.grad(lambda e: jnp.sum(ruled(e) * clipped(e)))({x})\njax.jit(ruled)({x})\njax.vmap(clipped)({x})", "wide"),
 ]  # fmt: skip
-RECIPES = [*SAME, *ROWS, *LOOPS]
+TOGETHER = [
+    *lines(
+        """
+        jax.vmap(lambda a: a - lax.pmean(a, 'k'), axis_name='k')({x})
+        jax.vmap(lambda a: a + lax.psum(a, 'k'), axis_name='k')({x})
+        jax.vmap(lambda a: lax.pmax(a, 'k'), axis_name='k')({x})
+        jax.vmap(lambda a: lax.pmin(a, 'k'), axis_name='k')({x})
+        jax.vmap(lambda a: a * lax.axis_index('k'), axis_name='k')({x})
+        jax.vmap(lambda a: a * lax.axis_size('k'), axis_name='k')({x})
+        jax.vmap(lambda a: lax.all_gather(a, 'k'), axis_name='k')({v})
+        jax.vmap(lambda a: lax.ppermute(a, 'k', [(0, 1), (1, 0)]), axis_name='k')({v})
+        jax.vmap(lambda a: lax.pshuffle(a, 'k', [1, 2, 0]), axis_name='k')({t})
+        jax.vmap(lambda a: lax.all_to_all(a, 'k', 0, 0), axis_name='k')({q})
+        jax.vmap(lambda a: lax.psum_scatter(a, 'k'), axis_name='k')({q})
+        jax.vmap(lambda a: lax.psum(a, 'k'), in_axes=1, axis_name='k')({m})
+        """, "num",
+    ),
+]  # fmt: skip
+RECIPES = [*SAME, *ROWS, *LOOPS, *TOGETHER]

@@ -1,0 +1,142 @@
+"""The hunt itself: it covers what is public, repeats, tells rounding from faults, and finds faults that are put in."""
+
+import dataclasses
+import subprocess
+import sys
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jitney._axes import _chunked
+from jitney._axes._rule import Rule
+from jitney._axes._rules import RULES
+from tests.hunt import _table
+from tests.hunt.__main__ import _environment
+from tests.hunt._draw import ALL, drawn
+from tests.hunt._hunt import hunt
+from tests.hunt._judge import difference, is_unstable, leaves_of
+from tests.hunt._report import Report
+from tests.hunt._shrink import script, shrunk
+
+CASES, MANY = 12, 2
+F32 = np.float32
+
+
+def about(*words):
+    return [recipe for recipe in ALL if any(word in recipe.text for word in words)]
+
+
+def fallen(option, among, kind="wrong"):
+    """The first finding of a kind in a few cases."""
+    for index in range(CASES):
+        for finding in hunt(3, index, [option], among=among, many=MANY).findings:
+            if finding.kind == kind:
+                return finding
+    return None
+
+
+def test_every_public_function_has_a_line_or_a_reason():
+    """Of jax.numpy, jax.lax and jax.nn, of the JAX at hand."""
+    assert [name for name in _table.public() if not _table.covered(name)] == []
+
+
+def test_a_seed_and_an_index_name_a_case():
+    """The same programs and the same numbers; others for another seed."""
+    case, again, other = drawn(7, 3), drawn(7, 3), drawn(8, 3)
+    assert [e.program for e in case.expressions] == [e.program for e in again.expressions]
+    for name, x in case.arrays(case.n).items():
+        np.testing.assert_array_equal(x, again.arrays(case.n)[name])
+    assert [e.program for e in case.expressions] != [e.program for e in other.expressions]
+
+
+def unmasked(rule):
+    """A rule that forgets what is valid."""
+    return Rule(rule.uses, lambda walk, op, values: walk.bind(op, values, axes=op.params["axes"]))
+
+
+FAULTS = {
+    "a sum over the padding": ("pad", about("jnp.sum(", "jnp.mean("), lambda m: m.setitem(RULES, "reduce_sum", unmasked(RULES["reduce_sum"]))),
+    "a maximum that is combined as a minimum": ("chunk", about("jnp.max("), lambda m: m.setitem(_chunked._COMBINE, "max", jnp.minimum)),
+    "a stream that loses its last chunks": ("stream", about("jnp.sum("), lambda m: m.setitem(_chunked._COMBINE, "add", lambda a, b: a)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_that_is_put_in_is_found(name, monkeypatch):
+    """Within a few cases, of the operation that has it."""
+    option, among, put = FAULTS[name]
+    put(monkeypatch)
+    assert fallen(option, among) is not None
+
+
+def test_an_error_that_is_not_jitneys_is_found(monkeypatch):
+    """A rule that breaks."""
+
+    def broken(walk, op, values):
+        raise KeyError("broken")
+
+    monkeypatch.setitem(RULES, "reduce_max", dataclasses.replace(RULES["reduce_max"], pad=broken))
+    found = fallen("pad", about("jnp.max("), "raw")
+    assert found is not None
+    assert "KeyError" in found.what
+
+
+def test_what_falls_is_shrunk_to_a_script_that_stands_alone(monkeypatch):
+    """Few lines, a small size; it runs in a process of its own, where there is no fault."""
+    monkeypatch.setitem(RULES, "reduce_sum", unmasked(RULES["reduce_sum"]))
+    found = fallen("pad", about("jnp.sum("))
+    case = drawn(3, found.index, MANY, about("jnp.sum("))
+    original = next(e.program for e in case.expressions if e.program.lines == found.program.lines)
+    least = shrunk(found, original, {name: case.arrays(found.n)[name] for name, _ in original.takes})
+    assert len(least.program.lines) == 1
+    text = script(least)
+    subprocess.run([sys.executable, "-c", text], check=True, env=_environment(None), capture_output=True, timeout=120)
+
+
+@pytest.mark.parametrize(
+    ("got", "want", "exact", "same"),
+    [
+        (F32([1, np.nan]), F32([1, np.nan]), "bits", True),
+        (F32([0.0]), F32([-0.0]), "bits", False),
+        (F32([0.0]), F32([-0.0]), "close", True),
+        (F32([np.nan]), F32([1.0]), "close", False),
+        (F32([np.inf]), F32([3e38]), "close", False),
+        (F32([1.00001]), F32([1.0]), "close", True),
+        (F32([1.001]), F32([1.0]), "close", False),
+        (np.float64([1.0]), F32([1.0]), "close", False),
+        (np.int8([1]), np.int8([2]), "loose", False),
+        (jnp.bfloat16([1.0]), jnp.bfloat16([1.02]), "close", True),
+        (jnp.bfloat16([0.5]), jnp.bfloat16([1.0]), "close", False),
+        (np.complex64([1 + 2j]), np.complex64([1 - 2j]), "close", False),
+        (F32([1.0, 2.0]), F32([1.0]), "close", False),
+    ],
+)
+def test_the_judge(got, want, exact, same):
+    """NaNs are equal; the sign of zero is a bit; a type of its own, or another shape, is a difference."""
+    assert (difference(leaves_of([got]), leaves_of([want]), exact) is None) is same
+
+
+def test_rounding_that_a_program_amplifies_is_no_fault():
+    """A sum that cancels moves as far by itself; one that does not, does not."""
+    x = np.random.default_rng(0).normal(size=1000).astype(F32)
+    x -= x.mean()
+
+    def theirs(arrays):
+        return jnp.sum(arrays["x"]), jnp.sum(jnp.abs(arrays["x"]))
+
+    cancelled, plain = leaves_of(theirs({"x": x}))
+    moved = [cancelled + F32(1e-6), plain]
+    assert is_unstable(theirs, {"x": x}, moved, "bits")
+    assert not is_unstable(theirs, {"x": x}, [cancelled, plain * F32(1.01)], "close")
+
+
+def test_the_report_counts_and_names():
+    """A line for each option; causes that look alike are told once."""
+    report = Report(1)
+    finding = {"kind": "wrong", "option": "pad", "what": "1 for 2", "index": 0, "n": 3, "dtype": "int8", "lines": ["r0a = x0[0]"], "code": "", "script": ""}
+    message = {"tried": {"pad": 8}, "refused": {"pad": 2}, "unstable": {}, "reasons": {}, "findings": [finding, dict(finding, index=1)]}
+    report.add(message)
+    assert not report.is_clean
+    assert "2 x wrong under pad" in str(report)
+    assert "8 programs, 2 refused" in report.line()
