@@ -187,7 +187,7 @@ def bench(session: nox.Session) -> None:
 
 @nox.session(python=DEFAULT)
 def hunt(session: nox.Session) -> None:
-    """Generate programs and compare them with plain `jax.jit`, for ten minutes; `nox -s hunt -- --minutes 60 --seed 7` says how long and which."""
+    """Generate programs and compare them with plain `jax.jit`, for ten minutes; `-- --minutes 60 --seed 7` says how long and which."""
     session.install("-e", ".[tests]")
     session.run("python", "-m", "tests.hunt", *session.posargs)
 

@@ -76,9 +76,21 @@ class _Crew:
 
     def start(self) -> None:
         cases = 1 if self.options.index is not None else 60
-        command = [sys.executable, "-m", "tests.hunt._worker", "--seed", str(self.seed), "--first", str(self.next), "--step", str(self.step)]
+        command = [
+            sys.executable,
+            "-m",
+            "tests.hunt._worker",
+            "--seed",
+            str(self.seed),
+            "--first",
+            str(self.next),
+            "--step",
+            str(self.step),
+        ]
         command += ["--until", str(self.until), "--cases", str(cases), "--only", self.options.only]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=_environment(self.folder))
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=_environment(self.folder)
+        )
         self.doing, self.at, self.current = "start", time.time(), -1
 
     def read(self) -> bool:

@@ -37,7 +37,8 @@ REDUCED = [
         jnp.polyval({w}, {v})
         jnp.polyval({v}, {s})
         jnp.interp({v}, jnp.arange(4.0), jnp.arange(4.0) ** 2)
-        """, "num",
+        """,
+        "num",
     ),
     *lines(
         """
@@ -57,13 +58,16 @@ REDUCED = [
         jnp.histogram_bin_edges({x}, bins=3)
         jnp.histogram2d({v}, {u}, bins=3)[0]
         jnp.histogramdd({m}, bins=2)[0]
-        """, "real",
+        """,
+        "real",
     ),
     *each("lax._({x}, axes=({A},))", "reduce_and reduce_or reduce_xor", "bits"),
     *each("jax.nn._({x}, axis={A})", "softmax log_softmax logsumexp standardize logmeanexp", "float"),
     *lines("jax.nn.glu(jnp.concatenate([{x}, {x}], -1))\njax.nn.glu(jnp.concatenate([{x}, {y}], 0), axis=0)", "float"),
     *lines("jnp.array_equal({x}, {y})\njnp.array_equiv({x}, {y})\njnp.allclose({x}, {y})", "num"),
-    *lines("jax.nn.one_hot({i}, 5)\njnp.bincount({i}, length=6)\njnp.bincount({i}, weights={v}, length=6)\njax.nn.one_hot({x}, 5)", "ordered"),
+    *lines(
+        "jax.nn.one_hot({i}, 5)\njnp.bincount({i}, length=6)\njnp.bincount({i}, weights={v}, length=6)\njax.nn.one_hot({x}, 5)", "ordered"
+    ),
     *each("jax.ops._({x}, {i}, num_segments=4)", "segment_sum segment_max segment_min segment_prod", "real"),
     *lines("jax.ops.segment_sum({x}, jnp.sort(abs({i})), num_segments=4, indices_are_sorted=True)", "real"),
 ]
@@ -160,7 +164,17 @@ LINEAR = [
     *each("jnp.fft._({x})", "fft ifft fftn ifftn fftshift ifftshift", "inexact", "loose"),
     *each("jnp.fft._({m})", "fft2 ifft2 hfft irfft irfft2 irfftn", "inexact", "loose"),
     *each("jnp.fft._({m})", "rfft ihfft rfft2 rfftn", "wide", "loose"),
-    *lines("jnp.fft.fft({x}, axis={A})\nlax.fft({m}.astype(jnp.complex64), 'fft', (3,))\njnp.fft.fftfreq({x}.shape[0]) \njnp.fft.rfftfreq({v}.shape[0])\njax.scipy.signal.convolve({v}, {w})\njax.scipy.signal.fftconvolve({v}, {w})\njax.nn.dot_product_attention({m}[None, :, None], {m}[None, :, None], {m}[None, :, None])", "wide", "loose"),
+    *lines(
+        """
+        jnp.fft.fft({x}, axis={A})
+        lax.fft({m}.astype(jnp.complex64), 'fft', (3,))
+        jnp.fft.fftfreq({x}.shape[0])
+        jnp.fft.rfftfreq({v}.shape[0])
+        jax.scipy.signal.convolve({v}, {w})
+        jax.scipy.signal.fftconvolve({v}, {w})
+        jax.nn.dot_product_attention({m}[None, :, None], {m}[None, :, None], {m}[None, :, None])
+        """, "wide", "loose",
+    ),
 ]  # fmt: skip
 ORDERED = [
     *each("jnp._({x}, axis={A})", "sort argsort", "ordered"),
@@ -212,7 +226,8 @@ ORDERED = [
         jax.scipy.stats.mode({v}).mode
         lax.associative_scan(jnp.add, {x}, axis={A})
         lax.associative_scan(jnp.maximum, {v}, reverse=True)
-        """, "ordered",
+        """,
+        "ordered",
     ),
 ]
 MOVED = [

@@ -21,7 +21,8 @@ PROBES = (7, 11)  # two sizes at which lines are tried: what differs between the
 GROUPS: Mapping[str, Sequence[Recipe]] = {
     "elementwise": _elementwise.RECIPES, "reduced": _arrays.REDUCED, "linear": _arrays.LINEAR, "ordered": _arrays.ORDERED,
     "moved": _arrays.MOVED, "shaped": _arrays.SHAPED, "polynomials": _arrays.POLYNOMIALS, "drawn": _arrays.DRAWN,
-    "structure": _structure.SAME, "rows": _structure.ROWS, "loops": _structure.LOOPS, "together": _structure.TOGETHER, "sizes": _sizes.RECIPES,
+    "structure": _structure.SAME, "rows": _structure.ROWS, "loops": _structure.LOOPS, "together": _structure.TOGETHER,
+    "sizes": _sizes.RECIPES,
 }  # fmt: skip
 ALL = [*(recipe for group in GROUPS.values() for recipe in group), *GROUPS["sizes"] * 2]
 LIGHT = [recipe for name in ("elementwise", "reduced", "ordered", "moved", "sizes") for recipe in GROUPS[name]]
@@ -65,7 +66,7 @@ class Case:
 
     @property
     def x64(self) -> bool:
-        return self.dtype.endswith("64") and self.dtype != "complex64" or self.dtype == "complex128"
+        return self.dtype in ("float64", "int64", "uint64", "complex128")
 
     @contextmanager
     def numbers(self) -> Iterator[None]:
@@ -188,7 +189,9 @@ class _Writer:
             return None
         self.used += [recipe, *self.inside]
         single = len(leaves[0]) == 1 and isinstance(outs[0], Aval)
-        self.newest = name if single and hasattr(outs[0], "shape") and not jax.dtypes.issubdtype(outs[0].dtype, jax.dtypes.extended) else None
+        self.newest = (
+            name if single and hasattr(outs[0], "shape") and not jax.dtypes.issubdtype(outs[0].dtype, jax.dtypes.extended) else None
+        )
         if self.newest:
             self.avals[name] = (outs[0], outs[1])
         return name, text
@@ -244,7 +247,9 @@ class _Writer:
         texts["A"] = str(pick(self.rng, axes))
         texts["K"] = str(int(self.rng.integers(-1, 4)))
         texts["C"] = str(pick(self.rng, ("0.5", "2.0", "0.1")))
-        texts["T"] = str(pick(self.rng, ("float32", "float16", "bfloat16", "int32", "int8", "uint8", "int16", "uint32", "bool_", "complex64")))
+        texts["T"] = str(
+            pick(self.rng, ("float32", "float16", "bfloat16", "int32", "int8", "uint8", "int16", "uint32", "bool_", "complex64"))
+        )
         size = f"{operand}.shape[{ragged[0]}]" if ragged else f"{operand}.size"
         texts["P"] = _sizes.arithmetic(self.rng, size)
         texts["Q"] = _sizes.decision(self.rng, size)

@@ -4,14 +4,18 @@ from ._recipe import each, lines
 
 _BITS = "bits"
 RECIPES = [
-    *each("jnp._({x})", "abs absolute conj conjugate negative positive real imag sign square reciprocal nan_to_num copy array asarray", "num", _BITS),
+    *each(
+        "jnp._({x})",
+        "abs absolute conj conjugate negative positive real imag sign square reciprocal nan_to_num copy array asarray",
+        "num", _BITS,
+    ),
     *each("jnp._({x})", "isnan isfinite isinf isneginf isposinf signbit ceil floor trunc rint fabs around round", "real", _BITS),
     *each("jnp._({x})", "iscomplex isreal logical_not angle empty_like", "any", _BITS),
     *each("jnp._({x})", "bitwise_count bitwise_invert bitwise_not invert", "int", _BITS),
     *each(
         "jnp._({x})",
-        "acos acosh arccos arccosh arcsin arcsinh arctan arctanh asin asinh atan atanh cos cosh exp exp2 expm1 log log10 log1p log2 sin sinc "
-        "sinh sqrt tan tanh",
+        "acos acosh arccos arccosh arcsin arcsinh arctan arctanh asin asinh atan atanh cos cosh exp exp2 expm1 log log10 log1p log2 sin "
+        "sinc sinh sqrt tan tanh",
         "inexact", _BITS,
     ),
     *each("jnp._({x})", "cbrt deg2rad degrees rad2deg radians i0 frexp modf spacing", "float", _BITS),
@@ -73,7 +77,8 @@ RECIPES = [
     *each("lax._({x})", "bitwise_not population_count clz", "int", _BITS),
     *each(
         "lax._({x})",
-        "acos acosh asin asinh atan atanh cbrt cos cosh exp exp2 expm1 log log1p log2 logistic one_minus_square rsqrt sin sinh sqrt tan tanh",
+        "acos acosh asin asinh atan atanh cbrt cos cosh exp exp2 expm1 log log1p log2 logistic one_minus_square rsqrt sin sinh sqrt "
+        "tan tanh",
         "inexact", _BITS,
     ),
     *each("lax._({x})", "bessel_i0e bessel_i1e digamma erf erf_inv erfc lgamma", "float", _BITS),
@@ -81,11 +86,12 @@ RECIPES = [
     *each("lax._({x}, {y})", "ge gt le lt max min rem", "real", _BITS),
     *each("lax._({x}, {y})", "atan2 nextafter igamma igammac igamma_grad_a random_gamma_grad polygamma zeta", "float", _BITS),
     *lines("lax.betainc(abs({x}), abs({y}), abs({x}))\nlax.complex({x}, {y})", "wide", _BITS),
-    *each("lax._({x}, {y})", "bitwise_and bitwise_or bitwise_xor shift_left shift_right_arithmetic shift_right_logical mulhi", "int", _BITS),
+    *each("lax._({x}, {y})", "bitwise_and bitwise_or bitwise_xor shift_left shift_right_arithmetic shift_right_logical", "int", _BITS),
+    *each("lax._({x}, {y})", "mulhi", "int", _BITS),
     *each(
         "jax.nn._({x})",
-        "celu elu gelu hard_sigmoid hard_silu hard_swish hard_tanh identity leaky_relu log1mexp log_sigmoid mish relu relu6 selu sigmoid silu "
-        "soft_sign softplus sparse_plus sparse_sigmoid squareplus swish tanh",
+        "celu elu gelu hard_sigmoid hard_silu hard_swish hard_tanh identity leaky_relu log1mexp log_sigmoid mish relu relu6 selu sigmoid "
+        "silu soft_sign softplus sparse_plus sparse_sigmoid squareplus swish tanh",
         "float", _BITS,
     ),
     *each(

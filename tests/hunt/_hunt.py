@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import jax
 import numpy as np
 
 import jitney
@@ -59,8 +58,13 @@ class Score:
 
 
 def hunt(
-    seed: int, index: int, only: Iterable[str] = (), most: int = 4, told: Callable[[str], None] = lambda text: None,
-    among: Sequence[Recipe] = ALL, many: int = 8,
+    seed: int,
+    index: int,
+    only: Iterable[str] = (),
+    most: int = 4,
+    told: Callable[[str], None] = lambda text: None,
+    among: Sequence[Recipe] = ALL,
+    many: int = 8,
 ) -> Score:
     """Run the case of a seed and an index, under as many options as `most`, of those named in `only`."""
     case = drawn(seed, index, many, among)
@@ -146,10 +150,11 @@ def _together(option: str, case: Case, known: _Plain, score: Score, way: Callabl
         try:
             known.fill(way, {e.name: able[e.name] for e in accepted}, n)
             given = made.reshaped(taken(program, case.arrays(n)))
-            if n == case.n and made.refusal(given) is not None:  # one that was taken for accepted is not
-                raise NotFloatingError
-            parts = [leaves_of(part) for part in made.ours(given)]
+            # One that was taken for accepted may not be.
+            parts = [leaves_of(part) for part in made.ours(given)] if n != case.n or made.refusal(given) is None else None
         except Exception:  # noqa: BLE001
+            parts = None
+        if parts is None:
             for e in accepted:
                 _alone(option, case, e, score, way, draw, counted=True)
             return
@@ -199,7 +204,7 @@ def _alone(
         try:
             want = leaves_of(made.theirs(arrays))
         except Exception:  # noqa: BLE001
-            if counted and not n == case.n:
+            if n != case.n:
                 continue
             return
         if not counted:

@@ -22,7 +22,9 @@ def leaves_of(out: Any) -> list[np.ndarray[Any, Any]]:
     found = []
     for leaf in jax.tree.leaves(out):
         dtype = getattr(leaf, "dtype", None)
-        found.append(np.asarray(jax.random.key_data(leaf) if dtype is not None and jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key) else leaf))
+        found.append(
+            np.asarray(jax.random.key_data(leaf) if dtype is not None and jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key) else leaf)
+        )
     return found
 
 
@@ -41,10 +43,14 @@ def difference(got: Sequence[Any], want: Sequence[Any], exact: Exact) -> str | N
 
 
 def unblurred(got: Sequence[Any], want: Sequence[Any]) -> list[Any]:
-    """`got` with what plain JAX has where that is not finite, and where ours is not and some other element of plain JAX is not."""
+    """`got` with what plain JAX has where that is not finite, and where ours is not and some other element of plain JAX is not.
+
+    Its type is that of plain JAX too: `jax.jacfwd` takes that of the result, `jax.jacrev` that of the argument.
+    """
     made = []
     for a, b in zip(got, want, strict=True):
-        if a.shape == b.shape and a.dtype == b.dtype and jax.dtypes.issubdtype(b.dtype, np.inexact):
+        if a.shape == b.shape and jax.dtypes.issubdtype(b.dtype, np.inexact):
+            a = a.astype(b.dtype)
             wide = np.complex128 if b.dtype.kind == "c" else np.float64
             holes = ~np.isfinite(b.astype(wide))
             a = np.where(holes | (~np.isfinite(a.astype(wide)) & holes.any()), b, a)
@@ -67,7 +73,9 @@ def _apart(a: Any, b: Any, exact: Exact) -> Any:
         tolerance = TOLERANCE.get(str(a.dtype), EIGHT_BITS) * (LOOSE if exact == "loose" else 1)
         finite = np.abs(y[np.isfinite(y)])
         scale = finite.max() if finite.size else 0.0
-        near = np.abs(x - y) <= tolerance * np.maximum(np.abs(y), min(scale, 1e3 * np.median(finite)) if finite.size else 0.0) + _tiny(a.dtype)
+        near = np.abs(x - y) <= tolerance * np.maximum(np.abs(y), min(scale, 1e3 * np.median(finite)) if finite.size else 0.0) + _tiny(
+            a.dtype
+        )
     return ~(both | (x == y) | near)
 
 

@@ -99,7 +99,8 @@ def stream(rng: Any, fn: Any, program: Program, n: int) -> Way | None:
     planned = optimize(chunk={"n": size})(fn)
     return Way(
         lambda arrays: jitney.stream(made, dict(arrays), chunk={"n": size}, progress=False).value,
-        plain(fn), f'(lambda **a: jitney.stream(optimize(f), a, chunk={{"n": {size}}}, progress=False).value)', _planned(planned), equal="close",
+        plain(fn), f'(lambda **a: jitney.stream(optimize(f), a, chunk={{"n": {size}}}, progress=False).value)', _planned(planned),
+        equal="close",
     )  # fmt: skip
 
 
@@ -173,7 +174,9 @@ def precision(rng: Any, fn: Any, program: Program, n: int) -> Way | None:
 def _small(arrays: Arrays) -> Arrays:
     with np.errstate(all="ignore"):
         return {
-            name: np.rint(np.clip(np.nan_to_num(x.astype(np.float32)), -2, 2)).astype(x.dtype) if jnp.issubdtype(x.dtype, jnp.floating) else x
+            name: np.rint(np.clip(np.nan_to_num(x.astype(np.float32)), -2, 2)).astype(x.dtype)
+            if jnp.issubdtype(x.dtype, jnp.floating)
+            else x
             for name, x in arrays.items()
         }
 
@@ -277,7 +280,7 @@ def _derivative(kind: str, rng: Any, fn: Any, program: Program, n: int, **option
     def theirs(arrays: Arrays) -> Any:
         name = wrt(arrays)
         rest = {each: x for each, x in arrays.items() if each != name}
-        fn = lambda x: body(**rest, **{name: x})  # noqa: E731
+        fn = lambda x: body(**rest, **{name: x})
         x = jnp.asarray(arrays[name])
         if kind in ("jvp", "linearize"):
             return jax.jit(lambda x: jax.jvp(fn, (x,), (moved(arrays, name),)))(x)
@@ -297,7 +300,16 @@ def _derivative(kind: str, rng: Any, fn: Any, program: Program, n: int, **option
 
     wrapped = f"optimize({', '.join(f'{k}={v!r}' for k, v in options.items())})(f)" if options else "f"
     extra = "".join(f", {k}={v!r}" for k, v in keywords.items())
-    return Way(ours, theirs, f"jitney.lazy_derivatives({wrapped}{extra}).{kind}", refusal, "alone", "close", shown=of, blurred=kind == "jacobian")
+    return Way(
+        ours,
+        theirs,
+        f"jitney.lazy_derivatives({wrapped}{extra}).{kind}",
+        refusal,
+        "alone",
+        "close",
+        shown=of,
+        blurred=kind in ("jacobian", "hessian"),
+    )
 
 
 MOST_DIFFERENTIATED = {"jacobian": 40, "hessian": 20}

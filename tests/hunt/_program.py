@@ -58,7 +58,9 @@ class Program:
         """The function alone."""
         arguments = ", ".join(f'{each}: Shaped[Array, "{axes}"]' for each, axes in self.takes)
         body = "".join(f"    {each} = {text}\n" for each, text in self.lines)
-        return f"def {name}({arguments}):\n{body}    return {', '.join(self.gives)}{',' if len(self.gives) == 1 and not self.bare else ''}\n"
+        return (
+            f"def {name}({arguments}):\n{body}    return {', '.join(self.gives)}{',' if len(self.gives) == 1 and not self.bare else ''}\n"
+        )
 
     @property
     def prelude(self) -> str:
@@ -76,10 +78,10 @@ class Program:
         return namespace["f"]
 
 
-_FLOAT = '''
+_FLOAT = """
 def is_float(leaf):
     return jnp.issubdtype(leaf.dtype, jnp.floating)
-'''
+"""
 PRELUDE = "\n\n" + _FLOAT + "\n\n" + _structure.PRELUDE + "\n" + _sizes.PRELUDE + "\n\n"
 PRELUDES = re.split(r"\n\n\n+", PRELUDE.strip())
 

@@ -37,7 +37,17 @@ class Report:
         return new
 
     def hang(self, index: int, doing: str) -> dict[str, Any]:
-        found = {"kind": "hang", "option": doing, "what": "no end", "index": index, "n": -1, "dtype": "", "lines": [], "code": "", "script": ""}
+        found = {
+            "kind": "hang",
+            "option": doing,
+            "what": "no end",
+            "index": index,
+            "n": -1,
+            "dtype": "",
+            "lines": [],
+            "code": "",
+            "script": "",
+        }
         self.findings.append(found)
         return found
 
@@ -52,7 +62,9 @@ class Report:
     def line(self) -> str:
         """How far it is."""
         fell = ", ".join(f"{self.counts[kind]} {kind}" for kind in (*BAD, "rounding", "together"))
-        return f"{self.cases} cases, {self.tried.total()} programs, {self.refused.total()} refused, {self.unstable.total()} unstable, {fell}"
+        return (
+            f"{self.cases} cases, {self.tried.total()} programs, {self.refused.total()} refused, {self.unstable.total()} unstable, {fell}"
+        )
 
     def __str__(self) -> str:
         rows = [f"{'option':16}{'tried':>8}{'refused':>9}{'unstable':>10}{'wrong':>7}{'raw':>5}{'hang':>6}{'rounding':>10}"]

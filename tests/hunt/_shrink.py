@@ -18,7 +18,6 @@ from ._program import HEADER, Program
 
 SMALLER = (0, 1, 2, 3, 5, 6, 7, 8, 9, 16, 17, 33, 64, 127, 128, 129, 255, 256, 257, 300)
 AXES = ("", "n", "3", "n 3", "3 n", "n n")
-SECONDS = 25.0
 
 
 @dataclass(frozen=True)
@@ -32,9 +31,9 @@ class Shrunk:
     way: Way
 
 
-def shrunk(finding: Finding, program: Program, arrays: Mapping[str, Any]) -> Shrunk | None:
+def shrunk(finding: Finding, program: Program, arrays: Mapping[str, Any], seconds: float = 25.0) -> Shrunk | None:
     """The least that still falls, or None if it falls no more."""
-    until = time.monotonic() + SECONDS
+    until = time.monotonic() + seconds
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         best = _falls(finding, program, arrays, finding.n)
@@ -90,7 +89,7 @@ def _promoted(best: Shrunk, k: int) -> Any:
 def _cut(program: Program, arrays: Mapping[str, Any], n: int) -> dict[str, Any]:
     made = {}
     for name, axes in program.takes:
-        parts = [part for part in axes.split()]
+        parts = axes.split()
         made[name] = arrays[name][tuple(slice(0, n) if part == "n" else slice(None) for part in parts)]
     return made
 

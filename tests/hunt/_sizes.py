@@ -7,21 +7,40 @@ from typing import Any
 
 from ._recipe import lines
 
-ATOMS = ("{N}", "{N}", "{N}", "3", "2", "300", "6", "1.5", "8", "np.float32(300)", "np.int32(6)", "np.uint8(200)", "np.array(7)", "0.5", "10**9")
+ATOMS = (
+    "{N}",
+    "{N}",
+    "{N}",
+    "3",
+    "2",
+    "300",
+    "6",
+    "1.5",
+    "8",
+    "np.float32(300)",
+    "np.int32(6)",
+    "np.uint8(200)",
+    "np.array(7)",
+    "0.5",
+    "10**9",
+)
 ARITHMETIC = (
-    "({0} + {1})", "({0} - {1})", "({0} * {1})", "({0} / {1})", "({0} // {1})", "({0} % {1})", "({0} * ({0} - 1) / 2)", "(1 - {0} / ({0} + 1))",
+    "({0} + {1})", "({0} - {1})", "({0} * {1})", "({0} / {1})", "({0} // {1})", "({0} % {1})", "({0} * ({0} - 1) / 2)",
+    "(1 - {0} / ({0} + 1))",
     "max({0}, {1})", "min({0}, {1})", "{0} ** 2", "{0} ** 0.5", "math.sqrt({0})", "np.sqrt({0})", "np.log({0})", "divmod({0}, {1})[0]",
     "int({0})", "float({0})", "abs({0} - {1})", "-{0}", "round({0})", "np.minimum({0}, {1})", "math.prod(({0}, {1}))", "sum(({0}, {1}))",
-    "{0}.bit_length()", "operator.index({0})", "np.array({0}, np.float64)", "np.float64({0}) / 3", "jnp.asarray({0})", "1 / {0}", "({0} - 1) / {0}",
+    "{0}.bit_length()", "operator.index({0})", "np.array({0}, np.float64)", "np.float64({0}) / 3",
+    "jnp.asarray({0})", "1 / {0}", "({0} - 1) / {0}",
 )  # fmt: skip
 DECISIONS = (
     "{0} == {1}", "{1} == {0}", "{0} != {1}", "{0} < {1}", "{0} >= {1}", "{0} in ({1}, 6)", "{0} in np.array([{1}, 7])", "{0} in {{6, 7}}",
-    "{0} == np.array({1})", "np.array({1}) == {0}", "{0} == Fraction({1})" , "{0} == complex({1})", "isinstance({0}, int)", "type({0}) is int",
+    "{0} == np.array({1})", "np.array({1}) == {0}", "{0} == Fraction({1})", "{0} == complex({1})",
+    "isinstance({0}, int)", "type({0}) is int",
     "hasattr({0}, 'bit_length')", "{0} % 2", "{0} is {1}", "f'{{{0}}}' == '6'", "str({0}) == '7'", "hash({0}) == 7", "len(range({0})) > 6",
     "tried(lambda: {0} == {1})", "tried(lambda: {0} > 6)", "matched({0})", "{0}.__class__ is int", "bool({0})", "callable({0})",
     "{0}.__eq__({1}) is True", "isinstance({0}, numbers.Number)", "{0} & 1", "np.isscalar({0})", "copy.copy({0}) == 6",
 )  # fmt: skip
-PRELUDE = '''
+PRELUDE = """
 def tried(question):
     try:
         return bool(question())
@@ -37,7 +56,7 @@ def matched(size):
             return False
         case _:
             return True
-'''
+"""
 RECIPES = [
     *lines(
         """

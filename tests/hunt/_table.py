@@ -27,14 +27,14 @@ MODULES: Mapping[str, Any] = {
     "jnp": jnp, "lax": jax.lax, "jax.nn": jax.nn, "jnp.linalg": jnp.linalg, "jnp.fft": jnp.fft, "jax.ops": jax.ops,
 }  # fmt: skip
 LEFT_OUT = {
-    "reads or writes files and text": "array_repr array_str from_dlpack frombuffer fromfile fromiter fromstring get_printoptions load printoptions "
-    "save savez set_printoptions",
+    "reads or writes files and text": "array_repr array_str from_dlpack frombuffer fromfile fromiter fromstring get_printoptions "
+    "load printoptions save savez set_printoptions",
     "answers about types and shapes, not arrays": "can_cast einsum_path isdtype isrealobj isscalar issubdtype iterable promote_types "
     "ConvGeneralDilatedDimensionNumbers DotDimensionNumbers PrecisionLike broadcast_shapes conv_dimension_numbers "
     "conv_general_permutations conv_general_shape_tuple conv_shape_tuple conv_transpose_shape_tuple reduce_window_shape_tuple "
     "get_scaled_dot_general_config",
-    "needs a mesh axis by hand, or a token": "after_all create_token dce_sink pbroadcast pcast precv psend pswapaxes psum_scatter_start ragged_all_to_all "
-    "stage with_sharding_constraint",
+    "needs a mesh axis by hand, or a token": "after_all create_token dce_sink pbroadcast pcast precv psend pswapaxes "
+    "psum_scatter_start ragged_all_to_all stage with_sharding_constraint",
     "takes an object of its own that says what it does": "polynomial ragged_dot_general scaled_dot_general",
 }  # fmt: skip
 
