@@ -194,7 +194,7 @@ class Filling:
         shapes = tuple(map(tuple, fill.shapes(view)))
         unfilled = self.entry.layout.view(self.entry.core.contract, [leaf.abstract() for leaf in view.leaves], self.entry.statics)
         leaves = zip(view.leaves, unfilled.leaves, shapes, strict=True)
-        there = View(tuple(replace(leaf, shape=shape, hint=raw.hint) for leaf, raw, shape in leaves))
+        there = View(tuple(replace(leaf, shape=shape, hint=raw.hint or leaf.hint) for leaf, raw, shape in leaves))  # those of fields stay
         for here, padded in zip(view.leaves, self.entry.written_out(there).leaves, strict=True):
             if any(size < was for size, was in zip(padded.shape, here.shape, strict=True)):
                 raise Refused("", f"has {here.path!r}, whose shape would fall from {here.shape} to {padded.shape}")
