@@ -64,7 +64,7 @@ ROWS = [
     ),
     *lines("jax.vmap(lambda e: {F}, in_axes=1, out_axes=1)({m})\njax.vmap(lambda e: {F}, in_axes=1)({m})", inner="column"),
 ]  # fmt: skip
-LOOPS = [
+LOOPS = [  # each ends whatever wraps: int4 ends at 7
     *lines(
         """
         lax.scan(lambda c, a: (c + a, c), jnp.zeros((), {v}.dtype), {v})
@@ -74,9 +74,9 @@ LOOPS = [
         lax.fori_loop(0, {v}.shape[0], lambda k, c: c + {v}[k], jnp.zeros((), {v}.dtype))
         lax.fori_loop(0, {v}.shape[0], lambda k, c: c.at[k].set(c[k - 1]), {v})
         lax.while_loop(lambda c: c < {v}.shape[0], lambda c: c + 2, 0)
-        lax.while_loop(lambda c: jnp.max(c) < 9, lambda c: jnp.abs(c) * 2 + 1, {v})
+        lax.while_loop(lambda c: jnp.max(c) < 5, lambda c: jnp.abs(c) * 2 + 1, {v})
         lax.while_loop(lambda c: c[0] < 4, lambda c: (c[0] + 1, c[1] + jnp.sum({v})), (0, jnp.sum({v})))[1]
-        lax.map(lambda y: lax.while_loop(lambda y: y < 1, lambda y: 2 * y, y), jnp.abs({v}) + 1)
+        lax.map(lambda y: lax.while_loop(lambda y: y < 4, lambda y: 2 * y, y), jnp.maximum({v}, 1))
         lax.map(lambda y: lax.while_loop(lambda y: y < 1, lambda y: 2 * y, y), jnp.abs(jnp.diff(jnp.arange({v}.shape[0] * 1.0))))
         jax.vmap(lambda a: lax.fori_loop(0, 3, lambda k, c: c + a, a))({v})
         jax.vmap(lambda a: lax.while_loop(lambda c: c < 5, lambda c: c + 1 + abs(a), a * 0))({v})
