@@ -21,7 +21,7 @@ def numbers(n, dtype, most=7):
 
 FOUND = {
     "a key made inside": (lambda x, i: jnp.nonzero(jax.random.randint(jax.random.key(3), x.shape, 0, 100), size=3), 7, "f4", "i4"),
-    "a loop over what is known of the size": (lambda x, i: jnp.interp(jnp.arange(1, len(x) + 1), np.arange(4), np.arange(4)), 6, "f4", "i4"),
+    "a loop over what the size makes": (lambda x, i: jnp.interp(jnp.arange(1, len(x) + 1), np.arange(4), np.arange(4)), 6, "f4", "i4"),
     "a class of the size": (lambda x, i: (x > 0) & (x.shape[0].__class__ is int), 6, "f4", "i4"),
     "a maximum without infinity": (lambda x, i: (jnp.max(x), jnp.argmax(x), lax.cummax(x, reverse=True)), 7, jnp.float8_e4m3fn, "i4"),
     "a narrow literal": (lambda x, i: x[np.uint8(200)], 300, "u1", "u1"),
