@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .._extent import Dim, is_ragged
-from .._jax import lax
+from .._jax import dtypes, lax
 from .._monoids import MONOIDS, SCATTERS
 from .._rule import Rule, Use, ragged_dims, refuse, use
 from .._walk import Op, Walk, grows, ragged
@@ -32,7 +32,7 @@ def _wide(positions: Any) -> Any:
     dtype, info = positions.dtype, np.iinfo(np.int32)
     if dtype == np.int32:
         return positions
-    own = np.iinfo(dtype)
+    own = dtypes.iinfo(dtype)
     if own.max > info.max:
         positions = lax.clamp(np.asarray(max(own.min, info.min), dtype), positions, np.asarray(info.max, dtype))
     return lax.convert_element_type(positions, np.int32)

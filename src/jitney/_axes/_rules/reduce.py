@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
-
 from .._extent import Dim, evaluate, is_ragged
+from .._jax import dtypes
 from .._monoids import CUMULATIVE, MONOIDS, PLACES, REDUCTIONS, Monoid, is_ordered
 from .._rule import Rule, Use, ragged_dims, refuse, same, use
 from .._walk import Op, Walk
@@ -25,7 +24,7 @@ def uncounted(op: Op, dims: Sequence[Dim]) -> list[Use]:
     """The refusal of a place in a type that cannot count the axis: of equal elements XLA finds the one whose place, wrapped, is first."""
     dtype = op.params.get("index_dtype")
     most = {symbol: high for symbol, (_, high) in op.ranges.items()}
-    if dtype is None or all(evaluate(dim, most) - 1 <= np.iinfo(dtype).max for dim in dims):
+    if dtype is None or all(evaluate(dim, most) - 1 <= dtypes.iinfo(dtype).max for dim in dims):
         return []
     return [refuse(op, dims, f"gives places along it as {dtype}, which cannot count them")]
 
