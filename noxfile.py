@@ -106,6 +106,13 @@ def tests_cpu(session: nox.Session) -> None:
     run_tests(session, JAX_PLATFORMS="cpu")
 
 
+@nox.session(python=DEFAULT, name="tests-verify")
+def tests_verify(session: nox.Session) -> None:
+    """Run the tests of what pads, cuts, streams and differentiates under `verify`: each new program is also run plainly and compared."""
+    names = ("pad", "chunk", "stream", "accumulate", "derivatives", "sparsity")
+    run_tests(session, paths=tuple(f"tests/test_{name}.py" for name in names), JITNEY_VERIFY="1")
+
+
 @nox.session(python=DEFAULT, name="tests-cpu8")
 def tests_cpu8(session: nox.Session) -> None:
     """Run the tests of several devices on eight virtual CPU devices; other sessions skip them. `-- tests` runs all tests there."""
@@ -198,4 +205,5 @@ def full(session: nox.Session) -> None:
     session.install("-e", ".[examples,tests]")
     session.run("pytest", "-n", "auto", "--maxprocesses=4", "--dist=worksteal", "-m", "", "--hypothesis-profile=full")
     session.run("python", "-m", "tests.hunt", "--minutes", "60")
+    session.notify("tests-verify")
     session.notify("bench", ["--full"])
