@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import gc
 import math
 import operator
 import warnings
@@ -288,6 +289,24 @@ def test_layers_of_equinox_need_no_trace_for_each_size(name):
     loss = jax.value_and_grad(lambda x: sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(run(x))))
     avals = lambda sizes: [jax.ShapeDtypeStruct((sizes["d0"], *shape), np.float32)]
     assert trace(loss, avals, {"d0": (5, 8)}, {"d0": 6}).each is None
+
+
+def test_what_runs_when_garbage_is_collected_is_not_the_bodys():
+    """A callback of the collector may do what it likes."""
+
+    def collected(phase, info):
+        type(phase)
+
+    def body(x):
+        gc.collect()
+        return [x * 2]
+
+    gc.callbacks.append(collected)
+    try:
+        program = trace(body, lambda sizes: [jax.ShapeDtypeStruct((sizes["d0"],), np.float32)], {"d0": (5, 8)}, {"d0": 6})
+    finally:
+        gc.callbacks.remove(collected)
+    assert program.each is None or "collected" not in program.each
 
 
 def test_the_constant_of_each_size_is_checked_against_the_program():

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import builtins
 import dis
+import gc
 import sys
 import threading
 import types
@@ -45,10 +46,11 @@ def scanned(report: Callable[[str], None]) -> Generator[None]:
     """Report each function that runs here, in this thread, and that may look at a size unseen, with its line and what it holds."""
     seen: set[types.CodeType] = set()
 
-    def started(code: types.CodeType, names: Mapping[str, Any]) -> None:
+    def started(frame: types.FrameType) -> None:
+        code = frame.f_code
         seen.add(code)
-        if not _is_trusted(code.co_filename):
-            for what in _unknown(code, names):
+        if not _is_trusted(code.co_filename) and not _is_collecting(frame):
+            for what in _unknown(code, frame.f_globals):
                 report(f"{Path(code.co_filename).name}:{code.co_firstlineno} ({code.co_name}) {what}")
                 return
 
@@ -58,6 +60,16 @@ def scanned(report: Callable[[str], None]) -> Generator[None]:
 
 def _is_trusted(file: str) -> bool:
     return owner(file) in _TRUSTED or not _COMPANIONS.isdisjoint(Path(file).parts)
+
+
+def _is_collecting(frame: types.FrameType | None) -> bool:
+    """Whether code runs because Python collects garbage just now."""
+    callbacks = {getattr(callback, "__code__", None) for callback in gc.callbacks}
+    while callbacks and frame is not None:
+        if frame.f_code in callbacks:
+            return True
+        frame = frame.f_back
+    return False
 
 
 @contextmanager
@@ -84,7 +96,7 @@ class _Profile:
 
     def __call__(self, frame: types.FrameType, what: str, value: Any) -> None:
         if what == "call" and frame.f_code not in self.seen:
-            self.started(frame.f_code, frame.f_globals)
+            self.started(frame)
         if self.outer is not None:
             self.outer(frame, what, value)
 
@@ -100,8 +112,7 @@ def _monitored(seen: set[types.CodeType], started: Callable[..., None]) -> Gener
         if threading.get_ident() != here:
             return None
         if code not in seen:
-            frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
-            started(code, frame.f_globals)
+            started(sys._getframe(1))  # pyright: ignore[reportPrivateUsage]
         return monitoring.DISABLE
 
     monitoring.use_tool_id(tool, "jitney")
