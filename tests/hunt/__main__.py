@@ -29,6 +29,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=None, help="fresh if it is left out")
     parser.add_argument("--index", type=int, default=None, help="this case alone")
     parser.add_argument("--first", type=int, default=0, help="the case to begin with")
+    parser.add_argument("--most", type=int, default=1_000_000, help="so many cases, should the minutes allow it")
     parser.add_argument("--only", default="", help="options, separated by commas: pad,chunk,stream,...")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--save", type=Path, default=None, help="a file for all findings, as JSON")
@@ -68,6 +69,7 @@ class _Crew:
         self.options, self.seed, self.folder, self.report = options, seed, folder, report
         self.step = options.workers if options.index is None else 1
         self.next = options.first + number if options.index is None else options.index
+        self.end = options.first + options.most
         self.until = time.time() + (60 * options.minutes if options.index is None else 3600)
         self.process: subprocess.Popen[str] | None = None
         self.doing, self.at, self.current = "start", time.time(), -1
@@ -75,7 +77,7 @@ class _Crew:
         self.start()
 
     def start(self) -> None:
-        cases = 1 if self.options.index is not None else 60
+        cases = 1 if self.options.index is not None else min(60, -(-(self.end - self.next) // self.step))
         command = [
             sys.executable,
             "-m",
@@ -121,7 +123,8 @@ class _Crew:
             found["what"] = f"the process ended with {self.process.wait() if self.process else None}"
             print(f"\n{shown(found)}", flush=True)
         self.stop()
-        if self.options.index is not None or time.time() > self.until or (crashed and self.current < 0):
+        over = time.time() > self.until or self.next >= self.end
+        if self.options.index is not None or over or (crashed and self.current < 0):
             return False
         self.start()
         return True
