@@ -5,6 +5,7 @@ import functools
 import gc
 import math
 import operator
+import sys
 import warnings
 from decimal import Decimal
 from fractions import Fraction
@@ -307,6 +308,29 @@ def test_what_runs_when_garbage_is_collected_is_not_the_bodys():
     finally:
         gc.callbacks.remove(collected)
     assert program.each is None or "collected" not in program.each
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="Python 3.12 has `sys.monitoring` for this")
+def test_under_a_profiler_each_size_is_traced():
+    """A profile function is the user's, and stays; what runs is not seen then."""
+    events = []
+    sys.setprofile(lambda *event: events.append(event[1]))
+    try:
+        program = trace(lambda x: [x * 2], lambda sizes: [jax.ShapeDtypeStruct((sizes["d0"],), np.float32)], {"d0": (5, 8)}, {"d0": 6})
+        profiled = sys.getprofile()
+    finally:
+        sys.setprofile(None)
+    assert profiled is not None
+    assert events
+    assert program.each is not None
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="Python 3.11 has no `sys.monitoring`")
+def test_where_all_monitors_are_taken_each_size_is_traced(monkeypatch):
+    """Debuggers, profilers and coverage hold six at most."""
+    monkeypatch.setattr(sys.monitoring, "get_tool", lambda _: "another")
+    program = trace(lambda x: [x * 2], lambda sizes: [jax.ShapeDtypeStruct((sizes["d0"],), np.float32)], {"d0": (5, 8)}, {"d0": 6})
+    assert program.each is not None
 
 
 def test_the_constant_of_each_size_is_checked_against_the_program():

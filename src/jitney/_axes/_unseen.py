@@ -41,6 +41,9 @@ _BUILTINS = frozenset(_NAMES.split())
 """`isinstance`, `hasattr` and their kin ask for attributes, which is seen; conversions raise, or are seen."""
 
 
+_BLIND = "other tools watch the code that runs, so that nobody sees whether it looks at sizes"
+
+
 @contextmanager
 def scanned(report: Callable[[str], None]) -> Generator[None]:
     """Report each function that runs here, in this thread, and that may look at a size unseen, with its line and what it holds."""
@@ -54,7 +57,7 @@ def scanned(report: Callable[[str], None]) -> Generator[None]:
                 report(f"{Path(code.co_filename).name}:{code.co_firstlineno} ({code.co_name}) {what}")
                 return
 
-    with _monitored(seen, started) if sys.version_info >= (3, 12) else _profiled(seen, started, report):
+    with (_monitored if sys.version_info >= (3, 12) else _profiled)(seen, started, report):
         yield
 
 
@@ -78,7 +81,7 @@ def _profiled(seen: set[types.CodeType], started: Callable[..., None], report: C
 
     outer = sys.getprofile()
     if outer is not None and not is_a(outer, _Profile):
-        report("a profiler runs, so that nobody sees whether it looks at sizes")
+        report(_BLIND)
         yield
         return
     sys.setprofile(_Profile(seen, started, outer))
@@ -102,10 +105,14 @@ class _Profile:
 
 
 @contextmanager
-def _monitored(seen: set[types.CodeType], started: Callable[..., None]) -> Generator[None]:
+def _monitored(seen: set[types.CodeType], started: Callable[..., None], report: Callable[[str], None]) -> Generator[None]:
     """By `sys.monitoring`, which costs next to nothing."""
     monitoring: Any = getattr(sys, "monitoring")  # noqa: B009 - of Python 3.12
-    tool = next(i for i in (3, 4, 5, 2, 1, 0) if monitoring.get_tool(i) is None)
+    tool = next((i for i in (3, 4, 5, 2, 1, 0) if monitoring.get_tool(i) is None), None)
+    if tool is None:
+        report(_BLIND)
+        yield
+        return
     here = threading.get_ident()
 
     def event(code: types.CodeType, _: int) -> Any:
