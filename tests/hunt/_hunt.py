@@ -18,8 +18,8 @@ from ._options import OPTIONS, NotFloatingError, Way
 from ._program import Program, joined
 from ._recipe import Exact, Recipe
 
-# What XLA for CPUs cannot compile in plain JAX either (jax 0.10.2, 0.12.0.1): int4 indices of batches of 8 or more; `lax.mulhi` of integers of
-# 4 bits, and `lax.reduce` with a computation of its own, of arrays that lie over devices.
+# What XLA for CPUs cannot compile in plain JAX either (jax 0.10.2, 0.12.0.1): int4 indices of batches of 8 or more; of arrays that lie over
+# devices, `lax.mulhi` of integers of 4 bits, and `lax.reduce` with a computation of its own.
 XLAS = ("does not support custom element sizes", "Unable to convert MHLO to StableHLO", "Unsupported reduction computation")
 FEW = 3  # expressions of a case under an option that takes one at a time
 JITNEY = (jitney.JitneyError, jitney.JitneyWarning)
