@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -59,6 +59,9 @@ class Counts:
         return Counts(values, self.names, self.weak, numbers, self.sizes)
 
 
+_MOST_SIZES = 65_536  # that one program remembers
+
+
 @dataclass(frozen=True)
 class Proof:
     """A body's program with symbolic sizes, and how to trace it at a size.
@@ -76,6 +79,7 @@ class Proof:
     avals: Callable[[Any], Sequence[Any]]
     symbols: Mapping[str, str]
     check: Callable[[], None] | None = None
+    _done: dict[tuple[int, ...], list[Any]] = field(default_factory=dict[tuple[int, ...], list[Any]], compare=False, repr=False)
 
     def numbers_at(self, sizes: Mapping[str, int]) -> list[Any]:
         """What Python makes of these sizes of axes.
@@ -83,9 +87,14 @@ class Proof:
         Raises:
             Refused: At these sizes the body does other operations.
         """
-        found = self.program.numbers_at(self.fn, self.avals, {symbol: sizes[name] for name, symbol in self.symbols.items()})
-        if self.check is not None:
-            self.check()
+        key = tuple(sizes[name] for name in self.symbols)
+        found = self._done.get(key)
+        if found is None:
+            found = self.program.numbers_at(self.fn, self.avals, {symbol: sizes[name] for name, symbol in self.symbols.items()})
+            if self.check is not None:
+                self.check()
+            if len(self._done) < _MOST_SIZES:
+                self._done[key] = found
         return found
 
 
