@@ -96,6 +96,20 @@ def by_identity(x: V):
     return x * 2 if operator.is_(n, m) and type(n) is int and n > 300 else x
 
 
+def kind_of_default(x: V, kind=type):
+    return x * 2 if kind(x.shape[0]) is int and x.shape[0] > 300 else x
+
+
+def by_what_it_closes_over(kind):
+    def inside(x: V):
+        return x * (2.0 if kind(x.shape[0]) == int and x.shape[0] > 300 else 1.0)  # noqa: E721
+
+    return inside
+
+
+closed_over = by_what_it_closes_over(type)
+
+
 @functools.singledispatch
 def factor(n):
     return 1.0

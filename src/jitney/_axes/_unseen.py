@@ -53,7 +53,7 @@ def scanned(report: Callable[[str], None]) -> Generator[None]:
         code = frame.f_code
         seen.add(code)
         if not _is_trusted(code.co_filename) and not _is_collecting(frame):
-            for what in _unknown(code, frame.f_globals):
+            for what in _unknown(code, frame.f_globals, frame.f_locals):
                 report(f"{Path(code.co_filename).name}:{code.co_firstlineno} ({code.co_name}) {what}")
                 return
 
@@ -134,7 +134,7 @@ def _monitored(seen: set[types.CodeType], started: Callable[..., None], report: 
         monitoring.free_tool_id(tool)
 
 
-def _unknown(code: types.CodeType, names: Mapping[str, Any]) -> Iterator[str]:
+def _unknown(code: types.CodeType, names: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[str]:
     """What a function does that is not on the list."""
     globals_, handles, compares = _summary(code)
     if handles:
@@ -145,6 +145,9 @@ def _unknown(code: types.CodeType, names: Mapping[str, Any]) -> Iterator[str]:
         value = names[name] if name in names else getattr(builtins, name, None)
         if not _is_allowed(value):
             yield f"uses `{name}`"
+    for name, value in given.items():  # arguments, their defaults, and what it closes over
+        if not _is_allowed(value):
+            yield f"is given `{name}`"
 
 
 @lru_cache(maxsize=4096)
