@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ._derivatives import Derivative, program_of
 from ._errors import AxisError, ContractError, sentence
 from ._laid import Laid
-from ._memory import Fit, Misfit, budget_of, compiled_bytes, fit, text
+from ._memory import Fit, Misfit, budget_of, fit, text
 from ._options import AUTO
 from ._plan import Plan
 from ._stages import Chunk
@@ -123,7 +123,7 @@ def strategy(
         request = replace(asked, options=replace(entry.core.options, pad=(), chunk=(), memory=None))
         body = entry.body_inside(Plan.make(view, request), "chunk")
         avals = stage.avals({SYMBOL: stage.size})
-        whole = compiled_bytes(body, avals, stage.placed)
+        whole = stage.bytes(body, avals)
         ways = [
             Way(IN_MEMORY, whole, None, f"{text(whole)} by the compiler", whole <= budget),
             _chunked(stage, body, avals, budget),
@@ -135,7 +135,7 @@ def strategy(
 def _chunked(stage: Chunk, body: Any, avals: Any, budget: int) -> Way:
     def measured() -> Fit:
         passes = stage.passes(body)
-        return fit(lambda width: compiled_bytes(in_chunks(stage, passes, width), avals, stage.placed), stage.suiting(passes), budget)
+        return fit(lambda width: stage.bytes(in_chunks(stage, passes, width), avals), stage.suiting(passes), budget)
 
     return _way(CHUNKED, measured)
 

@@ -309,7 +309,7 @@ MOVED = [
         lax.dynamic_index_in_dim({x}, {j}[1], {A})
         lax.dynamic_index_in_dim({x}, -1, {A}, keepdims=False)
         lax.dynamic_update_slice({v}, jnp.ones(2, {v}.dtype), ({j}[2],))
-        lax.dynamic_update_slice({v}, {v}[:2], (jnp.int8(100),))
+        lax.dynamic_update_slice({v}, {v}[:2], (jnp.sum({v} != {v}).astype(jnp.int8) + jnp.int8(100),))
         lax.dynamic_update_slice_in_dim({x}, {x}[:1] * 1, {j}[0], 0)
         lax.dynamic_update_index_in_dim({x}, {x}[0], {j}[0], 0)
         lax.index_in_dim({x}, 0, {A})

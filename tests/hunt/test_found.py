@@ -12,11 +12,16 @@ from jaxtyping import Array, Shaped
 from jitney import AxisError, JitneyWarning, optimize
 from tests.hunt._judge import difference, leaves_of
 
+KEY = jax.random.key(1)
 ROWS = lax.ScatterDimensionNumbers((), (0,), (0,))
 
 
 def numbers(n, dtype, most=7):
     return (np.arange(n) * 5 % most).astype(dtype)
+
+
+def normal(x):
+    return jax.random.normal(KEY, x.shape)
 
 
 FOUND = {
@@ -30,6 +35,9 @@ FOUND = {
     "a scatter at narrow places": (lambda x, i: lax.scatter_max(x, i[:, None], x, ROWS), 4096, "i1", "i1"),
     "places that wrap": (lambda x, i: lax.argmin(x, 0, jnp.uint8), 4096, "u1", "i4"),
     "a sum in eight bits": (lambda x, i: jnp.sum(x), 1000, jnp.float8_e4m3fn, "i4"),
+    "draws in a branch": (lambda x, i: lax.cond(jnp.sum(x) > 0, lambda: normal(x), lambda: x), 7, "f4", "i4"),
+    "draws added up in a branch": (lambda x, i: x * lax.cond(i[0] < 9, lambda: normal(x).sum(), lambda: 0.0), 7, "f4", "i4"),
+    "draws in a loop": (lambda x, i: lax.fori_loop(0, 3, lambda k, s: s + normal(x), x), 7, "f4", "i4"),
     "a mean in sixteen bits": (lambda x, i: jnp.mean(x * 0 + 1), 4096, jnp.bfloat16, "i4"),
 }  # fmt: skip
 

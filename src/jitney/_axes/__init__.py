@@ -16,7 +16,7 @@ from ._passes import bytes_per_element as bytes_per_element
 from ._passes import plan_passes as plan_passes
 from ._refusal import Refused as Refused
 from ._rule import Use as Use
-from ._spread import keeping_nans as keeping_nans
+from ._spread import spread as spread
 from ._trace import Traced as Traced
 from ._trace import at_any_size as at_any_size
 from ._trace import ranges_at_hand as ranges_at_hand

@@ -18,7 +18,7 @@ from typing import Any
 
 from jax.extend import core
 
-from .._jaxprs import CALLS, Const, Ref, opened, scan_parts
+from .._jaxprs import CALLS, Const, Ref, equations, opened, programs, scan_parts, source_of
 from ._extent import is_ragged
 from ._facts import uses_of
 from ._monoids import CUMULATIVE, PLACES, REDUCTIONS, SCATTERS
@@ -287,9 +287,13 @@ def _begins_with(node: Node) -> list[Any]:
 
 def _uses(op: Op) -> Iterator[Use]:
     rule = RULES.get(op.name)
-    if rule is None or (op.name in _DRAWS and op.is_ragged):
-        yield Use(frozenset(), "mixed", "a draw of random numbers" if rule else f"`{op.name}`, which has no rule,", op.name, op.place)
+    if rule is None:
+        yield Use(frozenset(), "mixed", f"`{op.name}`, which has no rule,", op.name, op.place)
         return
+    for eqn in (op.eqn, *(each for program in programs(op.params) for each in equations(program))):
+        # A row's draw is that of its position, and what is drawn here would begin anew in each chunk.
+        if eqn.primitive.name in _DRAWS and Op(eqn).is_ragged:
+            yield Use(frozenset(), "mixed", "", eqn.primitive.name, source_of(eqn) or op.place, refused="a draw of random numbers")
     yield from rule.uses(op)
     for program in inner(op):
         yield from uses_of(program, op.ranges, op.place)

@@ -1,7 +1,10 @@
-"""Evaluate a program whose arrays XLA lays over devices, such that a maximum or minimum that meets a NaN is one.
+"""Evaluate a program whose arrays XLA lays over devices, such that it gives the numbers that it gives on one.
 
-Collectives of XLA leave a NaN out or take it, as it comes (on CPUs they leave it out; tried with jax 0.10.2 and 0.12.0.1), so where it
-adds one to a reduction the NaN would be lost. It goes beside, as a flag, as in what a pass over chunks puts together (see `_devices`).
+Two things are not left to XLA, whose partitioner treats them wrongly (tried with jax 0.10.2 and 0.12.0.1):
+- A maximum or minimum that meets a NaN is one. Collectives leave a NaN out or take it, as it comes (on CPUs they leave it out), so where
+  XLA adds one to a reduction the NaN would be lost. It goes beside, as a flag, as in what a pass over chunks puts together (`_devices`).
+- Positions have 32 bits at least. Where a device's part begins is computed in the type of the positions, so that narrow ones wrap; for
+  gathers and scatters the partitioner ends the process ("Unsupported indices type").
 """
 
 from __future__ import annotations
@@ -21,16 +24,23 @@ from ._monoids import MONOIDS, REDUCTIONS, SCATTERS
 _EXTREMES = (MONOIDS["max"], MONOIDS["min"])
 _REDUCTIONS = [name for name, monoid in REDUCTIONS.items() if MONOIDS[monoid] in _EXTREMES]
 _SCATTERS = [name for name, monoid in SCATTERS.items() if MONOIDS[monoid] in _EXTREMES]
+POSITIONED: dict[str, tuple[int, int | None]] = {
+    "gather": (1, 2),
+    **dict.fromkeys(("scatter", "scatter_sub", "scatter-sub", *SCATTERS), (1, 2)),
+    "dynamic_slice": (1, None),
+    "dynamic_update_slice": (2, None),
+}
+"""Which operands of an operation are positions: from, to."""
 _HOLDERS = (*CALLS, "cond", "while", "scan", "custom_linear_solve")  # not `shard_map`, in which arrays are parts
 
 
-def keeping_nans(fn: Callable[..., Any]) -> Callable[..., list[Any]]:
-    """A function of flat arrays that returns a list of them, with NaN for each extreme of numbers one of which is NaN."""
+def spread(fn: Callable[..., Any]) -> Callable[..., list[Any]]:
+    """A function of flat arrays, which may lie over devices, that returns a list of them: the same numbers as on one device."""
 
-    def with_nans(*arrays: Any) -> list[Any]:
+    def over_devices(*arrays: Any) -> list[Any]:
         return _run(make_jaxpr(fn)(*arrays), arrays)
 
-    return with_nans
+    return over_devices
 
 
 def _run(jaxpr: Any, values: Sequence[Any]) -> list[Any]:
@@ -48,12 +58,28 @@ def _run(jaxpr: Any, values: Sequence[Any]) -> list[Any]:
 
 def kept(eqn: Any, values: Sequence[Any]) -> list[Any]:
     """The results of one operation."""
+    if eqn.primitive.name in POSITIONED:
+        first, last = POSITIONED[eqn.primitive.name]
+        values = [*values[:first], *map(_counting, values[first:last]), *(values[last:] if last else [])]
     if _may_lose(eqn):
         (out,) = bound(eqn, values)
         return [lax.select(_meets_nan(eqn, values), lax.full(out.shape, np.nan, out.dtype), out)]
-    if eqn.primitive.name in _HOLDERS and any(map(_may_lose, (inner for each in programs(eqn.params) for inner in equations(each)))):
+    if eqn.primitive.name in _HOLDERS and any(map(_is_changed, (inner for each in programs(eqn.params) for inner in equations(each)))):
         return bound(eqn, values, **{name: _made_anew(value) for name, value in eqn.params.items()})
     return bound(eqn, values)
+
+
+def _counting(positions: Any) -> Any:
+    """Positions in a type of 32 bits at least."""
+    return positions if dtypes.iinfo(positions.dtype).bits >= 32 else lax.convert_element_type(positions, np.int32)
+
+
+def _is_changed(eqn: Any) -> bool:
+    """Whether an operation is not left to XLA as it is."""
+    if _may_lose(eqn):
+        return True
+    first, last = POSITIONED.get(eqn.primitive.name, (0, 0))
+    return any(dtypes.iinfo(atom.aval.dtype).bits < 32 for atom in eqn.invars[first:last])
 
 
 def _may_lose(eqn: Any) -> bool:
@@ -79,7 +105,7 @@ def _made_anew(value: Any) -> Any:
     if is_a(value, tuple):
         parts = [_made_anew(part) for part in value]
         return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
-    if not hasattr(getattr(value, "jaxpr", value), "eqns") or not any(map(_may_lose, equations(value))):
+    if not hasattr(getattr(value, "jaxpr", value), "eqns") or not any(map(_is_changed, equations(value))):
         return value
     avals = [jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype, weak_type=atom.aval.weak_type) for atom in opened(value)[0].invars]
 

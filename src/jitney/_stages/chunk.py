@@ -5,13 +5,14 @@ It stands inside Jit, since the loop over the chunks is part of the program, and
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import jax
 
-from .._axes import Devices, Passes, Refused, bytes_per_element, check_order, plan_passes, run_chunked, told, trace
+from .._axes import Devices, Passes, Refused, bytes_per_element, check_order, plan_passes, run_chunked, spread, told, trace
 from .._errors import AxisError, MeshError, OptionError, Where, sentence
 from .._memory import Fit, Misfit, compiled_bytes, fit, free_bytes, text
 from .._named import beside, in_names, is_count, named_axes, shape_at, sizes_of
@@ -229,6 +230,10 @@ class Chunk:
         most = BUDGET // max(1, bytes_per_element(passes))
         return min(self.part, max(_LEAST, most - most % _LEAST))
 
+    def bytes(self, fn: Fn, avals: Sequence[Any]) -> int:
+        """What a body takes on one device, by the compiler, as it is when it runs: over devices Shard stands around it."""
+        return compiled_bytes(fn if self.placed is None else spread(fn), avals, self.placed)
+
     def _fitting(self, fn: Fn, budget: int) -> Cut:
         if any(is_a(each.mesh, jax.sharding.AbstractMesh) for each in self.placed or ()):
             raise OptionError(
@@ -237,7 +242,7 @@ class Chunk:
                          f'give it `chunk={{"{self.axis}": ...}}` instead of `memory`.')
             )  # fmt: skip
         avals = self.avals({SYMBOL: self.size})
-        whole = compiled_bytes(fn, avals, self.placed)
+        whole = self.bytes(fn, avals)
         if whole <= budget:
             return Cut(self.axis, None, self.size, Fit(self.size, None, whole, budget))
         failed: AxisError | None = None
@@ -246,7 +251,7 @@ class Chunk:
             try:
                 passes = stage.passes(fn)
                 found = fit(
-                    lambda width, stage=stage, passes=passes: compiled_bytes(in_chunks(stage, passes, width), avals, stage.placed),
+                    lambda width, stage=stage, passes=passes: stage.bytes(in_chunks(stage, passes, width), avals),
                     stage.suiting(passes),
                     budget,
                 )

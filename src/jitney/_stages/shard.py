@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import jax
 
-from .._axes import keeping_nans
+from .._axes import spread
 from .._named import named_axes
 from .._options import Sharding
 from .._stage import Fn, Request, Skip
@@ -44,7 +44,7 @@ class Shard:
         return view
 
     def wrap(self, fn: Fn) -> Fn:
-        fn = keeping_nans(fn) if self._is_xlas else fn
+        fn = spread(fn) if self._is_xlas else fn
         if not self.request.nested:
             return fn
 
