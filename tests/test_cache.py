@@ -12,8 +12,8 @@ from pathlib import Path
 import jax
 import pytest
 
-from jitney import _cache
 from jitney._errors import OptionError
+from jitney._jax import cache as _cache
 
 SRC = str(Path(_cache.__file__).parents[1])
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="owners and modes are POSIX")
@@ -22,7 +22,7 @@ PRELUDE = """
 import json, os, resource, threading, warnings
 from pathlib import Path
 import jax, jax.numpy as jnp
-from jitney import _cache
+from jitney._jax import cache as _cache
 from jitney._errors import JitneyWarning
 
 events = []

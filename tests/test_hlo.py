@@ -2,7 +2,7 @@
 
 import pytest
 
-from jitney._hlo import collectives
+from jitney._jax.hlo import collectives
 
 MESH = {"data": 4, "model": 2}
 ROW = '  %x.1 = f32[2,3]{{1,0}} all-reduce(%y), channel_id=1, {groups}, to_apply=%add, metadata={{op_name="jit(f)/sum"}}'

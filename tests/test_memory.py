@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from jaxtyping import Array, Float
 
 from jitney import AxisError, ContractError, lazy_derivatives, optimize
-from jitney._memory import Fit, Misfit, fit, text
+from jitney._jax.memory import Fit, Misfit, fit, text
 
 RNG = np.random.default_rng(0)
 N = 60_000

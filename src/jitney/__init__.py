@@ -2,8 +2,6 @@
 
 from ._accumulate import accumulate as accumulate
 from ._buckets import Bucket as Bucket
-from ._cache import CacheFacts as CacheFacts
-from ._cache import configure as configure
 from ._checkpoints import Checkpoints as Checkpoints
 from ._communication import Collective as Collective
 from ._communication import Communication as Communication
@@ -43,8 +41,10 @@ from ._frontier import Saving as Saving
 from ._frontier import frontier as frontier
 from ._host import Fetch as Fetch
 from ._host import host as host
-from ._mesh import Mesh as Mesh
-from ._mesh import mesh as mesh
+from ._jax.cache import CacheFacts as CacheFacts
+from ._jax.cache import configure as configure
+from ._jax.mesh import Mesh as Mesh
+from ._jax.mesh import mesh as mesh
 from ._module_axes import register_axes as register_axes
 from ._optimize import optimize as optimize
 from ._pipeline import Pipeline as Pipeline

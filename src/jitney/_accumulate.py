@@ -12,11 +12,11 @@ from typing import Any, ParamSpec
 from ._core import REGISTRY
 from ._derivatives import Wrt, check_names, named
 from ._errors import OptionError, sentence
+from ._jax.trees import is_a, type_of
 from ._optimize import optimize
 from ._options import fail
 from ._program import Program
 from ._stages.derive import Derived
-from ._trees import is_a, type_of
 
 P = ParamSpec("P")
 

@@ -20,8 +20,8 @@ from ._call import described, static_text
 from ._counts import parted
 from ._distributed import RUN
 from ._errors import OptionError, ProcessError, Where, few, sentence
+from ._jax.trees import device_put, is_a, issubdtype
 from ._statics import static_key
-from ._trees import device_put, is_a, issubdtype
 
 if TYPE_CHECKING:
     from ._channel import Facts

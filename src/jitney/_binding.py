@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ._errors import Where
-from ._trees import is_a, type_of
+from ._jax.trees import is_a, type_of
 
 _ANY_CALL = inspect.Signature(
     [

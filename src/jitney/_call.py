@@ -18,8 +18,7 @@ from jax.tree_util import DictKey, SequenceKey
 from ._binding import Binder
 from ._contract import Contract
 from ._hints import ScalarHint
-from ._statics import Opaque, keyer_of, snapshot
-from ._trees import (
+from ._jax.trees import (
     Path,
     Tracer,
     canonicalize_dtype,
@@ -32,6 +31,7 @@ from ._trees import (
     tree_unflatten,
     type_of,
 )
+from ._statics import Opaque, keyer_of, snapshot
 from ._view import Leaf, LeafHint, View, is_array, leaf_hints
 
 if TYPE_CHECKING:

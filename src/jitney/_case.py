@@ -15,15 +15,15 @@ from ._device import Device
 from ._diagnose import TRACER_ERRORS, trace_error
 from ._entry import Entry, Retry, Undecided
 from ._errors import OptionError, few, sentence
-from ._hlo_work import Work
-from ._jaxprs import equations, source_of
-from ._mesh import current, on_paper
+from ._jax.hlo_work import Work
+from ._jax.jaxprs import equations, source_of
+from ._jax.mesh import current, on_paper
+from ._jax.trees import tree_flatten
 from ._precision import elsewhere
 from ._roofline import links, products_by_type, seconds_of, sends
 from ._runners import has_equinox_checks
 from ._simulation import Share, Simulation, Sizes, Traffic
 from ._stage import Skip
-from ._trees import tree_flatten
 from ._virtual import Compiled
 from ._wire import Sent, sent
 

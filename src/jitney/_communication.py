@@ -10,12 +10,12 @@ from ._counts import parted
 from ._derivatives import Derivative, program_of
 from ._errors import OptionError, sentence
 from ._filling import Filling
-from ._hlo import Operation, collectives
-from ._memory import text as bytes_text
-from ._mesh import described
+from ._jax.hlo import Operation, collectives
+from ._jax.memory import text as bytes_text
+from ._jax.mesh import described
+from ._jax.trees import is_a
 from ._options import FSDP, Sharding
 from ._stages.place import Place
-from ._trees import is_a
 from ._view import Leaf, View
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, get_args, overload
 from ._binding import around_method
 from ._core import REGISTRY
 from ._errors import OptionError, Where, sentence
+from ._jax.trees import is_a, type_of
 from ._options import AUTO
 from ._report import Report
 from ._sparsity import Mode
 from ._stages.derive import COTANGENT, TANGENT, Derived, What, unknown_name
-from ._trees import is_a, type_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

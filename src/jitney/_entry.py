@@ -19,8 +19,6 @@ import jax
 from jax.tree_util import tree_map
 
 from ._axes import Refused, at_any_size
-from ._cache import disabled as cache_disabled
-from ._cache import ensure as ensure_cache
 from ._call import Layout, described, jit_is_off, traced
 from ._causes import Traced, cause
 from ._contract import check_arguments, check_result
@@ -28,7 +26,9 @@ from ._counts import Counts, Known, NeedsNumbers, Proof, knowing, known, parted
 from ._errors import NonFiniteError, sentence
 from ._filling import Cut, Filling, cuts_of, padded_key, warn_refused
 from ._hints import ArrayHint
-from ._mesh import current as current_mesh
+from ._jax.cache import disabled as cache_disabled
+from ._jax.cache import ensure as ensure_cache
+from ._jax.mesh import current as current_mesh
 from ._module_axes import InModule, axes_in_modules, with_modules
 from ._named import beside, is_count, named_axes, sizes_of, with_counts
 from ._nans import nonfinite

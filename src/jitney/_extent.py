@@ -19,7 +19,7 @@ import jax
 import numpy as np
 from jax.extend.core import InconclusiveDimensionOperation
 
-from ._trees import is_a
+from ._jax.trees import is_a
 
 _jax: Any = jax
 _np: Any = np

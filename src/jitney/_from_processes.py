@@ -12,8 +12,8 @@ import numpy as np
 from ._agreement import compare, digest, is_local, members
 from ._distributed import RUN
 from ._errors import MeshError, ProcessError, sentence
-from ._mesh import automatic, current, described
-from ._trees import device_put, keystr, tree_flatten_with_path, tree_unflatten
+from ._jax.mesh import automatic, current, described
+from ._jax.trees import device_put, keystr, tree_flatten_with_path, tree_unflatten
 from ._view import is_array
 
 _jax: Any = jax

@@ -11,7 +11,7 @@ import jax
 
 from ._derivatives import Derivative, Wrt, check_names, named, program_of
 from ._errors import DerivativeError, sentence
-from ._memory import budget_of, text
+from ._jax.memory import budget_of, text
 from ._plan import Plan
 from ._saving import Nothing, Point, Problem, choose, flops_text, frontier_of, unsupported
 from ._stage import Skip

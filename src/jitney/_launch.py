@@ -17,7 +17,7 @@ from typing import Any, Final
 import jax
 
 from ._errors import ProcessError, sentence
-from ._trees import is_a
+from ._jax.trees import is_a
 
 _SLACK: Final = 30.0  # seconds by which JAX, which aborts, waits longer than this does
 _LAUNCHERS: Final = {

@@ -25,7 +25,7 @@ import numpy as np
 from jax.extend import core
 
 from jitney._errors import Where, sentence
-from jitney._jaxprs import CALLS, opened, scan_parts, solve_operands, source_of, while_parts
+from jitney._jax.jaxprs import CALLS, opened, scan_parts, solve_operands, source_of, while_parts
 
 _jax = cast(Any, jax)  # much of `jax.lax` and `jax.core` has no annotations
 

@@ -17,12 +17,12 @@ from ._binding import around_method, where_of
 from ._buckets import Bucket
 from ._core import REGISTRY
 from ._errors import OptionError, sentence
-from ._mesh import Mesh
+from ._jax.mesh import Mesh
+from ._jax.trees import is_a
 from ._options import read_options
 from ._plain import without
 from ._program import Program
 from ._switches import disabled
-from ._trees import is_a
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -15,10 +15,10 @@ import jax
 
 from ._buckets import Bucket
 from ._errors import OptionError, Where, sentence
-from ._mesh import Mesh
+from ._jax.mesh import Mesh
+from ._jax.trees import is_a
 from ._precision import FULL, LOW, Policy, tokens
 from ._switches import Disabled
-from ._trees import is_a
 
 NOT_BUILT = {
     "max_compiles": "a limit on compiles",

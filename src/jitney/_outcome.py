@@ -13,8 +13,8 @@ from typing import Any
 import jax
 
 from ._axes import Refused, is_symbolic
+from ._jax.trees import is_a, register_pytree_node, tree_flatten, tree_unflatten, type_of
 from ._statics import keyer_of, snapshot
-from ._trees import is_a, register_pytree_node, tree_flatten, tree_unflatten, type_of
 from ._view import is_array
 
 

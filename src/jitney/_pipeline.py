@@ -16,8 +16,8 @@ import jax
 import jax.numpy as jnp
 
 from ._errors import MeshError, OptionError, sentence
-from ._mesh import Mesh, automatic, current, described
-from ._trees import is_a, tree_map, type_of
+from ._jax.mesh import Mesh, automatic, current, described
+from ._jax.trees import is_a, tree_map, type_of
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -9,13 +9,13 @@ import jax
 from ._agreement import laid
 from ._call import described
 from ._errors import MeshError, Where, sentence
-from ._mesh import automatic, current
+from ._jax.mesh import automatic, current
+from ._jax.trees import is_a, keystr, tree_flatten_with_path, tree_unflatten
 from ._module_axes import axes_in_modules, with_modules
 from ._named import named_axes
 from ._options import Options, fail, read_shard
 from ._stage import Request
 from ._stages.place import check_names, sharding, spec_of
-from ._trees import is_a, keystr, tree_flatten_with_path, tree_unflatten
 from ._view import Leaf, View, is_array
 
 _WHERE = Where("jitney.place")

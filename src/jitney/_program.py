@@ -19,12 +19,12 @@ from ._diagnose import TRACER_ERRORS, donation_error, low_product_error, trace_e
 from ._entry import Entry, Retry
 from ._errors import JitneyWarning
 from ._events import LISTENER, Stats
+from ._jax.trees import register_pytree_node, tree_flatten, type_of
 from ._lowered import Lowered
 from ._options import Options
 from ._outcome import unmixed
 from ._owners import users_level
 from ._report import Report, report
-from ._trees import register_pytree_node, tree_flatten, type_of
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")

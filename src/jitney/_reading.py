@@ -16,8 +16,8 @@ import jax
 import numpy as np
 
 from ._errors import DataError, sentence
+from ._jax.trees import is_a
 from ._sources import Host, exactly, stamp_of
-from ._trees import is_a
 
 _jax: Any = jax
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from ._cache import facts as cache_facts
 from ._call import static_text
 from ._diagnose import TRACER_ERRORS
 from ._facts import facts_of
-from ._memory import text
+from ._jax.cache import facts as cache_facts
+from ._jax.memory import text
 from ._options import AUTO
 from ._placing import transfers
 from ._plan import Plan

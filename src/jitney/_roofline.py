@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ._device import Device
-from ._jaxprs import CALLS, opened, programs
+from ._jax.jaxprs import CALLS, opened, programs
 from ._saving import of_equation
 
 

@@ -13,8 +13,8 @@ from jax.extend import core
 
 from ._agreement import digest
 from ._axes import Passes
-from ._jaxprs import opened, programs
-from ._trees import is_a
+from ._jax.jaxprs import opened, programs
+from ._jax.trees import is_a
 
 _jax: Any = jax
 _jaxlib: Any = jaxlib

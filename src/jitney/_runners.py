@@ -12,12 +12,12 @@ import equinox as eqx
 import jax
 from jax.core import Tracer
 
-from ._cache import disabled as cache_disabled
-from ._cache import ensure as ensure_cache
 from ._call import described, traced
 from ._counts import parted
 from ._errors import NonFiniteError
-from ._jaxprs import equations
+from ._jax.cache import disabled as cache_disabled
+from ._jax.cache import ensure as ensure_cache
+from ._jax.jaxprs import equations
 from ._nans import locate, message, nonfinite
 from ._stages.jit import FAST
 

@@ -15,10 +15,10 @@ from ._derivatives import Derivative, Wrt, program_of
 from ._device import Device, device_of
 from ._entry import Entry
 from ._errors import MeshError, OptionError, sentence
-from ._mesh import Mesh, current
+from ._jax.mesh import Mesh, current
+from ._jax.trees import is_a
 from ._simulation import Simulation, Sizes, Sweep
 from ._stages.place import no_mesh
-from ._trees import is_a
 from ._virtual import MOST, Failed, compiled
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ._device import Device
-from ._memory import text
+from ._jax.memory import text
 from ._saving import flops_text
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from ._errors import ContractError, DataError, sentence
-from ._trees import canonicalize_dtype, is_a
+from ._jax.trees import canonicalize_dtype, is_a
 
 Host = np.ndarray[Any, Any]
 

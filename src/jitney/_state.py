@@ -19,7 +19,7 @@ import numpy as np
 from ._annotations import fields_of
 from ._derived import KEPT, Reading
 from ._errors import StateError, sentence
-from ._trees import Tracer, is_a, keystr, tree_flatten, type_of
+from ._jax.trees import Tracer, is_a, keystr, tree_flatten, type_of
 from ._vector import core_leaves, joined, like, made
 
 S = TypeVar("S")

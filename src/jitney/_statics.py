@@ -21,7 +21,7 @@ import jax
 import numpy as np
 
 from ._errors import StaticError, sentence
-from ._trees import Tracer, is_a, issubdtype, type_of
+from ._jax.trees import Tracer, is_a, issubdtype, type_of
 
 _BY_PARTS = (
     float, complex, np.ndarray, np.generic, jax.Array, list, tuple, dict, set, frozenset,

@@ -12,12 +12,12 @@ import numpy as np
 
 from ._axes import Chunked, Known, Passes
 from ._errors import ContractError, sentence
+from ._jax.memory import Fit, counted_bytes, fit
+from ._jax.trees import device_put
 from ._laid import Laid
-from ._memory import Fit, counted_bytes, fit
 from ._outcome import Outcome
 from ._plan import Plan
 from ._stages import Chunk
-from ._trees import device_put
 
 if TYPE_CHECKING:
     from ._entry import Entry

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from ._derivatives import Derivative, program_of
 from ._errors import AxisError, ContractError, sentence
+from ._jax.memory import Fit, Misfit, budget_of, fit, text
 from ._laid import Laid
-from ._memory import Fit, Misfit, budget_of, fit, text
 from ._options import AUTO
 from ._plan import Plan
 from ._stages import Chunk

@@ -24,17 +24,17 @@ from ._checkpoint import Progress as Reached
 from ._core import REGISTRY
 from ._derivatives import Derivative, program_of
 from ._errors import AxisError, ContractError, JitneyError, OptionError, sentence
+from ._jax.memory import Misfit, text
+from ._jax.settings import settings
+from ._jax.trees import is_a, type_of
 from ._laid import Laid
-from ._memory import Misfit, text
 from ._options import AUTO, Options
 from ._outcome import unmixed
 from ._reading import Reader, Source
 from ._run_key import platform, program_key, value_key
-from ._settings import settings
 from ._sources import abstract, is_reversible, read_whole, source_of
 from ._stages import Chunk
 from ._steps import Steps, widest
-from ._trees import is_a, type_of
 from ._verify_stream import verify_stream
 
 if TYPE_CHECKING:

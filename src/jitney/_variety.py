@@ -12,9 +12,9 @@ from typing import Any
 
 from ._call import Layout, static_text
 from ._errors import JitneyWarning, Where, sentence
+from ._jax.trees import is_a, type_of
 from ._owners import users_level
 from ._statics import Opaque
-from ._trees import is_a, type_of
 
 MANY = 8
 

@@ -14,8 +14,8 @@ import numpy as np
 from ._annotations import fields_of
 from ._errors import StateError, sentence
 from ._hints import ArrayHint, ScalarHint
+from ._jax.trees import is_a, issubdtype, keystr, tree_flatten, tree_flatten_with_path, tree_unflatten, type_of
 from ._sizes import Unknown, evaluate
-from ._trees import is_a, issubdtype, keystr, tree_flatten, tree_flatten_with_path, tree_unflatten, type_of
 
 _jax: Any = jax
 _jnp: Any = jnp

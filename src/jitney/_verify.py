@@ -22,14 +22,14 @@ from ._compare import Allowed, Difference, compared, tree_of
 from ._errors import JitneyWarning, sentence
 from ._events import LISTENER, Counters
 from ._exact import elementwise
-from ._memory import counted_bytes, free_bytes, text
+from ._jax.memory import counted_bytes, free_bytes, text
+from ._jax.trees import is_a, tree_flatten
 from ._noise import noisy
 from ._options import Options
 from ._outcome import unmixed
 from ._owners import users_level
 from ._plain import Change, Stripped, changes_of, plain_run, plainly
 from ._switches import VERIFY
-from ._trees import is_a, tree_flatten
 
 if TYPE_CHECKING:
     from ._entry import Entry

@@ -12,11 +12,11 @@ import jax
 import numpy as np
 
 from ._errors import JitneyWarning, sentence
-from ._memory import text
+from ._jax.memory import text
+from ._jax.trees import is_a
 from ._owners import users_level
 from ._plain import Change, changes_of
 from ._sources import is_sliceable
-from ._trees import is_a
 from ._verify import Verification, is_verified
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from ._hints import ArrayHint, ContainerHint, Hint, ScalarHint, StaticHint, TreeHint, UnionHint
-from ._trees import is_a
+from ._jax.trees import is_a
 
 LeafHint = ArrayHint | ScalarHint | None
 

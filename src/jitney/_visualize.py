@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from ._memory import text as bytes_text
-from ._trees import Tracer, is_a, keystr, tree_flatten_with_path
+from ._jax.memory import text as bytes_text
+from ._jax.trees import Tracer, is_a, keystr, tree_flatten_with_path
 
 if TYPE_CHECKING:
     from rich.table import Table

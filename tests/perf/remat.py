@@ -19,7 +19,7 @@ import numpy as np
 from examples.surrogate._expert import batch
 from examples.surrogate._losses import LOSSES
 from examples.surrogate.model import Surrogate
-from jitney._memory import text
+from jitney._jax.memory import text
 from jitney._saving import Nothing, Problem, choose, flops_text
 from jitney._saving._option import EVERYTHING
 

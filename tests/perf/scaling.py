@@ -26,7 +26,7 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float
 
 import jitney
-from jitney._hlo import collectives
+from jitney._jax.hlo import collectives
 
 ROUNDS, STEPS, WIDTH = 10, 5, 128
 BATCHES = {"strong": 2048, "weak": 128}  # of all, and of each

@@ -19,7 +19,7 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float
 
 import jitney
-from jitney._hlo import collectives
+from jitney._jax.hlo import collectives
 
 ROUNDS, CALLS = 15, 50
 

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 import jitney
-from jitney._hlo import collectives
+from jitney._jax.hlo import collectives
 
 ROWS, FEATURES, HIDDEN, CHUNK = 131_072, 32, 128, 256
 P, NamedSharding = jax.sharding.PartitionSpec, jax.sharding.NamedSharding

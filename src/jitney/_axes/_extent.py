@@ -16,7 +16,7 @@ import numpy as np
 from jax import export
 
 from .._extent import Expression, Unreadable, read_dim
-from .._trees import is_a
+from .._jax.trees import is_a
 from ._refusal import Refused
 
 Dim = Any

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from .._jaxprs import opened
+from .._jax.jaxprs import opened
 from ._extent import is_countable
 from ._refusal import Refused
 from ._rule import Use, ragged_dims, refuse

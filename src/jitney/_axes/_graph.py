@@ -14,8 +14,8 @@ import jax
 import numpy as np
 from jax.extend import core
 
-from .._jaxprs import CALLS, opened, source_of
-from .._trees import Tracer, is_a
+from .._jax.jaxprs import CALLS, opened, source_of
+from .._jax.trees import Tracer, is_a
 from ._extent import evaluate, is_ragged, tree_dims
 from ._rules.control import expanded
 from ._walk import Op, mentions

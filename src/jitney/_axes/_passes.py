@@ -18,7 +18,7 @@ from typing import Any
 
 from jax.extend import core
 
-from .._jaxprs import CALLS, Const, Ref, equations, opened, programs, scan_parts, source_of
+from .._jax.jaxprs import CALLS, Const, Ref, equations, opened, programs, scan_parts, source_of
 from ._extent import is_ragged
 from ._facts import uses_of
 from ._monoids import CUMULATIVE, PLACES, REDUCTIONS, SCATTERS

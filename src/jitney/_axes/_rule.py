@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from .._trees import is_a
+from .._jax.trees import is_a
 from ._extent import Dim, is_ragged, symbols
 from ._walk import Op, Walk
 

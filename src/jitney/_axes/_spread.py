@@ -16,8 +16,8 @@ import jax
 import numpy as np
 from jax.extend import core
 
-from .._jaxprs import CALLS, bound, equations, opened, programs
-from .._trees import is_a
+from .._jax.jaxprs import CALLS, bound, equations, opened, programs
+from .._jax.trees import is_a
 from ._jax import dtypes, lax, make_jaxpr
 from ._monoids import MONOIDS, REDUCTIONS, SCATTERS
 

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from jax.extend import core
 
-from .._jaxprs import bound, opened, programs, source_of
-from .._trees import is_a
+from .._jax.jaxprs import bound, opened, programs, source_of
+from .._jax.trees import is_a
 from ._extent import Dim, evaluate, extent, is_ragged, symbols, tree_dims
 from ._jax import jnp, lax
 from ._spread import kept

@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
+from .._jax.trees import is_a
 from .._owners import Owner, owner_of
-from .._trees import is_a
 from ._extent import is_symbolic, symbolic_class
 from ._jax import InconclusiveDimensionOperation
 from ._refusal import Refused

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from .._jaxprs import opened, programs
+from .._jax.jaxprs import opened, programs
 
 _jax: Any = jax
 _BYTES = 8

@@ -16,7 +16,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from .._jaxprs import opened, programs, scan_parts, solve_operands, while_parts
+from .._jax.jaxprs import opened, programs, scan_parts, solve_operands, while_parts
 from ._extent import evaluate, is_countable, is_ragged
 from ._graph import Graph, Value, arguments, canonical, graph_of, place_of
 from ._jax import dtypes

@@ -16,8 +16,8 @@ from typing import Any
 import jax
 
 from .._errors import few
-from .._jaxprs import CALLS, bound, name_of, opened, programs, while_parts
-from .._trees import type_of
+from .._jax.jaxprs import CALLS, bound, name_of, opened, programs, while_parts
+from .._jax.trees import type_of
 from ._policy import LOW, Policy
 from ._products import SOLVERS, holds_products, low_product, solves
 from ._walk import Label, Site, Walk

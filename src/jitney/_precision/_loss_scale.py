@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from .._errors import OptionError, sentence
-from .._trees import is_a, issubdtype, tree_map
+from .._jax.trees import is_a, issubdtype, tree_map
 
 T = TypeVar("T")
 _jax: Any = jax

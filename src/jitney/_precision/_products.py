@@ -15,8 +15,8 @@ import numpy as np
 from jax.custom_derivatives import SymbolicZero
 from jax.extend import core
 
-from .._jaxprs import bound, equations, opened, programs, source_of
-from .._trees import is_a
+from .._jax.jaxprs import bound, equations, opened, programs, source_of
+from .._jax.trees import is_a
 
 _jax: Any = jax
 SINGLE = np.dtype(jnp.float32)

@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._jaxprs import CALLS, bound, programs, scan_parts, solve_operands, while_parts
-from .._trees import issubdtype
+from .._jax.jaxprs import CALLS, bound, programs, scan_parts, solve_operands, while_parts
+from .._jax.trees import issubdtype
 from ._policy import LOW
 from ._products import PRODUCTS, holds_products, solves
 from ._walk import Label, Site, Walk

@@ -12,8 +12,8 @@ from typing import Any
 
 from jax.extend import core
 
-from .._jaxprs import at_line_of, bound, is_backward, opened, programs, source_of
-from .._trees import is_a
+from .._jax.jaxprs import at_line_of, bound, is_backward, opened, programs, source_of
+from .._jax.trees import is_a
 from ._policy import Tokens, written
 from ._products import LINEAR, MOVES, is_product, near_solves
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._errors import BudgetError, Where, sentence
-from .._memory import text
+from .._jax.memory import text
 from ._estimate import Estimate, layers_of
 from ._guess import Guess
 from ._option import EVERYTHING

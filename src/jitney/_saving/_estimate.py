@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from .._jaxprs import opened, scan_parts
+from .._jax.jaxprs import opened, scan_parts
 from ._flat import Flat, bytes_of
 from ._flops import of_equation
 from ._layers import Stack

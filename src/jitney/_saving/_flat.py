@@ -10,8 +10,8 @@ from typing import Any
 
 from jax.extend import core
 
-from .._jaxprs import CALLS, Const, Ref, bound, opened
-from .._trees import is_a
+from .._jax.jaxprs import CALLS, Const, Ref, bound, opened
+from .._jax.trees import is_a
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from typing import Any
 
 from jax.extend import core
 
-from .._jaxprs import CALLS, opened, programs
-from .._trees import is_a
+from .._jax.jaxprs import CALLS, opened, programs
+from .._jax.trees import is_a
 
 _MOVES = (
     "reshape transpose broadcast_in_dim squeeze expand_dims convert_element_type slice dynamic_slice dynamic_update_slice concatenate "

@@ -15,8 +15,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from .._jaxprs import bound, opened, programs
-from .._trees import is_a, issubdtype
+from .._jax.jaxprs import bound, opened, programs
+from .._jax.trees import is_a, issubdtype
 from ._flat import Const, Flat, Step, bytes_of
 from ._flops import of_equation
 

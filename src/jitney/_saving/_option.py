@@ -10,7 +10,7 @@ from typing import Any, Literal
 import jax
 from jax.extend import core
 
-from .._jaxprs import opened, scan_parts
+from .._jax.jaxprs import opened, scan_parts
 from ._flat import Flat
 from ._layers import Stack, alike
 

@@ -9,8 +9,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from .._memory import counted_bytes
-from .._trees import issubdtype
+from .._jax.memory import counted_bytes
+from .._jax.trees import issubdtype
 from ._flat import Flat, flattened
 from ._flops import flops, of_equation
 from ._layers import Stack, stacks_of

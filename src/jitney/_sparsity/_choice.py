@@ -10,8 +10,8 @@ from typing import Any, Literal
 import jax
 from jax.extend import core
 
-from .._jaxprs import opened, programs
-from .._memory import Misfit, compiled_bytes, fit, text
+from .._jax.jaxprs import opened, programs
+from .._jax.memory import Misfit, compiled_bytes, fit, text
 from ._colouring import REVERSE, WAYS, Scheme, Way, scheme_of
 from ._compressed import compressed, dense
 from ._directions import Leaves, Linearized

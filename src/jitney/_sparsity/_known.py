@@ -14,9 +14,9 @@ from typing import Any
 
 import jax
 
-from .._jaxprs import CALLS, Const, Ref, bound, opened
+from .._jax.jaxprs import CALLS, Const, Ref, bound, opened
+from .._jax.trees import Tracer, canonicalize_dtype, extended, is_a, issubdtype
 from .._saving import Flat, Step, flattened
-from .._trees import Tracer, canonicalize_dtype, extended, is_a, issubdtype
 from ._numpy import np
 
 _jax: Any = jax

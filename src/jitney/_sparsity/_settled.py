@@ -11,7 +11,7 @@ from typing import Any
 
 import jax
 
-from .._jaxprs import bound, opened, programs, scan_parts, while_parts
+from .._jax.jaxprs import bound, opened, programs, scan_parts, while_parts
 from .._saving import flattened
 from ._known import Known
 

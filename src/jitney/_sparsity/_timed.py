@@ -19,9 +19,9 @@ from typing import Any
 import jax
 from jax.extend import core
 
-from .._cache import folder
-from .._jaxprs import equations, opened
-from .._trees import is_a
+from .._jax.cache import folder
+from .._jax.jaxprs import equations, opened
+from .._jax.trees import is_a
 from ._numpy import np
 
 _jax: Any = jax

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .._jaxprs import Ref, opened, scan_parts, solve_operands, while_parts
+from .._jax.jaxprs import Ref, opened, scan_parts, solve_operands, while_parts
 from ._known import Known, Programs, constant
 from ._op import Found, Op, everything
 from ._pattern import Pattern, TooDenseError, stacked, union

@@ -15,7 +15,7 @@ from typing import Any, Self
 import jax
 
 from .._errors import MeshError, OptionError, Where, few, sentence
-from .._mesh import automatic, described
+from .._jax.mesh import automatic, described
 from .._named import Named, named_axes
 from .._options import FSDP, Sharding
 from .._stage import Fn, Request, Skip

@@ -9,11 +9,11 @@ from typing import Any, Self
 import jax
 from jax.extend import core
 
-from .._jaxprs import CALLS, bound, opened, scan_parts
-from .._memory import compiled_bytes, text
+from .._jax.jaxprs import CALLS, bound, opened, scan_parts
+from .._jax.memory import compiled_bytes, text
+from .._jax.trees import is_a
 from .._options import AUTO
 from .._stage import Fn, Request, Skip
-from .._trees import is_a
 from .._view import View
 
 _jax: Any = jax

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..._jaxprs import CALLS, equations, opened, scan_parts, solve_operands, while_parts
+from ..._jax.jaxprs import CALLS, equations, opened, scan_parts, solve_operands, while_parts
 from .._extent import evaluate, is_ragged
 from .._jax import jnp, lax, make_jaxpr
 from .._rule import Rule, Use, ragged_dims, use

@@ -12,8 +12,8 @@ import jax
 import numpy as np
 from jax.sharding import AxisType
 
-from ._errors import MeshError, sentence
-from ._trees import is_a
+from .._errors import MeshError, sentence
+from .trees import is_a
 
 _jax: Any = jax
 _sharding: Any = jax.sharding

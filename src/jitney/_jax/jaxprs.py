@@ -11,8 +11,8 @@ from typing import Any, Final, TypeVar
 
 from jax.extend import source_info_util
 
-from ._owners import is_users
-from ._trees import is_a
+from .._owners import is_users
+from .trees import is_a
 
 T = TypeVar("T")
 

@@ -8,8 +8,8 @@ import equinox as eqx
 import jax
 from jax.extend import core
 
-from ._errors import DerivativeError, Where, sentence
-from ._trees import keystr, tree_flatten_with_path, type_of
+from .._errors import DerivativeError, Where, sentence
+from .trees import keystr, tree_flatten_with_path, type_of
 
 _jax: Any = jax
 _eqx: Any = eqx

@@ -38,8 +38,8 @@ import jax
 import platformdirs
 from jax.experimental.compilation_cache import compilation_cache
 
-from jitney._cache_limit import complete, trim
 from jitney._errors import JitneyWarning, OptionError, sentence
+from jitney._jax.cache_limit import complete, trim
 from jitney._switches import VERIFY
 
 _FOLDER: Final = "jax_compilation_cache_dir"

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ._owners import is_users
+from .._owners import is_users
 
 KINDS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute", "collective-broadcast")
 _OPERATION = re.compile(rf"^\s*(?:ROOT )?%?(?P<name>\S+) = (?P<shape>.*?) (?P<kind>{'|'.join(KINDS)})(?:-start)?\((?P<rest>.*)$")

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ._hlo import ARRAY, HEAD, bits
+from .hlo import ARRAY, HEAD, bits
 
 _NAME = re.compile(r"^\s*(ROOT )?%?([\w.\-]+) = ")
 _OPERANDS = re.compile(r"%([\w.\-]+)")
