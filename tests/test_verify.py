@@ -12,8 +12,8 @@ from jaxtyping import Array, Float, Int
 
 import jitney
 from jitney import VerificationError, _verify_stream, optimize
-from jitney._axes._rule import POINTWISE, Rule
-from jitney._axes._rules import RULES
+from jitney._axes.rule import POINTWISE, Rule
+from jitney._axes.rules import RULES
 from jitney._compare import Allowed, compared
 from jitney._plain import Change
 from jitney._precision import _autocast
@@ -407,8 +407,8 @@ def test_threads_may_meet_in_a_new_program():
 
 
 FAULT = """
-from jitney._axes._rule import POINTWISE, Rule
-from jitney._axes._rules import RULES
+from jitney._axes.rule import POINTWISE, Rule
+from jitney._axes.rules import RULES
 RULES["reduce_sum"] = Rule(RULES["reduce_sum"].uses, POINTWISE.pad)
 """
 

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jitney._axes._monoids import MONOIDS
-from jitney._axes._rule import Rule
-from jitney._axes._rules import RULES
+from jitney._axes.monoids import MONOIDS
+from jitney._axes.rule import Rule
+from jitney._axes.rules import RULES
 from tests.hunt import _table
 from tests.hunt.__main__ import _environment
 from tests.hunt._draw import ALL, drawn

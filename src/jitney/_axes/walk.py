@@ -17,10 +17,10 @@ from jax.extend import core
 
 from .._jax.jaxprs import bound, opened, programs, source_of
 from .._jax.trees import is_a
-from ._extent import Dim, evaluate, extent, is_ragged, symbols, tree_dims
-from ._jax import jnp, lax
-from ._spread import kept
-from ._wide import scope_of
+from .dims import Dim, evaluate, extent, is_ragged, symbols, tree_dims
+from .spread import kept
+from .typed_jax import jnp, lax
+from .wide import scope_of
 
 Ranges = Mapping[str, tuple[int, int]]
 """Symbol -> the least and the largest size it stands for."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from .._jax.trees import is_a
-from ._extent import Dim, is_ragged, symbols
-from ._walk import Op, Walk
+from .dims import Dim, is_ragged, symbols
+from .walk import Op, Walk
 
 Kind = Literal["reduced", "scanned", "sorted", "gathered", "contracted", "mixed"]
 

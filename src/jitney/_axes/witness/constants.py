@@ -11,11 +11,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from ._extent import evaluate
-from ._graph import Value
-from ._jax import dtypes
-from ._rules import RULES
-from ._walk import Op, Walk, mentions
+from ..dims import evaluate
+from ..rules import RULES
+from ..typed_jax import dtypes
+from ..walk import Op, Walk, mentions
+from .graph import Value
 
 _np: Any = np
 _jax: Any = jax

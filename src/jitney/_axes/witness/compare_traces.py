@@ -16,14 +16,14 @@ from typing import Any
 import jax
 import numpy as np
 
-from .._jax.jaxprs import opened, programs, scan_parts, solve_operands, while_parts
-from ._extent import evaluate, is_countable, is_ragged
-from ._graph import Graph, Value, arguments, canonical, graph_of, place_of
-from ._jax import dtypes
-from ._known import Evaluator
-from ._moved import embedded, seen_through
-from ._refusal import Refused
-from ._walk import Ranges
+from ..._jax.jaxprs import opened, programs, scan_parts, solve_operands, while_parts
+from ..dims import evaluate, is_countable, is_ragged
+from ..refusal import Refused
+from ..typed_jax import dtypes
+from ..walk import Ranges
+from .constants import Evaluator
+from .graph import Graph, Value, arguments, canonical, graph_of, place_of
+from .moved import embedded, seen_through
 
 _SAME_NAME = {"add_any": "add", "copy_p": "copy"}
 _EXACT = ("int32", "int64", "float32", "float64")  # a size converted to one of them is rounded alike by Python and by XLA

@@ -14,11 +14,11 @@ import jax
 import numpy as np
 from jax.extend import core
 
-from .._jax.jaxprs import CALLS, opened, source_of
-from .._jax.trees import Tracer, is_a
-from ._extent import evaluate, is_ragged, tree_dims
-from ._rules.control import expanded
-from ._walk import Op, mentions
+from ..._jax.jaxprs import CALLS, opened, source_of
+from ..._jax.trees import Tracer, is_a
+from ..dims import evaluate, is_ragged, tree_dims
+from ..rules.control import expanded
+from ..walk import Op, mentions
 
 
 @dataclass(eq=False)

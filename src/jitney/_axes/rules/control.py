@@ -9,10 +9,10 @@ import jax
 import numpy as np
 
 from ..._jax.jaxprs import CALLS, equations, opened, scan_parts, solve_operands, while_parts
-from .._extent import evaluate, is_ragged
-from .._jax import jnp, lax, make_jaxpr
-from .._rule import Rule, Use, ragged_dims, use
-from .._walk import Op, Walk, shape_of
+from ..dims import evaluate, is_ragged
+from ..rule import Rule, Use, ragged_dims, use
+from ..typed_jax import jnp, lax, make_jaxpr
+from ..walk import Op, Walk, shape_of
 
 
 def inner(op: Op) -> Sequence[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .._rule import POINTWISE, Rule
+from ..rule import POINTWISE, Rule
 
 _ARITHMETIC = (
     "abs acos acosh add add_any and asin asinh atan atan2 atanh bessel_i0e bessel_i1e bitcast_convert_type cbrt ceil clamp clz complex "

@@ -13,11 +13,11 @@ from typing import Any
 import jax
 from jax import export
 
-from .._owners import is_users
-from ._jax import make_jaxpr
-from ._refusal import Refused
-from ._watch import watched
-from ._witness import Witness
+from ..._owners import is_users
+from ..refusal import Refused
+from ..typed_jax import make_jaxpr
+from .compare_traces import Witness
+from .watch import watched
 
 _jax: Any = jax
 

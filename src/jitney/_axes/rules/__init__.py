@@ -3,7 +3,7 @@
 An operation that is not here is refused as soon as a symbolic size touches it.
 """
 
-from .._rule import Rule as Rule
+from ..rule import Rule as Rule
 from . import callback, control, elementwise, index, linear, order, random, reduce, shape
 
 RULES: dict[str, Rule] = {

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from .._extent import Dim, evaluate, is_ragged, is_symbolic
-from .._jax import jnp, lax
-from .._rule import POINTWISE, Rule, Use, nothing, ragged_dims, refuse, same, use
-from .._walk import Op, Walk, ragged, take
+from ..dims import Dim, evaluate, is_ragged, is_symbolic
+from ..rule import POINTWISE, Rule, Use, nothing, ragged_dims, refuse, same, use
+from ..typed_jax import jnp, lax
+from ..walk import Op, Walk, ragged, take
 
 # Broadcast, iota and sizes.
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ._rules import RULES
-from ._walk import Walk
+from .rules import RULES
+from .walk import Walk
 
 
 def run_padded(

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from .._extent import is_ragged
-from .._rule import Rule, Use, ragged_dims, refuse, same, use
-from .._walk import Op, Walk
+from ..dims import is_ragged
+from ..rule import Rule, Use, ragged_dims, refuse, same, use
+from ..walk import Op, Walk
 
 
 def _zero(x: Any) -> Any:

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from ._devices import Devices
-from ._jax import jnp, lax
-from ._monoids import CUMULATIVE, MONOIDS, PLACES, SCATTERS, Monoid
-from ._passes import Const, Node, Pass, Passes, carried, has_state, is_accumulated, monoid_of
-from ._rules import RULES
-from ._walk import Op, Walk, mentions
+from .monoids import CUMULATIVE, MONOIDS, PLACES, SCATTERS, Monoid
+from .over_devices import Devices
+from .passes import Const, Node, Pass, Passes, carried, has_state, is_accumulated, monoid_of
+from .rules import RULES
+from .typed_jax import jnp, lax
+from .walk import Op, Walk, mentions
 
 State = list[list[Any]]
 """Of each node with a state, in order, what is carried from chunk to chunk."""

@@ -16,10 +16,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from ._jax import jnp, lax
-from ._monoids import MONOIDS, PLACES, SCATTERS, highest, sendable
-from ._passes import FOLDS, Pass, Passes, has_state, monoid_of
-from ._refusal import Refused
+from .monoids import MONOIDS, PLACES, SCATTERS, highest, sendable
+from .passes import FOLDS, Pass, Passes, has_state, monoid_of
+from .refusal import Refused
+from .typed_jax import jnp, lax
 
 _jax: Any = jax
 _AxisType: Any = jax.sharding.AxisType

@@ -17,7 +17,7 @@ from jax import export
 
 from .._extent import Expression, Unreadable, read_dim
 from .._jax.trees import is_a
-from ._refusal import Refused
+from .refusal import Refused
 
 Dim = Any
 """An int, or a symbolic dimension of JAX."""

@@ -11,9 +11,9 @@ from typing import Any
 
 import jax
 
-from .._extent import is_ragged
-from .._rule import Rule, Use, ragged_dims, refuse
-from .._walk import Op, Walk
+from ..dims import is_ragged
+from ..rule import Rule, Use, ragged_dims, refuse
+from ..walk import Op, Walk
 
 
 def _uses(op: Op) -> Iterator[Use]:

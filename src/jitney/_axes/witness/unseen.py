@@ -21,8 +21,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from .._jax.trees import is_a
-from .._owners import owner
+from ..._jax.trees import is_a
+from ..._owners import owner
 
 _TRUSTED = ("jax", "jaxlib", "jitney", "equinox", "numpy", "stdlib", "generated")
 """They ask of objects what they are, and act alike."""

@@ -23,12 +23,12 @@ from typing import Any
 
 import numpy as np
 
-from .._jax.trees import is_a
-from .._owners import Owner, owner_of
-from ._extent import is_symbolic, symbolic_class
-from ._jax import InconclusiveDimensionOperation
-from ._refusal import Refused
-from ._unseen import scanned
+from ..._jax.trees import is_a
+from ..._owners import Owner, owner_of
+from ..dims import is_symbolic, symbolic_class
+from ..refusal import Refused
+from ..typed_jax import InconclusiveDimensionOperation
+from .unseen import scanned
 
 _LOCK = threading.RLock()
 _QUESTIONS = {

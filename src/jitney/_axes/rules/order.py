@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from .._extent import is_ragged
-from .._jax import jnp, lax
-from .._monoids import is_low, last_in_order
-from .._rule import Rule, Use, refuse, use
-from .._walk import Op, Walk
+from ..dims import is_ragged
+from ..monoids import is_low, last_in_order
+from ..rule import Rule, Use, refuse, use
+from ..typed_jax import jnp, lax
+from ..walk import Op, Walk
 
 
 def _sort_uses(op: Op) -> Iterator[Use]:

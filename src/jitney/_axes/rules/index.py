@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from .._extent import Dim, is_ragged
-from .._jax import dtypes, lax
-from .._monoids import MONOIDS, SCATTERS
-from .._rule import Rule, Use, ragged_dims, refuse, use
-from .._walk import Op, Walk, grows, ragged
+from ..dims import Dim, is_ragged
+from ..monoids import MONOIDS, SCATTERS
+from ..rule import Rule, Use, ragged_dims, refuse, use
+from ..typed_jax import dtypes, lax
+from ..walk import Op, Walk, grows, ragged
 from .reduce import unordered
 
 _DROP = lax.GatherScatterMode.FILL_OR_DROP

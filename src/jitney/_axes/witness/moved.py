@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ._graph import Value, at
-from ._jax import dtypes, lax
+from ..typed_jax import dtypes, lax
+from .graph import Value, at
 
 Positions = Any
 """Of each element of an axis, where it comes from: a range, or an array of ints."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from .._extent import Dim, evaluate, is_ragged
-from .._jax import dtypes
-from .._monoids import CUMULATIVE, MONOIDS, PLACES, REDUCTIONS, Monoid, is_ordered
-from .._rule import Rule, Use, ragged_dims, refuse, same, use
-from .._walk import Op, Walk
+from ..dims import Dim, evaluate, is_ragged
+from ..monoids import CUMULATIVE, MONOIDS, PLACES, REDUCTIONS, Monoid, is_ordered
+from ..rule import Rule, Use, ragged_dims, refuse, same, use
+from ..typed_jax import dtypes
+from ..walk import Op, Walk
 
 
 def unordered(op: Op, dims: Sequence[Dim], monoid: Monoid) -> list[Use]:

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from .._jax.jaxprs import opened
-from ._extent import is_countable
-from ._refusal import Refused
-from ._rule import Use, ragged_dims, refuse
-from ._rules import RULES
-from ._rules.control import inner
-from ._walk import Op, Ranges, grows, mentions
+from .dims import is_countable
+from .refusal import Refused
+from .rule import Use, ragged_dims, refuse
+from .rules import RULES
+from .rules.control import inner
+from .walk import Op, Ranges, grows, mentions
 
 
 def uses_of(jaxpr: Any, ranges: Ranges, seen_at: str = "") -> Iterator[Use]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from .._monoids import MONOIDS, Monoid
-from .._rule import Rule, Use, ragged_dims, refuse, use
-from .._walk import Op, Walk
+from ..monoids import MONOIDS, Monoid
+from ..rule import Rule, Use, ragged_dims, refuse, use
+from ..walk import Op, Walk
 
 
 def _function(op: Op) -> Any:

@@ -19,15 +19,15 @@ from typing import Any
 from jax.extend import core
 
 from .._jax.jaxprs import CALLS, Const, Ref, equations, opened, programs, scan_parts, source_of
-from ._extent import is_ragged
-from ._facts import uses_of
-from ._monoids import CUMULATIVE, PLACES, REDUCTIONS, SCATTERS
-from ._refusal import Refused
-from ._rule import Use, ragged_dims
-from ._rules import RULES
-from ._rules.control import inner
-from ._walk import Op, Ranges, mentions, ragged, shape_of
-from ._wide import scope_of
+from .dims import is_ragged
+from .monoids import CUMULATIVE, PLACES, REDUCTIONS, SCATTERS
+from .refusal import Refused
+from .rule import Use, ragged_dims
+from .rules import RULES
+from .rules.control import inner
+from .uses import uses_of
+from .walk import Op, Ranges, mentions, ragged, shape_of
+from .wide import scope_of
 
 FOLDS = {**REDUCTIONS, "dot_general": "add"}
 """Operations whose results on parts of an axis are put together by a monoid."""

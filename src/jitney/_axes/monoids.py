@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ._jax import dtypes, jnp, lax
+from .typed_jax import dtypes, jnp, lax
 
 _BYTE = 8  # bits
 _NARROW = 4  # bytes; what is narrower accumulates in a type of so many
