@@ -2,7 +2,7 @@
 
 Two things are not left to XLA, whose partitioner treats them wrongly (tried with jax 0.10.2 and 0.12.0.1):
 - A maximum or minimum that meets a NaN is one. Collectives leave a NaN out or take it, as it comes (on CPUs they leave it out), so where
-  XLA adds one to a reduction the NaN would be lost. It goes beside, as a flag, as in what a pass over chunks puts together (`over_devices`).
+  XLA adds one to a reduction the NaN would be lost. It goes beside, as a flag, as in passes over chunks (`over_devices.py`).
 - Positions have 32 bits at least. Where a device's part begins is computed in the type of the positions, so that narrow ones wrap; for
   gathers and scatters the partitioner ends the process ("Unsupported indices type").
 """
