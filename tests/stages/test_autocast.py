@@ -27,7 +27,7 @@ HOST = {"bf16": ml_dtypes.bfloat16, "fp16": np.float16}
 @pytest.fixture
 def native(monkeypatch):
     """Products in the low type itself, as everywhere but on CPUs."""
-    monkeypatch.setattr("jitney._precision._products.has_kernels", lambda low: True)
+    monkeypatch.setattr("jitney._precision.products.has_kernels", lambda low: True)
     monkeypatch.setattr("jitney._stages.autocast.has_kernels", lambda low: True)
 
 

@@ -18,9 +18,9 @@ import jax
 from .._errors import few
 from .._jax.jaxprs import CALLS, bound, name_of, opened, programs, while_parts
 from .._jax.trees import type_of
-from ._policy import LOW, Policy
-from ._products import SOLVERS, holds_products, low_product, solves
-from ._walk import Label, Site, Walk
+from .fed_by import Label, Site, Walk
+from .policy import LOW, Policy
+from .products import SOLVERS, holds_products, low_product, solves
 
 _jax: Any = jax
 _REMAT = ("remat2", "checkpoint")

@@ -14,9 +14,9 @@ import numpy as np
 
 from .._jax.jaxprs import CALLS, bound, programs, scan_parts, solve_operands, while_parts
 from .._jax.trees import issubdtype
-from ._policy import LOW
-from ._products import PRODUCTS, holds_products, solves
-from ._walk import Label, Site, Walk
+from .fed_by import Label, Site, Walk
+from .policy import LOW
+from .products import PRODUCTS, holds_products, solves
 
 _jax: Any = jax
 _jnp: Any = jnp

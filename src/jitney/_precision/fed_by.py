@@ -14,8 +14,8 @@ from jax.extend import core
 
 from .._jax.jaxprs import at_line_of, bound, is_backward, opened, programs, source_of
 from .._jax.trees import is_a
-from ._policy import Tokens, written
-from ._products import LINEAR, MOVES, is_product, near_solves
+from .policy import Tokens, written
+from .products import LINEAR, MOVES, is_product, near_solves
 
 _ARRAY = 1  # the path of an argument that is one array has one part
 
