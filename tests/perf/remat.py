@@ -21,7 +21,7 @@ from examples.surrogate._losses import LOSSES
 from examples.surrogate.model import Surrogate
 from jitney._jax.memory import text
 from jitney._saving import Nothing, Problem, choose, flops_text
-from jitney._saving._option import EVERYTHING
+from jitney._saving.option import EVERYTHING
 
 PARTS = (0.25, 0.5, 0.75)
 

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 import jitney
 from jitney import BudgetError, OptionError, optimize
 from jitney._saving import EVERYTHING, Option, Point, Problem, choose
-from jitney._saving._flops import flops
+from jitney._saving.flops import flops
 
 LAYERS, ROWS, WIDTH = 6, 256, 32
 RNG = np.random.default_rng(0)

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ._estimate import Estimate
-from ._option import EVERYTHING, Option
-from ._problem import Point, Problem
+from .estimate import Estimate
+from .option import EVERYTHING, Option
+from .problem import Point, Problem
 
 
 class Guess:

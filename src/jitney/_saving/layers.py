@@ -17,8 +17,8 @@ import numpy as np
 
 from .._jax.jaxprs import bound, opened, programs
 from .._jax.trees import is_a, issubdtype
-from ._flat import Const, Flat, Step, bytes_of
-from ._flops import of_equation
+from .flat import Const, Flat, Step, bytes_of
+from .flops import of_equation
 
 _jax: Any = jax
 _PERIOD = 2000  # operations of a layer, at most

@@ -10,10 +10,10 @@ from typing import Any
 import jax
 
 from .._jax.jaxprs import opened, scan_parts
-from ._flat import Flat, bytes_of
-from ._flops import of_equation
-from ._layers import Stack
-from ._option import Option, Saved, evaluated, policy_of
+from .flat import Flat, bytes_of
+from .flops import of_equation
+from .layers import Stack
+from .option import Option, Saved, evaluated, policy_of
 
 _jax: Any = jax
 

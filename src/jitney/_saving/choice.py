@@ -12,10 +12,10 @@ from typing import Any
 
 from .._errors import BudgetError, Where, sentence
 from .._jax.memory import text
-from ._estimate import Estimate, layers_of
-from ._guess import Guess
-from ._option import EVERYTHING
-from ._problem import Point, Problem
+from .estimate import Estimate, layers_of
+from .guess import Guess
+from .option import EVERYTHING
+from .problem import Point, Problem
 
 _MOST = 20  # options that are compiled for one choice, if one fits
 _SEARCHED = 8  # of them for the smallest by what is guessed, before anything fits

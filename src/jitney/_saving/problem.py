@@ -11,10 +11,10 @@ import numpy as np
 
 from .._jax.memory import counted_bytes
 from .._jax.trees import issubdtype
-from ._flat import Flat, flattened
-from ._flops import flops, of_equation
-from ._layers import Stack, stacks_of
-from ._option import EVERYTHING, Chain, Option, Saved, program_of
+from .flat import Flat, flattened
+from .flops import flops, of_equation
+from .layers import Stack, stacks_of
+from .option import EVERYTHING, Chain, Option, Saved, program_of
 
 _jax: Any = jax
 _STEPS = 12  # for how many numbers of layers there is an option, at most

@@ -11,8 +11,8 @@ import jax
 from jax.extend import core
 
 from .._jax.jaxprs import opened, scan_parts
-from ._flat import Flat
-from ._layers import Stack, alike
+from .flat import Flat
+from .layers import Stack, alike
 
 _jax: Any = jax
 _core: Any = core
