@@ -14,9 +14,9 @@ from jaxtyping import Array, Float
 
 from jitney import lazy_derivatives, optimize
 from jitney._sparsity import _timed
-from jitney._sparsity._colouring import WAYS, scheme_of
-from jitney._sparsity._pattern import Pattern, TooDenseError
-from jitney._sparsity._walk import dependence
+from jitney._sparsity.colouring import WAYS, scheme_of
+from jitney._sparsity.dependence import dependence
+from jitney._sparsity.pattern import Pattern, TooDenseError
 from tests._tracing import count_traces
 
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from jax import lax
 
 from jitney import lazy_derivatives
-from jitney._sparsity._pattern import Pattern
-from jitney._sparsity._settled import settled
-from jitney._sparsity._walk import dependence
+from jitney._sparsity.dependence import dependence
+from jitney._sparsity.pattern import Pattern
+from jitney._sparsity.settled import settled
 
 N = 24
 V = jnp.asarray(np.random.default_rng(0).normal(size=N) + 0.1, jnp.float32)

@@ -17,7 +17,7 @@ from jitney._axes.rules import RULES
 from jitney._compare import Allowed, compared
 from jitney._plain import Change
 from jitney._precision import _autocast
-from jitney._sparsity._directions import Linearized
+from jitney._sparsity.directions import Linearized
 from jitney._stages import chunk
 from jitney._stages.remat import Remat
 from jitney._steps import Steps

@@ -4,11 +4,11 @@ The pattern is read off the program of the derivative itself, products of it wit
 and a function's own derivative rule counts as it will be used. Values of the arguments are never tried.
 """
 
-from ._choice import Made as Made
-from ._choice import Mode as Mode
-from ._choice import elements as elements
-from ._choice import jacobian as jacobian
-from ._choice import possible as possible
-from ._colouring import REVERSE as REVERSE
-from ._colouring import WAYS as WAYS
-from ._colouring import Way as Way
+from .colouring import REVERSE as REVERSE
+from .colouring import WAYS as WAYS
+from .colouring import Way as Way
+from .jacobian_mode import Made as Made
+from .jacobian_mode import Mode as Mode
+from .jacobian_mode import elements as elements
+from .jacobian_mode import jacobian as jacobian
+from .jacobian_mode import possible as possible

@@ -10,7 +10,7 @@ from typing import Any
 import numpy
 import numpy.typing as npt
 
-from ._numpy import np
+from .typed_numpy import np
 
 Ints = npt.NDArray[numpy.int64]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ._numpy import np
-from ._op import Found, Op, Shape, everything
-from ._pattern import Pattern, union
+from .operation import Found, Op, Shape, everything
+from .pattern import Pattern, union
+from .typed_numpy import np
 
 
 def product(op: Op) -> list[Found]:

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from . import _indexing as indexing
-from . import _moves as moves
-from . import _products as products
-from ._numpy import np
-from ._op import Op, Rule
+from . import indexing, moves
+from . import product_rules as products
+from .operation import Op, Rule
+from .typed_numpy import np
 
 
 def _last(op: Op, rank: int) -> Sequence[int]:

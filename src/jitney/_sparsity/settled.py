@@ -13,7 +13,7 @@ import jax
 
 from .._jax.jaxprs import bound, opened, programs, scan_parts, while_parts
 from .._saving import flattened
-from ._known import Known
+from .known_values import Known
 
 _jax: Any = jax
 _lax: Any = jax.lax

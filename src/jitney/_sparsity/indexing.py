@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ._gather import are_sure, gathered, is_sure, scattered, window_sizes
-from ._numpy import np
-from ._op import Found, Op, Shape, everything
-from ._pattern import Pattern, union
+from .gathered import are_sure, gathered, is_sure, scattered, window_sizes
+from .operation import Found, Op, Shape, everything
+from .pattern import Pattern, union
+from .typed_numpy import np
 
 
 def gather(op: Op) -> list[Found]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ._numpy import np
+from .typed_numpy import np
 
 Shape = tuple[int, ...]
 

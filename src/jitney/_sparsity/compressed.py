@@ -10,10 +10,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ._colouring import Scheme
-from ._directions import Leaves, Linearized, Shape
-from ._numpy import np
-from ._pattern import Pattern
+from .colouring import Scheme
+from .directions import Leaves, Linearized, Shape
+from .pattern import Pattern
+from .typed_numpy import np
 
 _jnp: Any = jnp
 _lax: Any = jax.lax

@@ -12,12 +12,12 @@ from jax.extend import core
 
 from .._jax.jaxprs import opened, programs
 from .._jax.memory import Misfit, compiled_bytes, fit, text
-from ._colouring import REVERSE, WAYS, Scheme, Way, scheme_of
-from ._compressed import compressed, dense
-from ._directions import Leaves, Linearized
-from ._pattern import Pattern
-from ._settled import settled
-from ._timed import seconds
+from .colouring import REVERSE, WAYS, Scheme, Way, scheme_of
+from .compressed import compressed, dense
+from .directions import Leaves, Linearized
+from .pattern import Pattern
+from .settled import settled
+from .timed import seconds
 
 _jax: Any = jax
 _core: Any = core

@@ -22,7 +22,7 @@ from jax.extend import core
 from .._jax.cache import folder
 from .._jax.jaxprs import equations, opened
 from .._jax.trees import is_a
-from ._numpy import np
+from .typed_numpy import np
 
 _jax: Any = jax
 _core: Any = core

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ._numpy import np
-from ._pattern import Pattern, union
+from .pattern import Pattern, union
+from .typed_numpy import np
 
 Shape = tuple[int, ...]
 Found = Pattern | None

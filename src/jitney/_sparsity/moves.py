@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ._numpy import np
-from ._op import Found, Op, Rule, everything
-from ._pattern import Pattern, union
+from .operation import Found, Op, Rule, everything
+from .pattern import Pattern, union
+from .typed_numpy import np
 
 
 def elementwise(op: Op) -> list[Found]:

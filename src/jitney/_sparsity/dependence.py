@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from .._jax.jaxprs import Ref, opened, scan_parts, solve_operands, while_parts
-from ._known import Known, Programs, constant
-from ._op import Found, Op, everything
-from ._pattern import Pattern, TooDenseError, stacked, union
-from ._rules import READ, RULES
+from .dependence_rules import READ, RULES
+from .known_values import Known, Programs, constant
+from .operation import Found, Op, everything
+from .pattern import Pattern, TooDenseError, stacked, union
 
 _LONGEST_LOOP = 1 << 10
 

@@ -17,7 +17,7 @@ import jax
 from .._jax.jaxprs import CALLS, Const, Ref, bound, opened
 from .._jax.trees import Tracer, canonicalize_dtype, extended, is_a, issubdtype
 from .._saving import Flat, Step, flattened
-from ._numpy import np
+from .typed_numpy import np
 
 _jax: Any = jax
 _LARGEST = 1 << 22  # elements of a value

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ._pattern import Ints, Pattern
+from .pattern import Ints, Pattern
 
 Way = Literal["forward", "reverse"]
 WAYS: tuple[Way, ...] = ("forward", "reverse")

@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 from jax.extend import core
 
-from ._numpy import np
-from ._pattern import Pattern, TooDenseError
-from ._walk import dependence
+from .dependence import dependence
+from .pattern import Pattern, TooDenseError
+from .typed_numpy import np
 
 _jax: Any = jax
 _jnp: Any = jnp
