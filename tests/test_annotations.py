@@ -16,8 +16,8 @@ import numpy.typing as npt
 import pytest
 from jaxtyping import Array, ArrayLike, Bool, Float, Float32, Int, Key, PRNGKeyArray, PyTree, Scalar, ScalarLike, Shaped
 
-from jitney._annotations import fields_of, hints_of, read
-from jitney._hints import AnyHint, ArrayHint, ContainerHint, ModuleHint, ScalarHint, StaticHint, TreeHint, UnionHint
+from jitney._signature.annotations import fields_of, hints_of, read
+from jitney._signature.hints import AnyHint, ArrayHint, ContainerHint, ModuleHint, ScalarHint, StaticHint, TreeHint, UnionHint
 
 
 class Colour(enum.Enum):

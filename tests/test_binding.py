@@ -12,8 +12,8 @@ import pytest
 from hypothesis import assume, example, given, settings
 
 from jitney import optimize
-from jitney._binding import Binder, signature_of, where_of
 from jitney._errors import Where
+from jitney._signature.binding import Binder, signature_of, where_of
 from tests._tracing import count_traces
 
 X = jnp.arange(3.0)

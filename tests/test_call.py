@@ -16,7 +16,7 @@ import jitney._call
 import jitney._core
 from jitney import optimize
 from jitney._call import described
-from jitney._statics import static_key
+from jitney._signature.static_values import static_key
 from tests._tracing import count_traces
 
 X = jnp.arange(3.0)

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 
 from jitney import ContractError, OptionError, optimize
 from jitney._core import Registry
-from jitney._options import Options
+from jitney._signature.options import Options
 from tests._tracing import count_traces
 
 X = jnp.arange(3.0)

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 
 import jitney
 from jitney import OptionError, optimize
-from jitney._options import NAMES, NOT_BUILT, POLICIES, PRECISIONS, Options, VmapAxis, read_options
+from jitney._signature.options import NAMES, NOT_BUILT, POLICIES, PRECISIONS, Options, VmapAxis, read_options
 
 
 def body(x: Float[Array, "n"], y, *, scale: float = 1.0):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from jaxtyping import Shaped, jaxtyped
 
-from jitney._annotations import read
+from jitney._signature.annotations import read
 from jitney._sizes import Sizes, Unknown, evaluate, fit_shape, settle
 
 ARGUMENTS = {"self": SimpleNamespace(dim=16, name="n", _hidden=3), "xs": [1, 2, 3], "shapes": {"a": (4, 5)}, "x": np.zeros(3)}

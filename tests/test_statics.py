@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 
 from jitney import StaticError, optimize
-from jitney._statics import Opaque, keyer_of, snapshot, static_key
+from jitney._signature.static_values import Opaque, keyer_of, snapshot, static_key
 from tests._tracing import count_traces
 
 X = jnp.arange(3.0)

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from jaxtyping import Array, Float, Int, PyTree
 
 from jitney import optimize
-from jitney._annotations import read
-from jitney._hints import ArrayHint, ScalarHint
+from jitney._signature.annotations import read
+from jitney._signature.hints import ArrayHint, ScalarHint
 from jitney._view import Leaf, View, is_array, leaf_hints
 
 MANY = settings(max_examples=max(100, settings.default.max_examples))

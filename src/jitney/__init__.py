@@ -1,7 +1,6 @@
 """Make numerical JAX code fast without rewriting it."""
 
 from ._accumulate import accumulate as accumulate
-from ._buckets import Bucket as Bucket
 from ._checkpoints import Checkpoints as Checkpoints
 from ._communication import Collective as Collective
 from ._communication import Communication as Communication
@@ -55,6 +54,7 @@ from ._precision import LossScale as LossScale
 from ._program import Program as Program
 from ._report import Report as Report
 from ._shared import shared as shared
+from ._signature.buckets import Bucket as Bucket
 from ._simulate import simulate as simulate
 from ._simulation import Share as Share
 from ._simulation import Simulation as Simulation

@@ -10,7 +10,7 @@ import jax
 
 from ._contract import Contract, Parameter, all_matches
 from ._errors import ContractError, sentence
-from ._hints import ArrayHint, Dim, ScalarHint
+from ._signature.hints import ArrayHint, Dim, ScalarHint
 from ._sizes import Unknown, evaluate
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from ._derivatives import Wrt, check_names, named
 from ._errors import OptionError, sentence
 from ._jax.trees import is_a, type_of
 from ._optimize import optimize
-from ._options import fail
 from ._program import Program
+from ._signature.options import fail
 from ._stages.derive import Derived
 
 P = ParamSpec("P")

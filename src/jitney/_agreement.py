@@ -21,7 +21,7 @@ from ._counts import parted
 from ._distributed import RUN
 from ._errors import OptionError, ProcessError, Where, few, sentence
 from ._jax.trees import device_put, is_a, issubdtype
-from ._statics import static_key
+from ._signature.static_values import static_key
 
 if TYPE_CHECKING:
     from ._channel import Facts

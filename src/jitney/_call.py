@@ -15,9 +15,7 @@ import jax
 import numpy as np
 from jax.tree_util import DictKey, SequenceKey
 
-from ._binding import Binder
 from ._contract import Contract
-from ._hints import ScalarHint
 from ._jax.trees import (
     Path,
     Tracer,
@@ -31,7 +29,9 @@ from ._jax.trees import (
     tree_unflatten,
     type_of,
 )
-from ._statics import Opaque, keyer_of, snapshot
+from ._signature.binding import Binder
+from ._signature.hints import ScalarHint
+from ._signature.static_values import Opaque, keyer_of, snapshot
 from ._view import Leaf, LeafHint, View, is_array, leaf_hints
 
 if TYPE_CHECKING:

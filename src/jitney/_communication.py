@@ -14,7 +14,7 @@ from ._jax.hlo import Operation, collectives
 from ._jax.memory import text as bytes_text
 from ._jax.mesh import described
 from ._jax.trees import is_a
-from ._options import FSDP, Sharding
+from ._signature.options import FSDP, Sharding
 from ._stages.place import Place
 from ._view import Leaf, View
 

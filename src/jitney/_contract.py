@@ -1,6 +1,6 @@
 """A signature as data, and the comparison of a call with it.
 
-It stands after `_annotations.py` (one hint), `_sizes.py` (one shape) and `_fit.py` (one value): here all arguments are compared, and
+It stands after `_signature/annotations.py` (one hint), `_sizes.py` (one shape) and `_fit.py` (one value): here all arguments are compared, and
 what does not fit becomes a `ContractError`.
 """
 
@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ._annotations import hints_of
 from ._errors import ContractError, Where, sentence
 from ._fit import Scope, fit, fits_alone
-from ._hints import AnyHint, ArrayHint, Hint, ModuleHint, ScalarHint, UnionHint
+from ._signature.annotations import hints_of
+from ._signature.hints import AnyHint, ArrayHint, Hint, ModuleHint, ScalarHint, UnionHint
 from ._sizes import Problem, Sizes, settle
 from ._values import accepts, arrays_in, children_of, is_array, is_number
 

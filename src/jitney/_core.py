@@ -11,8 +11,6 @@ from typing import Any
 
 import equinox as eqx
 
-from ._annotations import annotated_names
-from ._binding import Binder, signature_of, where_of
 from ._call import MAX_ENTRIES, Layout, wrap_statics
 from ._causes import Traced
 from ._contract import Contract, contract_of
@@ -20,10 +18,12 @@ from ._entry import Entry
 from ._errors import Where
 from ._events import LISTENER, Counters
 from ._flatten import Flattener
-from ._hints import AnyHint
-from ._options import AUTO, Options, fail
+from ._signature.annotations import annotated_names
+from ._signature.binding import Binder, signature_of, where_of
+from ._signature.hints import AnyHint
+from ._signature.options import AUTO, Options, fail
+from ._signature.static_values import has_hash
 from ._stages.derive import Derived
-from ._statics import has_hash
 from ._variety import Variety
 
 
@@ -194,7 +194,7 @@ def _check_names(core: Core) -> None:
 
 def _check_rank_rule(core: Core) -> None:
     """The rank rule needs at least one annotation with a rank."""
-    from ._hints import AnyHint, ModuleHint, StaticHint
+    from ._signature.hints import AnyHint, ModuleHint, StaticHint
 
     if core.contract.unresolved or any(not isinstance(p.hint, (AnyHint, ModuleHint, StaticHint)) for p in core.contract.parameters):
         return

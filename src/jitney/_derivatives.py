@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, get_args, overload
 
-from ._binding import around_method
 from ._core import REGISTRY
 from ._errors import OptionError, Where, sentence
 from ._jax.trees import is_a, type_of
-from ._options import AUTO
 from ._report import Report
+from ._signature.binding import around_method
+from ._signature.options import AUTO
 from ._sparsity import Mode
 from ._stages.derive import COTANGENT, TANGENT, Derived, What, unknown_name
 

@@ -25,24 +25,24 @@ from ._contract import check_arguments, check_result
 from ._counts import Counts, Known, NeedsNumbers, Proof, knowing, known, parted
 from ._errors import NonFiniteError, sentence
 from ._filling import Cut, Filling, cuts_of, padded_key, warn_refused
-from ._hints import ArrayHint
 from ._jax.cache import disabled as cache_disabled
 from ._jax.cache import ensure as ensure_cache
 from ._jax.mesh import current as current_mesh
 from ._module_axes import InModule, axes_in_modules, with_modules
 from ._named import beside, is_count, named_axes, sizes_of, with_counts
 from ._nans import nonfinite
-from ._options import tolerance_of
 from ._outcome import Outcome, is_computed, unmixed
 from ._placing import OtherShapes, Placing, shapes_of
 from ._plain import plain_function, plain_run, without
 from ._plan import Plan
 from ._precision import Policy
 from ._runners import choosing, runner
+from ._signature.hints import ArrayHint
+from ._signature.options import tolerance_of
+from ._signature.static_values import snapshot
 from ._sizes import Sizes
 from ._stage import Request, Skip
 from ._stages import Jit, Mask
-from ._statics import snapshot
 from ._switches import VERIFY
 from ._verify import Verifying, is_verified
 from ._view import View, is_array, leaf_hints

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ._axes import Refused, Use, plan_passes, trace, uses_of
-from ._buckets import Bucket
 from ._errors import ContractError, sentence
 from ._named import in_names, named_axes, sizes_of
 from ._plan import Plan
+from ._signature.buckets import Bucket
 from ._stages import Mask
 
 if TYPE_CHECKING:

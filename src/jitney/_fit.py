@@ -10,8 +10,8 @@ from typing import Any
 import jax.tree_util
 import numpy as np
 
-from ._annotations import fields_of
-from ._hints import AnyHint, ArrayHint, ContainerHint, Hint, ModuleHint, ScalarHint, StaticHint, TreeHint, UnionHint
+from ._signature.annotations import fields_of
+from ._signature.hints import AnyHint, ArrayHint, ContainerHint, Hint, ModuleHint, ScalarHint, StaticHint, TreeHint, UnionHint
 from ._sizes import Problem, Sizes, fit_shape, settle
 from ._values import accepts, arrays_in, bearable, children_of, describe, dtype_text, fit_scalar, flatten_to, is_array, is_number, suggest
 

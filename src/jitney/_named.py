@@ -14,7 +14,7 @@ import numpy as np
 
 from ._axes import Refused
 from ._extent import Unreadable, names_in, read
-from ._hints import ArrayHint
+from ._signature.hints import ArrayHint
 from ._view import Leaf, View
 
 COUNT = "size of "

@@ -13,15 +13,15 @@ from typing import Any, Literal, ParamSpec, TypeVar, overload
 import equinox as eqx
 import jax
 
-from ._binding import around_method, where_of
-from ._buckets import Bucket
 from ._core import REGISTRY
 from ._errors import OptionError, sentence
 from ._jax.mesh import Mesh
 from ._jax.trees import is_a
-from ._options import read_options
 from ._plain import without
 from ._program import Program
+from ._signature.binding import around_method, where_of
+from ._signature.buckets import Bucket
+from ._signature.options import read_options
 from ._switches import disabled
 
 P = ParamSpec("P")

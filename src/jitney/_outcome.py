@@ -14,7 +14,7 @@ import jax
 
 from ._axes import Refused, is_symbolic
 from ._jax.trees import is_a, register_pytree_node, tree_flatten, tree_unflatten, type_of
-from ._statics import keyer_of, snapshot
+from ._signature.static_values import keyer_of, snapshot
 from ._view import is_array
 
 

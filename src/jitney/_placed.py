@@ -13,7 +13,7 @@ from ._jax.mesh import automatic, current
 from ._jax.trees import is_a, keystr, tree_flatten_with_path, tree_unflatten
 from ._module_axes import axes_in_modules, with_modules
 from ._named import named_axes
-from ._options import Options, fail, read_shard
+from ._signature.options import Options, fail, read_shard
 from ._stage import Request
 from ._stages.place import check_names, sharding, spec_of
 from ._view import Leaf, View, is_array

@@ -15,7 +15,7 @@ from typing import Any
 
 import jax
 
-from ._options import Options, policy_of, tolerance_of
+from ._signature.options import Options, policy_of, tolerance_of
 from ._stages.derive import Derived
 
 _jax: Any = jax

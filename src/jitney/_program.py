@@ -21,10 +21,10 @@ from ._errors import JitneyWarning
 from ._events import LISTENER, Stats
 from ._jax.trees import register_pytree_node, tree_flatten, type_of
 from ._lowered import Lowered
-from ._options import Options
 from ._outcome import unmixed
 from ._owners import users_level
 from ._report import Report, report
+from ._signature.options import Options
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")

@@ -15,10 +15,10 @@ from ._diagnose import TRACER_ERRORS
 from ._facts import facts_of
 from ._jax.cache import facts as cache_facts
 from ._jax.memory import text
-from ._options import AUTO
 from ._placing import transfers
 from ._plan import Plan
 from ._precision import tallies
+from ._signature.options import AUTO
 from ._stage import Skip
 from ._stages.autocast import Autocast
 from ._stages.derive import Derived, decisions

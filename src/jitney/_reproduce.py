@@ -22,8 +22,8 @@ import numpy as np
 from ._compare import Difference, numbers
 from ._errors import VerificationError, sentence
 from ._jax.trees import extended, is_a, issubdtype, type_of
-from ._options import Options
 from ._shrunk import first_operation, shrunk
+from ._signature.options import Options
 from ._source import Source
 from ._stages.derive import COTANGENT, Derived
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ._errors import Where
-from ._options import Options
 from ._precision import Policy
+from ._signature.options import Options
 from ._view import View
 
 Fn = Callable[..., Sequence[Any]]

@@ -16,10 +16,10 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from ._annotations import fields_of
 from ._derived import KEPT, Reading
 from ._errors import StateError, sentence
 from ._jax.trees import Tracer, is_a, keystr, tree_flatten, type_of
+from ._signature.annotations import fields_of
 from ._vector import core_leaves, joined, like, made
 
 S = TypeVar("S")

@@ -28,10 +28,10 @@ from ._jax.memory import Misfit, text
 from ._jax.settings import settings
 from ._jax.trees import is_a, type_of
 from ._laid import Laid
-from ._options import AUTO, Options
 from ._outcome import unmixed
 from ._reading import Reader, Source
 from ._run_key import platform, program_key, value_key
+from ._signature.options import AUTO, Options
 from ._sources import abstract, is_reversible, read_whole, source_of
 from ._stages import Chunk
 from ._steps import Steps, widest

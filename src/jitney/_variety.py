@@ -14,7 +14,7 @@ from ._call import Layout, static_text
 from ._errors import JitneyWarning, Where, sentence
 from ._jax.trees import is_a, type_of
 from ._owners import users_level
-from ._statics import Opaque
+from ._signature.static_values import Opaque
 
 MANY = 8
 

@@ -25,10 +25,10 @@ from ._exact import elementwise
 from ._jax.memory import counted_bytes, free_bytes, text
 from ._jax.trees import is_a, tree_flatten
 from ._noise import noisy
-from ._options import Options
 from ._outcome import unmixed
 from ._owners import users_level
 from ._plain import Change, Stripped, changes_of, plain_run, plainly
+from ._signature.options import Options
 from ._switches import VERIFY
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from typing import Any, Self
 import jax
 
 from .._errors import OptionError, Where, few, sentence
-from .._hints import ArrayHint
-from .._options import policy_of, tolerance_of
 from .._precision import LOW, Label, Policy, autocast, has_kernels, is_line, tokens
+from .._signature.hints import ArrayHint
+from .._signature.options import policy_of, tolerance_of
 from .._stage import Fn, Request, Skip
 from .._view import Leaf, View
 

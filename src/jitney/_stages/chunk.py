@@ -17,8 +17,8 @@ from .._errors import AxisError, MeshError, OptionError, Where, sentence
 from .._jax.memory import Fit, Misfit, compiled_bytes, fit, free_bytes, text
 from .._jax.trees import is_a
 from .._named import beside, in_names, is_count, named_axes, shape_at, sizes_of
-from .._options import AUTO
 from .._outcome import Outcome
+from .._signature.options import AUTO
 from .._stage import Fn, Request, Skip
 from .._view import View
 from .bounded import Bounded, is_open

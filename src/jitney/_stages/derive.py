@@ -20,14 +20,14 @@ import jax
 from jax.experimental import sparse
 
 from .._axes import Refused, at_any_size, plan_passes, ranges_at_hand, uses_of
-from .._binding import signature_of, where_of
 from .._contract import Contract, Parameter, contract_of
 from .._errors import DerivativeError, Where, sentence
-from .._hints import AnyHint
 from .._jax.linearized import Linear, fitting
 from .._jax.memory import free_bytes
 from .._jax.trees import is_a, issubdtype, keystr, tree_flatten, tree_flatten_with_path, tree_unflatten, type_of
-from .._options import AUTO
+from .._signature.binding import signature_of, where_of
+from .._signature.hints import AnyHint
+from .._signature.options import AUTO
 from .._sparsity import REVERSE, WAYS, Mode, Way, elements, jacobian, possible
 from .remat import within
 from .saved import saving

@@ -21,10 +21,10 @@ from jax.extend import core
 
 from .._diagnose import user_line
 from .._errors import OptionError, Where, sentence
-from .._hints import ArrayHint
 from .._jax.trees import Tracer, is_a
-from .._options import policy_of, tolerance_of
 from .._precision import SOLVERS, breaks_low
+from .._signature.hints import ArrayHint
+from .._signature.options import policy_of, tolerance_of
 from .._stage import Fn, Request, Skip
 from .._view import Leaf, View
 from .autocast import Autocast, body_of

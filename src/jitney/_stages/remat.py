@@ -12,7 +12,7 @@ from jax.extend import core
 from .._jax.jaxprs import CALLS, bound, opened, scan_parts
 from .._jax.memory import compiled_bytes, text
 from .._jax.trees import is_a
-from .._options import AUTO
+from .._signature.options import AUTO
 from .._stage import Fn, Request, Skip
 from .._view import View
 

@@ -16,8 +16,8 @@ import jax
 from .._axes import at_any_size
 from .._errors import Where
 from .._jax.memory import free_bytes, text
-from .._options import AUTO
 from .._saving import EVERYTHING, Nothing, Problem, choose, not_fitting
+from .._signature.options import AUTO
 from .._stage import Fn, Request, Skip
 from .._view import View
 

@@ -13,7 +13,7 @@ import jax
 
 from .._axes import spread
 from .._named import named_axes
-from .._options import Sharding
+from .._signature.options import Sharding
 from .._stage import Fn, Request, Skip
 from .._view import Leaf, LeafHint, View
 from .place import Place, sharding, spec_of

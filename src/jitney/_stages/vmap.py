@@ -8,7 +8,7 @@ from typing import Self
 import jax
 
 from .._errors import ContractError, few, sentence
-from .._options import VmapAxis
+from .._signature.options import VmapAxis
 from .._stage import Fn, Request, Skip
 from .._view import Leaf, View
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ._errors import Where
-from ._jax.trees import is_a, type_of
+from .._errors import Where
+from .._jax.trees import is_a, type_of
 
 _ANY_CALL = inspect.Signature(
     [

@@ -13,12 +13,12 @@ from typing import Any, NoReturn
 
 import jax
 
-from ._buckets import Bucket
-from ._errors import OptionError, Where, sentence
-from ._jax.mesh import Mesh
-from ._jax.trees import is_a
-from ._precision import FULL, LOW, Policy, tokens
-from ._switches import Disabled
+from .._errors import OptionError, Where, sentence
+from .._jax.mesh import Mesh
+from .._jax.trees import is_a
+from .._precision import FULL, LOW, Policy, tokens
+from .._switches import Disabled
+from .buckets import Bucket
 
 NOT_BUILT = {
     "max_compiles": "a limit on compiles",

@@ -19,8 +19,8 @@ import jaxtyping
 import numpy as np
 import numpy.typing as npt
 
-from ._hints import AnyHint, ArrayHint, ContainerHint, Dim, Hint, ModuleHint, ScalarHint, StaticHint, TreeHint, UnionHint
-from ._written import UNRESOLVED, class_scope, closure_of, innermost, raw_annotations, resolve, resolved_fields, rewrites
+from .hints import AnyHint, ArrayHint, ContainerHint, Dim, Hint, ModuleHint, ScalarHint, StaticHint, TreeHint, UnionHint
+from .resolving import UNRESOLVED, class_scope, closure_of, innermost, raw_annotations, resolve, resolved_fields, rewrites
 
 _PyTree: type = jaxtyping.PyTree  # pyright: ignore  # jaxtyping hides its type from type checkers on purpose
 

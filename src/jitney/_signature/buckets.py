@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from ._jax.trees import is_a
+from .._jax.trees import is_a
 
 LANES = 128
 """What the matrix units of TPUs and GPUs like the size of an axis to be a multiple of."""

@@ -1,4 +1,4 @@
-"""A type hint as data: which axes, which dtypes, traced or static. It is read in `_annotations.py`."""
+"""A type hint as data: which axes, which dtypes, traced or static. It is read in `_signature/annotations.py`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 import jax.numpy as jnp
 import numpy as np
 
-from ._extent import Unreadable, filled, names_in
+from .._extent import Unreadable, filled, names_in
 
 _NARROW = ("float4", "float8", "int2", "int4", "uint2", "uint4")
 

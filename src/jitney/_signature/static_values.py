@@ -20,8 +20,8 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from ._errors import StaticError, sentence
-from ._jax.trees import Tracer, is_a, issubdtype, type_of
+from .._errors import StaticError, sentence
+from .._jax.trees import Tracer, is_a, issubdtype, type_of
 
 _BY_PARTS = (
     float, complex, np.ndarray, np.generic, jax.Array, list, tuple, dict, set, frozenset,

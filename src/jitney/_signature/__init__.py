@@ -1,0 +1,1 @@
+"""What the author wrote: type hints as data, arguments and their names, static values, options, buckets."""
