@@ -16,7 +16,7 @@ from beartype import beartype
 from hypothesis import given, settings
 from jaxtyping import Array, ArrayLike, Bool, Float, Float32, Int, Key, PRNGKeyArray, PyTree, Shaped, UInt32, jaxtyped
 
-from jitney._contract import all_matches, check_arguments, check_result, contract_of, matches
+from jitney._contract.contract import all_matches, check_arguments, check_result, contract_of, matches
 from jitney._errors import ContractError, Where
 from jitney._signature.annotations import read
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from jaxtyping import Shaped, jaxtyped
 
+from jitney._contract.sizes import Sizes, Unknown, evaluate, fit_shape, settle
 from jitney._signature.annotations import read
-from jitney._sizes import Sizes, Unknown, evaluate, fit_shape, settle
 
 ARGUMENTS = {"self": SimpleNamespace(dim=16, name="n", _hidden=3), "xs": [1, 2, 3], "shapes": {"a": (4, 5)}, "x": np.zeros(3)}
 MANY = settings(max_examples=max(200, settings.default.max_examples))

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from ._contract import Contract, Parameter, all_matches
+from ._contract.contract import Contract, Parameter, all_matches
+from ._contract.sizes import Unknown, evaluate
 from ._errors import ContractError, sentence
 from ._signature.hints import ArrayHint, Dim, ScalarHint
-from ._sizes import Unknown, evaluate
 
 if TYPE_CHECKING:
     from ._core import Core

@@ -15,7 +15,7 @@ import jax
 import numpy as np
 from jax.tree_util import DictKey, SequenceKey
 
-from ._contract import Contract
+from ._contract.contract import Contract
 from ._jax.trees import (
     Path,
     Tracer,

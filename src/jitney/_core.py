@@ -13,7 +13,7 @@ import equinox as eqx
 
 from ._call import MAX_ENTRIES, Layout, wrap_statics
 from ._causes import Traced
-from ._contract import Contract, contract_of
+from ._contract.contract import Contract, contract_of
 from ._entry import Entry
 from ._errors import Where
 from ._events import LISTENER, Counters

@@ -21,7 +21,8 @@ from jax.tree_util import tree_map
 from ._axes import Refused, at_any_size
 from ._call import Layout, described, jit_is_off, traced
 from ._causes import Traced, cause
-from ._contract import check_arguments, check_result
+from ._contract.contract import check_arguments, check_result
+from ._contract.sizes import Sizes
 from ._counts import Counts, Known, NeedsNumbers, Proof, knowing, known, parted
 from ._errors import NonFiniteError, sentence
 from ._filling import Cut, Filling, cuts_of, padded_key, warn_refused
@@ -40,7 +41,6 @@ from ._runners import choosing, runner
 from ._signature.hints import ArrayHint
 from ._signature.options import tolerance_of
 from ._signature.static_values import snapshot
-from ._sizes import Sizes
 from ._stage import Request, Skip
 from ._stages import Jit, Mask
 from ._switches import VERIFY

@@ -20,7 +20,7 @@ import jax
 from jax.experimental import sparse
 
 from .._axes import Refused, at_any_size, plan_passes, ranges_at_hand, uses_of
-from .._contract import Contract, Parameter, contract_of
+from .._contract.contract import Contract, Parameter, contract_of
 from .._errors import DerivativeError, Where, sentence
 from .._jax.linearized import Linear, fitting
 from .._jax.memory import free_bytes

@@ -10,10 +10,10 @@ from typing import Any
 import jax.tree_util
 import numpy as np
 
-from ._signature.annotations import fields_of
-from ._signature.hints import AnyHint, ArrayHint, ContainerHint, Hint, ModuleHint, ScalarHint, StaticHint, TreeHint, UnionHint
-from ._sizes import Problem, Sizes, fit_shape, settle
-from ._values import accepts, arrays_in, bearable, children_of, describe, dtype_text, fit_scalar, flatten_to, is_array, is_number, suggest
+from .._signature.annotations import fields_of
+from .._signature.hints import AnyHint, ArrayHint, ContainerHint, Hint, ModuleHint, ScalarHint, StaticHint, TreeHint, UnionHint
+from .kinds import accepts, arrays_in, bearable, children_of, describe, dtype_text, fit_scalar, flatten_to, is_array, is_number, suggest
+from .sizes import Problem, Sizes, fit_shape, settle
 
 _jtu: Any = jax.tree_util  # parts of its types are unknown to pyright
 

@@ -1,6 +1,6 @@
 """A signature as data, and the comparison of a call with it.
 
-It stands after `_signature/annotations.py` (one hint), `_sizes.py` (one shape) and `_fit.py` (one value): here all arguments are compared, and
+It stands after `_signature/annotations.py` (one hint), `_contract/sizes.py` (one shape) and `_contract/check.py` (one value): here all arguments are compared, and
 what does not fit becomes a `ContractError`.
 """
 
@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ._errors import ContractError, Where, sentence
-from ._fit import Scope, fit, fits_alone
-from ._signature.annotations import hints_of
-from ._signature.hints import AnyHint, ArrayHint, Hint, ModuleHint, ScalarHint, UnionHint
-from ._sizes import Problem, Sizes, settle
-from ._values import accepts, arrays_in, children_of, is_array, is_number
+from .._errors import ContractError, Where, sentence
+from .._signature.annotations import hints_of
+from .._signature.hints import AnyHint, ArrayHint, Hint, ModuleHint, ScalarHint, UnionHint
+from .check import Scope, fit, fits_alone
+from .kinds import accepts, arrays_in, children_of, is_array, is_number
+from .sizes import Problem, Sizes, settle
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """A value beside a hint: whether it is of the hint's kind, what of it lies below, and how messages name it.
 
-It stands after `_signature/hints.py`, and before `_fit.py`, which compares shapes and dtypes.
+It stands after `_signature/hints.py`, and before `_contract/check.py`, which compares shapes and dtypes.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import jax.numpy as jnp
 import jax.tree_util
 import numpy as np
 
-from ._signature.annotations import fields_of
-from ._signature.hints import AnyHint, ArrayHint, ContainerHint, Hint, ModuleHint, ScalarHint, StaticHint, TreeHint, UnionHint, dtype_name
-from ._sizes import Problem
+from .._signature.annotations import fields_of
+from .._signature.hints import AnyHint, ArrayHint, ContainerHint, Hint, ModuleHint, ScalarHint, StaticHint, TreeHint, UnionHint, dtype_name
+from .sizes import Problem
 
 _jtu: Any = jax.tree_util  # parts of its types are unknown to pyright
 

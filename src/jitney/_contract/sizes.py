@@ -1,6 +1,6 @@
 """Bind axis names to sizes, and work out sizes that are written as expressions.
 
-It stands between `_signature/annotations.py`, which says what a shape should be, and `_contract.py`, which walks values. The rules
+It stands between `_signature/annotations.py`, which says what a shape should be, and `_contract/contract.py`, which walks values. The rules
 are jaxtyping's, with one difference: an expression may refer to an axis that a later argument binds.
 """
 
@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ._extent import Unreadable, filled, names_in, read
-from ._signature.hints import ArrayHint, Dim
+from .._extent import Unreadable, filled, names_in, read
+from .._signature.hints import ArrayHint, Dim
 
 
 @dataclass(frozen=True)
