@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from jaxtyping import Array, Float
 
-import jitney._call
 import jitney._core
+import jitney._view.layout
 from jitney import optimize
-from jitney._call import described
 from jitney._signature.static_values import static_key
+from jitney._view.layout import described
 from tests._tracing import count_traces
 
 X = jnp.arange(3.0)
@@ -277,7 +277,7 @@ def test_calls_inside_and_outside_of_another_trace_do_not_mix():
 
 def test_static_values_past_the_limit_are_traced_again_and_right(monkeypatch):
     """The oldest go; nothing is wrong, it only costs a trace."""
-    monkeypatch.setattr(jitney._call, "MAX_ENTRIES", 3)
+    monkeypatch.setattr(jitney._view.layout, "MAX_ENTRIES", 3)
     monkeypatch.setattr(jitney._core, "MAX_ENTRIES", 3)
     counted = count_traces(lambda x, n: x * n)
     f = optimize(counted)

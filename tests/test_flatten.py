@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 
 from jitney import optimize
-from jitney._flatten import Flattener
+from jitney._view.flatten import Flattener
 from tests._tracing import count_traces
 
 X = jnp.ones(2)

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 
 from jitney import optimize
-from jitney._outcome import Mixed, Outcome, unmixed
+from jitney._view.result import Mixed, Outcome, unmixed
 from tests._tracing import count_traces
 
 X = jnp.arange(3.0)

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import pytest
 
 from jitney._stage import Skip
-from jitney._view import Leaf, View
+from jitney._view.view import Leaf, View
 
 
 def test_a_skip_changes_nothing():

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, Int, PyTree
 from jitney import optimize
 from jitney._signature.annotations import read
 from jitney._signature.hints import ArrayHint, ScalarHint
-from jitney._view import Leaf, View, is_array, leaf_hints
+from jitney._view.view import Leaf, View, is_array, leaf_hints
 
 MANY = settings(max_examples=max(100, settings.default.max_examples))
 X = np.ones(3, np.float32)

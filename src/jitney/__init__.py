@@ -44,7 +44,6 @@ from ._jax.cache import CacheFacts as CacheFacts
 from ._jax.cache import configure as configure
 from ._jax.mesh import Mesh as Mesh
 from ._jax.mesh import mesh as mesh
-from ._module_axes import register_axes as register_axes
 from ._optimize import optimize as optimize
 from ._pipeline import Pipeline as Pipeline
 from ._pipeline import Schedule as Schedule
@@ -69,6 +68,7 @@ from ._strategy import strategy as strategy
 from ._stream import Streamed as Streamed
 from ._stream import StreamStats as StreamStats
 from ._stream import stream as stream
+from ._view.module_axes import register_axes as register_axes
 from ._visualize import Placement as Placement
 from ._visualize import visualize as visualize
 

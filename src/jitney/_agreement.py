@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from ._call import described, static_text
-from ._counts import parted
 from ._distributed import RUN
 from ._errors import OptionError, ProcessError, Where, few, sentence
 from ._jax.trees import device_put, is_a, issubdtype
 from ._signature.static_values import static_key
+from ._view.layout import described, static_text
+from ._view.true_sizes import parted
 
 if TYPE_CHECKING:
     from ._channel import Facts

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ._counts import parted
 from ._derivatives import Derivative, program_of
 from ._errors import OptionError, sentence
 from ._filling import Filling
@@ -16,7 +15,8 @@ from ._jax.mesh import described
 from ._jax.trees import is_a
 from ._signature.options import FSDP, Sharding
 from ._stages.place import Place
-from ._view import Leaf, View
+from ._view.true_sizes import parted
+from ._view.view import Leaf, View
 
 if TYPE_CHECKING:
     from rich.table import Table

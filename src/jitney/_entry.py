@@ -19,20 +19,15 @@ import jax
 from jax.tree_util import tree_map
 
 from ._axes import Refused, at_any_size
-from ._call import Layout, described, jit_is_off, traced
 from ._causes import Traced, cause
 from ._contract.contract import check_arguments, check_result
 from ._contract.sizes import Sizes
-from ._counts import Counts, Known, NeedsNumbers, Proof, knowing, known, parted
 from ._errors import NonFiniteError, sentence
 from ._filling import Cut, Filling, cuts_of, padded_key, warn_refused
 from ._jax.cache import disabled as cache_disabled
 from ._jax.cache import ensure as ensure_cache
 from ._jax.mesh import current as current_mesh
-from ._module_axes import InModule, axes_in_modules, with_modules
-from ._named import beside, is_count, named_axes, sizes_of, with_counts
 from ._nans import nonfinite
-from ._outcome import Outcome, is_computed, unmixed
 from ._placing import OtherShapes, Placing, shapes_of
 from ._plain import plain_function, plain_run, without
 from ._plan import Plan
@@ -45,7 +40,12 @@ from ._stage import Request, Skip
 from ._stages import Jit, Mask
 from ._switches import VERIFY
 from ._verify import Verifying, is_verified
-from ._view import View, is_array, leaf_hints
+from ._view.layout import Layout, described, jit_is_off, traced
+from ._view.module_axes import InModule, axes_in_modules, with_modules
+from ._view.named_axes import beside, is_count, named_axes, sizes_of, with_counts
+from ._view.result import Outcome, is_computed, unmixed
+from ._view.true_sizes import Counts, Known, NeedsNumbers, Proof, knowing, known, parted
+from ._view.view import View, is_array, leaf_hints
 
 if TYPE_CHECKING:
     from ._core import Core

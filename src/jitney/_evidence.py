@@ -20,11 +20,11 @@ from ._entry import Entry
 from ._errors import OptionError, PrecisionError, sentence
 from ._jax.trees import Tracer, is_a, issubdtype, keystr, tree_flatten_with_path
 from ._optimize import optimize
-from ._outcome import Outcome
 from ._precision import FULL, LOW, Policy, Probe, Site, in_double
 from ._program import Program
 from ._signature.options import DEFAULT, policy_of
 from ._stages.autocast import Autocast, body_of, labels_of
+from ._view.result import Outcome
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -17,17 +17,17 @@ import numpy as np
 
 from ._agreement import refuse_padding
 from ._axes import Refused, evaluate, is_symbolic
-from ._call import MAX_ENTRIES, described, jit_is_off, traced
-from ._counts import Counts, Known, NeedsNumbers, knowing
 from ._errors import JitneyWarning, sentence
 from ._jax.trees import device_put, extended, issubdtype, tree_flatten, tree_unflatten
-from ._named import beside, named_axes
 from ._owners import users_level
 from ._runners import Run, runner
 from ._stage import Skip
 from ._stages import Fill, Mask
 from ._stages.place import divided
-from ._view import View
+from ._view.layout import MAX_ENTRIES, described, jit_is_off, traced
+from ._view.named_axes import beside, named_axes
+from ._view.true_sizes import Counts, Known, NeedsNumbers, knowing
+from ._view.view import View
 
 if TYPE_CHECKING:
     from ._core import Core

@@ -14,7 +14,7 @@ from ._distributed import RUN
 from ._errors import MeshError, ProcessError, sentence
 from ._jax.mesh import automatic, current, described
 from ._jax.trees import device_put, keystr, tree_flatten_with_path, tree_unflatten
-from ._view import is_array
+from ._view.view import is_array
 
 _jax: Any = jax
 _sharding: Any = jax.sharding

@@ -20,7 +20,7 @@ from ._stage import Skip
 from ._stages import Chunk, Place
 from ._stages.chunk import SYMBOL, devices_of
 from ._stages.place import sharding
-from ._view import View
+from ._view.view import View
 
 if TYPE_CHECKING:
     from ._entry import Entry

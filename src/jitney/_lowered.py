@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from jax.tree_util import tree_flatten  # pyright: ignore[reportUnknownVariableType]
 
 from ._errors import StaticError, sentence
-from ._outcome import unmixed
+from ._view.result import unmixed
 
 if TYPE_CHECKING:
     from ._core import Core

@@ -11,7 +11,6 @@ import numpy as np
 from jax.sharding import AxisType
 
 from ._agreement import agreed, laid
-from ._call import MAX_ENTRIES, jit_is_off
 from ._errors import few
 from ._jax.memory import text
 from ._jax.mesh import automatic, current
@@ -19,6 +18,7 @@ from ._jax.trees import device_put, is_a, tree_map
 from ._runners import Run, runner
 from ._stage import Skip
 from ._stages.place import no_mesh
+from ._view.layout import MAX_ENTRIES, jit_is_off
 
 if TYPE_CHECKING:
     from ._entry import Entry

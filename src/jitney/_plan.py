@@ -7,7 +7,7 @@ from typing import Any
 
 from ._stage import Fn, Request, Skip, Stage
 from ._stages import PIPELINE
-from ._view import View
+from ._view.view import View
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from ._abstract import abstract_values
-from ._call import Layout, traced, unwrap_statics
 from ._core import REGISTRY, Core
 from ._derivatives import Defaults, Derivative
 from ._diagnose import TRACER_ERRORS, donation_error, low_product_error, trace_error
@@ -21,10 +20,11 @@ from ._errors import JitneyWarning
 from ._events import LISTENER, Stats
 from ._jax.trees import register_pytree_node, tree_flatten, type_of
 from ._lowered import Lowered
-from ._outcome import unmixed
 from ._owners import users_level
 from ._report import Report, report
 from ._signature.options import Options
+from ._view.layout import Layout, traced, unwrap_statics
+from ._view.result import unmixed
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")

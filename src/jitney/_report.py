@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from ._call import static_text
 from ._diagnose import TRACER_ERRORS
 from ._facts import facts_of
 from ._jax.cache import facts as cache_facts
@@ -23,7 +22,8 @@ from ._stage import Skip
 from ._stages.autocast import Autocast
 from ._stages.derive import Derived, decisions
 from ._verify import forecast, is_verified
-from ._view import Leaf, View, is_array
+from ._view.layout import static_text
+from ._view.view import Leaf, View, is_array
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -12,14 +12,14 @@ import equinox as eqx
 import jax
 from jax.core import Tracer
 
-from ._call import described, traced
-from ._counts import parted
 from ._errors import NonFiniteError
 from ._jax.cache import disabled as cache_disabled
 from ._jax.cache import ensure as ensure_cache
 from ._jax.jaxprs import equations
 from ._nans import locate, message, nonfinite
 from ._stages.jit import FAST
+from ._view.layout import described, traced
+from ._view.true_sizes import parted
 
 if TYPE_CHECKING:
     from ._entry import Entry

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, overload
 
 import jax
 
-from ._call import described
 from ._case import Case
 from ._derivatives import Derivative, Wrt, program_of
 from ._device import Device, device_of
@@ -19,6 +18,7 @@ from ._jax.mesh import Mesh, current
 from ._jax.trees import is_a
 from ._simulation import Simulation, Sizes, Sweep
 from ._stages.place import no_mesh
+from ._view.layout import described
 from ._virtual import MOST, Failed, compiled
 
 if TYPE_CHECKING:

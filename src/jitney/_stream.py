@@ -28,7 +28,6 @@ from ._jax.memory import Misfit, text
 from ._jax.settings import settings
 from ._jax.trees import is_a, type_of
 from ._laid import Laid
-from ._outcome import unmixed
 from ._reading import Reader, Source
 from ._run_key import platform, program_key, value_key
 from ._signature.options import AUTO, Options
@@ -36,6 +35,7 @@ from ._sources import abstract, is_reversible, read_whole, source_of
 from ._stages import Chunk
 from ._steps import Steps, widest
 from ._verify_stream import verify_stream
+from ._view.result import unmixed
 
 if TYPE_CHECKING:
     from ._entry import Entry

@@ -17,7 +17,6 @@ import jax
 import numpy as np
 from jax.extend import core as jax_core
 
-from ._call import MAX_ENTRIES, described, jit_is_off, traced
 from ._compare import Allowed, Difference, compared, tree_of
 from ._errors import JitneyWarning, sentence
 from ._events import LISTENER, Counters
@@ -25,11 +24,12 @@ from ._exact import elementwise
 from ._jax.memory import counted_bytes, free_bytes, text
 from ._jax.trees import is_a, tree_flatten
 from ._noise import noisy
-from ._outcome import unmixed
 from ._owners import users_level
 from ._plain import Change, Stripped, changes_of, plain_run, plainly
 from ._signature.options import Options
 from ._switches import VERIFY
+from ._view.layout import MAX_ENTRIES, described, jit_is_off, traced
+from ._view.result import unmixed
 
 if TYPE_CHECKING:
     from ._entry import Entry

@@ -16,11 +16,11 @@ from .._axes import Devices, Passes, Refused, bytes_per_element, check_order, pl
 from .._errors import AxisError, MeshError, OptionError, Where, sentence
 from .._jax.memory import Fit, Misfit, compiled_bytes, fit, free_bytes, text
 from .._jax.trees import is_a
-from .._named import beside, in_names, is_count, named_axes, shape_at, sizes_of
-from .._outcome import Outcome
 from .._signature.options import AUTO
 from .._stage import Fn, Request, Skip
-from .._view import View
+from .._view.named_axes import beside, in_names, is_count, named_axes, shape_at, sizes_of
+from .._view.result import Outcome
+from .._view.view import View
 from .bounded import Bounded, is_open
 from .place import Place
 from .vmap import levels_of

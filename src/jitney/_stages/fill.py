@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Self
 
-from .._named import count_leaf, is_count, named_axes, shape_at, sizes_of
 from .._signature.buckets import Bucket
 from .._stage import Fn, Request, Skip
-from .._view import View
+from .._view.named_axes import count_leaf, is_count, named_axes, shape_at, sizes_of
+from .._view.view import View
 from .vmap import levels_of
 
 

@@ -14,7 +14,7 @@ import jax
 
 from .._errors import few
 from .._stage import Fn, Request, Skip
-from .._view import View
+from .._view.view import View
 
 _jax: Any = jax
 

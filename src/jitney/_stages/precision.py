@@ -26,7 +26,7 @@ from .._precision import SOLVERS, breaks_low
 from .._signature.hints import ArrayHint
 from .._signature.options import policy_of, tolerance_of
 from .._stage import Fn, Request, Skip
-from .._view import Leaf, View
+from .._view.view import Leaf, View
 from .autocast import Autocast, body_of
 
 _core: Any = core

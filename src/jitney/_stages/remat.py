@@ -14,7 +14,7 @@ from .._jax.memory import compiled_bytes, text
 from .._jax.trees import is_a
 from .._signature.options import AUTO
 from .._stage import Fn, Request, Skip
-from .._view import View
+from .._view.view import View
 
 _jax: Any = jax
 _core: Any = core

@@ -19,7 +19,7 @@ from .._jax.memory import free_bytes, text
 from .._saving import EVERYTHING, Nothing, Problem, choose, not_fitting
 from .._signature.options import AUTO
 from .._stage import Fn, Request, Skip
-from .._view import View
+from .._view.view import View
 
 _jax: Any = jax
 _BY_ITSELF = (

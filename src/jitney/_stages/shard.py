@@ -12,10 +12,10 @@ from typing import Any, Self
 import jax
 
 from .._axes import spread
-from .._named import named_axes
 from .._signature.options import Sharding
 from .._stage import Fn, Request, Skip
-from .._view import Leaf, LeafHint, View
+from .._view.named_axes import named_axes
+from .._view.view import Leaf, LeafHint, View
 from .place import Place, sharding, spec_of
 
 _lax: Any = jax.lax

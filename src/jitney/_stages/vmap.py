@@ -10,7 +10,7 @@ import jax
 from .._errors import ContractError, few, sentence
 from .._signature.options import VmapAxis
 from .._stage import Fn, Request, Skip
-from .._view import Leaf, View
+from .._view.view import Leaf, View
 
 Dims = tuple[int | None, ...]
 

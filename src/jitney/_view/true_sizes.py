@@ -16,7 +16,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ._jax.trees import register_pytree_node
+from .._jax.trees import register_pytree_node
 
 
 class Counts:

@@ -18,7 +18,7 @@ import equinox as eqx
 import jax
 from jax.tree_util import all_leaves
 
-from ._jax.trees import tree_flatten
+from .._jax.trees import tree_flatten
 
 _LEAST_MODULES = 2  # a module with no other inside flattens as fast as it is found again
 _APART = "by argument"  # a key starts with it, since that of `f((x,))` would else be that of `f(x)` flattened as a whole

@@ -12,11 +12,11 @@ from typing import Any
 
 import equinox as eqx
 
-from ._errors import OptionError, sentence
-from ._jax.trees import is_a, tree_flatten_with_path, type_of
-from ._signature.annotations import fields_of, named_array
-from ._signature.hints import Hint
-from ._view import LeafHint, View, leaf_hints
+from .._errors import OptionError, sentence
+from .._jax.trees import is_a, tree_flatten_with_path, type_of
+from .._signature.annotations import fields_of, named_array
+from .._signature.hints import Hint
+from .view import LeafHint, View, leaf_hints
 
 _flatten_with_path: Any = tree_flatten_with_path
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import jax
 
-from ._axes import Refused, is_symbolic
-from ._jax.trees import is_a, register_pytree_node, tree_flatten, tree_unflatten, type_of
-from ._signature.static_values import keyer_of, snapshot
-from ._view import is_array
+from .._axes import Refused, is_symbolic
+from .._jax.trees import is_a, register_pytree_node, tree_flatten, tree_unflatten, type_of
+from .._signature.static_values import keyer_of, snapshot
+from .view import is_array
 
 
 class Outcome:

@@ -9,8 +9,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from ._jax.trees import is_a
-from ._signature.hints import ArrayHint, ContainerHint, Hint, ScalarHint, StaticHint, TreeHint, UnionHint
+from .._jax.trees import is_a
+from .._signature.hints import ArrayHint, ContainerHint, Hint, ScalarHint, StaticHint, TreeHint, UnionHint
 
 LeafHint = ArrayHint | ScalarHint | None
 

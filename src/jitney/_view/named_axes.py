@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from ._axes import Refused
-from ._extent import Unreadable, names_in, read
-from ._signature.hints import ArrayHint
-from ._view import Leaf, View
+from .._axes import Refused
+from .._extent import Unreadable, names_in, read
+from .._signature.hints import ArrayHint
+from .view import Leaf, View
 
 COUNT = "size of "
 

@@ -15,8 +15,8 @@ import jax
 import numpy as np
 from jax.tree_util import DictKey, SequenceKey
 
-from ._contract.contract import Contract
-from ._jax.trees import (
+from .._contract.contract import Contract
+from .._jax.trees import (
     Path,
     Tracer,
     canonicalize_dtype,
@@ -29,13 +29,13 @@ from ._jax.trees import (
     tree_unflatten,
     type_of,
 )
-from ._signature.binding import Binder
-from ._signature.hints import ScalarHint
-from ._signature.static_values import Opaque, keyer_of, snapshot
-from ._view import Leaf, LeafHint, View, is_array, leaf_hints
+from .._signature.binding import Binder
+from .._signature.hints import ScalarHint
+from .._signature.static_values import Opaque, keyer_of, snapshot
+from .view import Leaf, LeafHint, View, is_array, leaf_hints
 
 if TYPE_CHECKING:
-    from ._entry import Entry
+    from .._entry import Entry
 
 MAX_ENTRIES = 4096  # sets of static values kept for one function; past that the oldest goes, and would be traced again
 
