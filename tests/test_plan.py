@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jitney import optimize
-from jitney._plan import Plan, difference
+from jitney._stages.plan import Plan, difference
 from tests._monitor import listening
 from tests._tracing import count_traces
 

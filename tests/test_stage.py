@@ -5,7 +5,7 @@ import dataclasses
 import jax.numpy as jnp
 import pytest
 
-from jitney._stage import Skip
+from jitney._stages.stage import Skip
 from jitney._view.view import Leaf, View
 
 

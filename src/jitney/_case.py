@@ -23,7 +23,7 @@ from ._precision import elsewhere
 from ._roofline import links, products_by_type, seconds_of, sends
 from ._runners import has_equinox_checks
 from ._simulation import Share, Simulation, Sizes, Traffic
-from ._stage import Skip
+from ._stages.stage import Skip
 from ._virtual import Compiled
 from ._wire import Sent, sent
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ._plan import Plan, difference
+from ._stages.plan import Plan, difference
 from ._view.layout import static_text
 from ._view.view import View
 

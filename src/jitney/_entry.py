@@ -30,14 +30,14 @@ from ._jax.mesh import current as current_mesh
 from ._nans import nonfinite
 from ._placing import OtherShapes, Placing, shapes_of
 from ._plain import plain_function, plain_run, without
-from ._plan import Plan
 from ._precision import Policy
 from ._runners import choosing, runner
 from ._signature.hints import ArrayHint
 from ._signature.options import tolerance_of
 from ._signature.static_values import snapshot
-from ._stage import Request, Skip
 from ._stages import Jit, Mask
+from ._stages.plan import Plan
+from ._stages.stage import Request, Skip
 from ._switches import VERIFY
 from ._verify import Verifying, is_verified
 from ._view.layout import Layout, described, jit_is_off, traced

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from ._axes import Refused, Use, plan_passes, trace, uses_of
 from ._errors import ContractError, sentence
-from ._plan import Plan
 from ._signature.buckets import Bucket
 from ._stages import Mask
+from ._stages.plan import Plan
 from ._view.named_axes import in_names, named_axes, sizes_of
 
 if TYPE_CHECKING:

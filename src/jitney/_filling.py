@@ -21,9 +21,9 @@ from ._errors import JitneyWarning, sentence
 from ._jax.trees import device_put, extended, issubdtype, tree_flatten, tree_unflatten
 from ._owners import users_level
 from ._runners import Run, runner
-from ._stage import Skip
 from ._stages import Fill, Mask
 from ._stages.place import divided
+from ._stages.stage import Skip
 from ._view.layout import MAX_ENTRIES, described, jit_is_off, traced
 from ._view.named_axes import beside, named_axes
 from ._view.true_sizes import Counts, Known, NeedsNumbers, knowing

@@ -12,9 +12,9 @@ import jax
 from ._derivatives import Derivative, Wrt, check_names, named, program_of
 from ._errors import DerivativeError, sentence
 from ._jax.memory import budget_of, text
-from ._plan import Plan
 from ._saving import Nothing, Point, Problem, choose, flops_text, frontier_of, unsupported
-from ._stage import Skip
+from ._stages.plan import Plan
+from ._stages.stage import Skip
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -16,8 +16,8 @@ from ._jax.memory import text
 from ._jax.mesh import automatic, current
 from ._jax.trees import device_put, is_a, tree_map
 from ._runners import Run, runner
-from ._stage import Skip
 from ._stages.place import no_mesh
+from ._stages.stage import Skip
 from ._view.layout import MAX_ENTRIES, jit_is_off
 
 if TYPE_CHECKING:

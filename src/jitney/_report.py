@@ -15,12 +15,12 @@ from ._facts import facts_of
 from ._jax.cache import facts as cache_facts
 from ._jax.memory import text
 from ._placing import transfers
-from ._plan import Plan
 from ._precision import tallies
 from ._signature.options import AUTO
-from ._stage import Skip
 from ._stages.autocast import Autocast
 from ._stages.derive import Derived, decisions
+from ._stages.plan import Plan
+from ._stages.stage import Skip
 from ._verify import forecast, is_verified
 from ._view.layout import static_text
 from ._view.view import Leaf, View, is_array

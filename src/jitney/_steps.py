@@ -15,8 +15,8 @@ from ._errors import ContractError, sentence
 from ._jax.memory import Fit, counted_bytes, fit
 from ._jax.trees import device_put
 from ._laid import Laid
-from ._plan import Plan
 from ._stages import Chunk
+from ._stages.plan import Plan
 from ._view.result import Outcome
 
 if TYPE_CHECKING:

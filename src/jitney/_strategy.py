@@ -10,10 +10,10 @@ from ._derivatives import Derivative, program_of
 from ._errors import AxisError, ContractError, sentence
 from ._jax.memory import Fit, Misfit, budget_of, fit, text
 from ._laid import Laid
-from ._plan import Plan
 from ._signature.options import AUTO
 from ._stages import Chunk
 from ._stages.chunk import SYMBOL, in_chunks
+from ._stages.plan import Plan
 from ._steps import widest
 
 if TYPE_CHECKING:

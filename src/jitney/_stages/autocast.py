@@ -17,8 +17,8 @@ from .._errors import OptionError, Where, few, sentence
 from .._precision import LOW, Label, Policy, autocast, has_kernels, is_line, tokens
 from .._signature.hints import ArrayHint
 from .._signature.options import policy_of, tolerance_of
-from .._stage import Fn, Request, Skip
 from .._view.view import Leaf, View
+from .stage import Fn, Request, Skip
 
 _jax: Any = jax
 _UNITS = {"bf16": {"avx512_bf16", "amx_bf16", "avx_ne_convert", "bf16"}, "fp16": {"avx512_fp16", "amx_fp16", "asimdhp"}}

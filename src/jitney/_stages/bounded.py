@@ -14,9 +14,9 @@ import jax
 from .._axes import Refused, evaluate, is_symbolic, ranges_at_hand
 from .._errors import Where
 from .._jax.memory import budget_of, compiled_bytes, text
-from .._stage import Fn, Request
 from .._view.result import Outcome
 from .._view.view import View
+from .stage import Fn, Request
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,12 @@ from .._errors import AxisError, MeshError, OptionError, Where, sentence
 from .._jax.memory import Fit, Misfit, compiled_bytes, fit, free_bytes, text
 from .._jax.trees import is_a
 from .._signature.options import AUTO
-from .._stage import Fn, Request, Skip
 from .._view.named_axes import beside, in_names, is_count, named_axes, shape_at, sizes_of
 from .._view.result import Outcome
 from .._view.view import View
 from .bounded import Bounded, is_open
 from .place import Place
+from .stage import Fn, Request, Skip
 from .vmap import levels_of
 
 SYMBOL = "d0"

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from .._signature.buckets import Bucket
-from .._stage import Fn, Request, Skip
 from .._view.named_axes import count_leaf, is_count, named_axes, shape_at, sizes_of
 from .._view.view import View
+from .stage import Fn, Request, Skip
 from .vmap import levels_of
 
 

@@ -13,8 +13,8 @@ from typing import Any, Self
 import jax
 
 from .._errors import few
-from .._stage import Fn, Request, Skip
 from .._view.view import View
+from .stage import Fn, Request, Skip
 
 _jax: Any = jax
 

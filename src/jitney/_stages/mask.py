@@ -12,10 +12,10 @@ from typing import Any, Self
 import jax
 
 from .._axes import Refused, demand, run_padded, trace
-from .._stage import Fn, Request, Skip
 from .._view.named_axes import COUNT, Named, in_names, is_count, named_axes, shape_at, sizes_of
 from .._view.true_sizes import Known, NeedsNumbers, Proof, knowing, known
 from .._view.view import View
+from .stage import Fn, Request, Skip
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ import jax
 from .._errors import MeshError, OptionError, Where, few, sentence
 from .._jax.mesh import automatic, described
 from .._signature.options import FSDP, Sharding
-from .._stage import Fn, Request, Skip
 from .._view.named_axes import Named, named_axes
 from .._view.view import Leaf, View
+from .stage import Fn, Request, Skip
 from .vmap import levels_of
 
 _sharding: Any = jax.sharding

@@ -25,9 +25,9 @@ from .._jax.trees import Tracer, is_a
 from .._precision import SOLVERS, breaks_low
 from .._signature.hints import ArrayHint
 from .._signature.options import policy_of, tolerance_of
-from .._stage import Fn, Request, Skip
 from .._view.view import Leaf, View
 from .autocast import Autocast, body_of
+from .stage import Fn, Request, Skip
 
 _core: Any = core
 COMPUTE = {"bf16-all": jnp.bfloat16, "fp16-all": jnp.float16, "f32": jnp.float32, "f64": jnp.float64}

@@ -13,8 +13,8 @@ from .._jax.jaxprs import CALLS, bound, opened, scan_parts
 from .._jax.memory import compiled_bytes, text
 from .._jax.trees import is_a
 from .._signature.options import AUTO
-from .._stage import Fn, Request, Skip
 from .._view.view import View
+from .stage import Fn, Request, Skip
 
 _jax: Any = jax
 _core: Any = core

@@ -18,8 +18,8 @@ from .._errors import Where
 from .._jax.memory import free_bytes, text
 from .._saving import EVERYTHING, Nothing, Problem, choose, not_fitting
 from .._signature.options import AUTO
-from .._stage import Fn, Request, Skip
 from .._view.view import View
+from .stage import Fn, Request, Skip
 
 _jax: Any = jax
 _BY_ITSELF = (

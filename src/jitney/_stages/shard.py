@@ -13,10 +13,10 @@ import jax
 
 from .._axes import spread
 from .._signature.options import Sharding
-from .._stage import Fn, Request, Skip
 from .._view.named_axes import named_axes
 from .._view.view import Leaf, LeafHint, View
 from .place import Place, sharding, spec_of
+from .stage import Fn, Request, Skip
 
 _lax: Any = jax.lax
 

@@ -9,8 +9,8 @@ import jax
 
 from .._errors import ContractError, few, sentence
 from .._signature.options import VmapAxis
-from .._stage import Fn, Request, Skip
 from .._view.view import Leaf, View
+from .stage import Fn, Request, Skip
 
 Dims = tuple[int | None, ...]
 

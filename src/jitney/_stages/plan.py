@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ._stage import Fn, Request, Skip, Stage
-from ._stages import PIPELINE
-from ._view.view import View
+from .._view.view import View
+from . import PIPELINE
+from .stage import Fn, Request, Skip, Stage
 
 
 @dataclass(frozen=True)

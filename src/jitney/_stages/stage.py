@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ._errors import Where
-from ._precision import Policy
-from ._signature.options import Options
-from ._view.view import View
+from .._errors import Where
+from .._precision import Policy
+from .._signature.options import Options
+from .._view.view import View
 
 Fn = Callable[..., Sequence[Any]]
 """The one calling convention inside: flat arrays in, flat arrays out."""
