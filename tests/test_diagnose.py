@@ -10,7 +10,7 @@ import pytest
 from jaxtyping import Array, Float
 
 from jitney import JitneyWarning, TraceError, optimize
-from jitney._diagnose import low_product_error
+from jitney._diagnosis.tracer_errors import low_product_error
 from jitney._errors import Where
 
 X = jnp.asarray(np.linspace(-1, 1, 4, dtype=np.float32))

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax import lax
 
+from jitney._diagnosis.nonfinite import locate, message, nonfinite
 from jitney._errors import Where
-from jitney._nans import locate, message, nonfinite
 
 X = jnp.array([-1.0, 0.0, 1.0])
 

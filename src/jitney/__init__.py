@@ -8,6 +8,7 @@ from ._communication import communication as communication
 from ._derivatives import Derivative as Derivative
 from ._derivatives import lazy_derivatives as lazy_derivatives
 from ._device import Device as Device
+from ._diagnosis.counters import Stats as Stats
 from ._distributed import Processes as Processes
 from ._distributed import distributed as distributed
 from ._errors import AxisError as AxisError
@@ -27,7 +28,6 @@ from ._errors import StateError as StateError
 from ._errors import StaticError as StaticError
 from ._errors import TraceError as TraceError
 from ._errors import VerificationError as VerificationError
-from ._events import Stats as Stats
 from ._evidence import Deviation as Deviation
 from ._evidence import PrecisionReport as PrecisionReport
 from ._evidence import Product as Product

@@ -12,7 +12,7 @@ import jax
 import jax.export
 
 from ._device import Device
-from ._diagnose import TRACER_ERRORS, trace_error
+from ._diagnosis.tracer_errors import TRACER_ERRORS, trace_error
 from ._entry import Entry, Retry, Undecided
 from ._errors import OptionError, few, sentence
 from ._jax.hlo_work import Work

@@ -11,18 +11,18 @@ from typing import Any
 
 import equinox as eqx
 
-from ._causes import Traced
 from ._contract.contract import Contract, contract_of
+from ._diagnosis.counters import LISTENER, Counters
+from ._diagnosis.retraces import Traced
+from ._diagnosis.static_variety import Variety
 from ._entry import Entry
 from ._errors import Where
-from ._events import LISTENER, Counters
 from ._signature.annotations import annotated_names
 from ._signature.binding import Binder, signature_of, where_of
 from ._signature.hints import AnyHint
 from ._signature.options import AUTO, Options, fail
 from ._signature.static_values import has_hash
 from ._stages.derive import Derived
-from ._variety import Variety
 from ._view.flatten import Flattener
 from ._view.layout import MAX_ENTRIES, Layout, wrap_statics
 

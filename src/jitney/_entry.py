@@ -19,15 +19,15 @@ import jax
 from jax.tree_util import tree_map
 
 from ._axes import Refused, at_any_size
-from ._causes import Traced, cause
 from ._contract.contract import check_arguments, check_result
 from ._contract.sizes import Sizes
+from ._diagnosis.nonfinite import nonfinite
+from ._diagnosis.retraces import Traced, cause
 from ._errors import NonFiniteError, sentence
 from ._filling import Cut, Filling, cuts_of, padded_key, warn_refused
 from ._jax.cache import disabled as cache_disabled
 from ._jax.cache import ensure as ensure_cache
 from ._jax.mesh import current as current_mesh
-from ._nans import nonfinite
 from ._placing import OtherShapes, Placing, shapes_of
 from ._plain import plain_function, plain_run, without
 from ._precision import Policy

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from ._diagnose import TRACER_ERRORS
+from ._diagnosis.tracer_errors import TRACER_ERRORS
 from ._facts import facts_of
 from ._jax.cache import facts as cache_facts
 from ._jax.memory import text

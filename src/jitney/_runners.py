@@ -12,11 +12,11 @@ import equinox as eqx
 import jax
 from jax.core import Tracer
 
+from ._diagnosis.nonfinite import locate, message, nonfinite
 from ._errors import NonFiniteError
 from ._jax.cache import disabled as cache_disabled
 from ._jax.cache import ensure as ensure_cache
 from ._jax.jaxprs import equations
-from ._nans import locate, message, nonfinite
 from ._stages.jit import FAST
 from ._view.layout import described, traced
 from ._view.true_sizes import parted

@@ -18,8 +18,8 @@ import numpy as np
 from jax.extend import core as jax_core
 
 from ._compare import Allowed, Difference, compared, tree_of
+from ._diagnosis.counters import LISTENER, Counters
 from ._errors import JitneyWarning, sentence
-from ._events import LISTENER, Counters
 from ._exact import elementwise
 from ._jax.memory import counted_bytes, free_bytes, text
 from ._jax.trees import is_a, tree_flatten

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
-from .._diagnose import user_line
+from .._diagnosis.tracer_errors import user_line
 from .._errors import OptionError, Where, sentence
 from .._jax.trees import Tracer, is_a
 from .._precision import SOLVERS, breaks_low

@@ -12,8 +12,8 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from ._errors import DonationError, PrecisionError, TraceError, Where, sentence
-from ._owners import is_users
+from .._errors import DonationError, PrecisionError, TraceError, Where, sentence
+from .._owners import is_users
 
 TRACER_ERRORS = (
     jax.errors.ConcretizationTypeError,  # and its subclass TracerBoolConversionError

@@ -10,11 +10,11 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ._errors import JitneyWarning, Where, sentence
-from ._jax.trees import is_a, type_of
-from ._owners import users_level
-from ._signature.static_values import Opaque
-from ._view.layout import Layout, static_text
+from .._errors import JitneyWarning, Where, sentence
+from .._jax.trees import is_a, type_of
+from .._owners import users_level
+from .._signature.static_values import Opaque
+from .._view.layout import Layout, static_text
 
 MANY = 8
 

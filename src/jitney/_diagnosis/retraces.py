@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ._stages.plan import Plan, difference
-from ._view.layout import static_text
-from ._view.view import View
+from .._stages.plan import Plan, difference
+from .._view.layout import static_text
+from .._view.view import View
 
 
 @dataclass(frozen=True)
