@@ -1,7 +1,6 @@
 """Make numerical JAX code fast without rewriting it."""
 
 from ._accumulate import accumulate as accumulate
-from ._checkpoints import Checkpoints as Checkpoints
 from ._communication import Collective as Collective
 from ._communication import Communication as Communication
 from ._communication import communication as communication
@@ -9,8 +8,6 @@ from ._derivatives import Derivative as Derivative
 from ._derivatives import lazy_derivatives as lazy_derivatives
 from ._device import Device as Device
 from ._diagnosis.counters import Stats as Stats
-from ._distributed import Processes as Processes
-from ._distributed import distributed as distributed
 from ._errors import AxisError as AxisError
 from ._errors import BudgetError as BudgetError
 from ._errors import ContractError as ContractError
@@ -34,7 +31,6 @@ from ._evidence import Product as Product
 from ._evidence import precision_report as precision_report
 from ._facts import AxisFacts as AxisFacts
 from ._facts import axes as axes
-from ._from_processes import from_processes as from_processes
 from ._frontier import Frontier as Frontier
 from ._frontier import Saving as Saving
 from ._frontier import frontier as frontier
@@ -50,6 +46,10 @@ from ._pipeline import Schedule as Schedule
 from ._pipeline import pipeline as pipeline
 from ._placed import place as place
 from ._precision import LossScale as LossScale
+from ._processes.checkpoints import Checkpoints as Checkpoints
+from ._processes.distributed import Processes as Processes
+from ._processes.distributed import distributed as distributed
+from ._processes.from_processes import from_processes as from_processes
 from ._program import Program as Program
 from ._report import Report as Report
 from ._shared import shared as shared

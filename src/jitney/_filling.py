@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from ._agreement import refuse_padding
 from ._axes import Refused, evaluate, is_symbolic
 from ._errors import JitneyWarning, sentence
 from ._jax.trees import device_put, extended, issubdtype, tree_flatten, tree_unflatten
 from ._owners import users_level
+from ._processes.agreement import refuse_padding
 from ._runners import Run, runner
 from ._stages import Fill, Mask
 from ._stages.place import divided

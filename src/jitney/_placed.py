@@ -6,10 +6,10 @@ from typing import Any
 
 import jax
 
-from ._agreement import laid
 from ._errors import MeshError, Where, sentence
 from ._jax.mesh import automatic, current
 from ._jax.trees import is_a, keystr, tree_flatten_with_path, tree_unflatten
+from ._processes.agreement import laid
 from ._signature.options import Options, fail, read_shard
 from ._stages.place import check_names, sharding, spec_of
 from ._stages.stage import Request

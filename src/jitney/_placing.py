@@ -10,11 +10,11 @@ import jax
 import numpy as np
 from jax.sharding import AxisType
 
-from ._agreement import agreed, laid
 from ._errors import few
 from ._jax.memory import text
 from ._jax.mesh import automatic, current
 from ._jax.trees import device_put, is_a, tree_map
+from ._processes.agreement import agreed, laid
 from ._runners import Run, runner
 from ._stages.place import no_mesh
 from ._stages.stage import Skip

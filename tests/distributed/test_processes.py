@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import jitney
-from jitney._channel import Channel
+from jitney._processes.channel import Channel
 
 from ._jobs import W, X
 from ._processes import free_port, start

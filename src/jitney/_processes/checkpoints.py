@@ -18,10 +18,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ._agreement import compare, digest, is_local, laid
-from ._errors import JitneyError, OptionError, few, sentence
-from ._jax.trees import Tracer, device_put, is_a, issubdtype, keystr, tree_flatten_with_path, tree_unflatten
-from ._view.view import is_array
+from .._errors import JitneyError, OptionError, few, sentence
+from .._jax.trees import Tracer, device_put, is_a, issubdtype, keystr, tree_flatten_with_path, tree_unflatten
+from .._view.view import is_array
+from .agreement import compare, digest, is_local, laid
 
 _jax: Any = jax
 _jnp: Any = jnp

@@ -19,9 +19,9 @@ from typing import Any, Final
 import jax
 import numpy as np
 
-from ._channel import Channel, end_in
-from ._launch import alone, given_of, refusal, started
-from ._verdict import verdict_on
+from .channel import Channel, end_in
+from .compare import verdict_on
+from .launch import alone, given_of, refusal, started
 
 _HELLO: Final = 4096  # bytes that each process says of itself
 _jax: Any = jax
@@ -208,7 +208,7 @@ def _addresses(host: str) -> list[str]:
 
 
 def _version() -> str:
-    from . import __version__
+    from .. import __version__
 
     return __version__
 

@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from ._distributed import RUN
-from ._errors import OptionError, ProcessError, Where, few, sentence
-from ._jax.trees import device_put, is_a, issubdtype
-from ._signature.static_values import static_key
-from ._view.layout import described, static_text
-from ._view.true_sizes import parted
+from .._errors import OptionError, ProcessError, Where, few, sentence
+from .._jax.trees import device_put, is_a, issubdtype
+from .._signature.static_values import static_key
+from .._view.layout import described, static_text
+from .._view.true_sizes import parted
+from .distributed import RUN
 
 if TYPE_CHECKING:
-    from ._channel import Facts
-    from ._entry import Entry
-    from ._runners import Run
+    from .._entry import Entry
+    from .._runners import Run
+    from .channel import Facts
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _jax: Any = jax

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from ._errors import ProcessError, sentence
+from .._errors import ProcessError, sentence
 
 NONCE = 32
 CONNECT = 5.0  # seconds for one address of process 0; it has several names, not all of which lead to it from elsewhere

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ._errors import few
+from .._errors import few
 
 _RULE = "All processes of a run take the same step: one function, one plan, one set of shapes and static values."
 _FIXES = {

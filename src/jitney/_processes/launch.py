@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import jax
 
-from ._errors import ProcessError, sentence
-from ._jax.trees import is_a
+from .._errors import ProcessError, sentence
+from .._jax.trees import is_a
 
 _SLACK: Final = 30.0  # seconds by which JAX, which aborts, waits longer than this does
 _LAUNCHERS: Final = {

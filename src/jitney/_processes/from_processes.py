@@ -9,12 +9,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from ._agreement import compare, digest, is_local, members
-from ._distributed import RUN
-from ._errors import MeshError, ProcessError, sentence
-from ._jax.mesh import automatic, current, described
-from ._jax.trees import device_put, keystr, tree_flatten_with_path, tree_unflatten
-from ._view.view import is_array
+from .._errors import MeshError, ProcessError, sentence
+from .._jax.mesh import automatic, current, described
+from .._jax.trees import device_put, keystr, tree_flatten_with_path, tree_unflatten
+from .._view.view import is_array
+from .agreement import compare, digest, is_local, members
+from .distributed import RUN
 
 _jax: Any = jax
 _sharding: Any = jax.sharding

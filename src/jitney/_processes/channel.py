@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from ._errors import sentence
-from ._line import CONNECT, NONCE, Line, connected, welcomed
-from ._verdict import worded
+from .._errors import sentence
+from .compare import worded
+from .connection import CONNECT, NONCE, Line, connected, welcomed
 
 _TOGETHER = "Before its first step all processes compare what they are about to do."
 _AGAIN = "look at what it says; then start all again from the last checkpoint."
