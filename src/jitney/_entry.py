@@ -29,7 +29,6 @@ from ._jax.cache import disabled as cache_disabled
 from ._jax.cache import ensure as ensure_cache
 from ._jax.mesh import current as current_mesh
 from ._placing import OtherShapes, Placing, shapes_of
-from ._plain import plain_function, plain_run, without
 from ._precision import Policy
 from ._runners import choosing, runner
 from ._signature.hints import ArrayHint
@@ -39,7 +38,8 @@ from ._stages import Jit, Mask
 from ._stages.plan import Plan
 from ._stages.stage import Request, Skip
 from ._switches import VERIFY
-from ._verify import Verifying, is_verified
+from ._verify.plain import plain_function, plain_run, without
+from ._verify.verification import Verifying, is_verified
 from ._view.layout import Layout, described, jit_is_off, traced
 from ._view.module_axes import InModule, axes_in_modules, with_modules
 from ._view.named_axes import beside, is_count, named_axes, sizes_of, with_counts

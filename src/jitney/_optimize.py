@@ -17,12 +17,12 @@ from ._core import REGISTRY
 from ._errors import OptionError, sentence
 from ._jax.mesh import Mesh
 from ._jax.trees import is_a
-from ._plain import without
 from ._program import Program
 from ._signature.binding import around_method, where_of
 from ._signature.buckets import Bucket
 from ._signature.options import read_options
 from ._switches import disabled
+from ._verify.plain import without
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -21,7 +21,7 @@ from ._stages.autocast import Autocast
 from ._stages.derive import Derived, decisions
 from ._stages.plan import Plan
 from ._stages.stage import Skip
-from ._verify import forecast, is_verified
+from ._verify.verification import forecast, is_verified
 from ._view.layout import static_text
 from ._view.view import Leaf, View, is_array
 

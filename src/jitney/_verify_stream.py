@@ -15,9 +15,9 @@ from ._errors import JitneyWarning, sentence
 from ._jax.memory import text
 from ._jax.trees import is_a
 from ._owners import users_level
-from ._plain import Change, changes_of
 from ._sources import is_sliceable
-from ._verify import Verification, is_verified
+from ._verify.plain import Change, changes_of
+from ._verify.verification import Verification, is_verified
 
 if TYPE_CHECKING:
     from ._entry import Entry

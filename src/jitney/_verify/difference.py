@@ -1,7 +1,7 @@
 """Two results of one call, element by element: how far they may be apart, by option and dtype, and where they are further.
 
 A difference is judged in three steps, so that what is honest raises no alarm and what is wrong does. It is small, by the table below. Or
-rounding explains it: the plain function, with the last bit of all that it computes changed (`_noise.py`), moves by a comparable amount in
+rounding explains it: the plain function, with the last bit of all that it computes changed (`_verify/noise.py`), moves by a comparable amount in
 that element, as where differences of nearly equal numbers are taken. Otherwise the results differ.
 """
 
@@ -18,9 +18,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental import sparse
 
-from ._jax.linearized import Linear
-from ._jax.trees import extended, is_a, issubdtype, keystr, tree_flatten, tree_flatten_with_path, type_of
-from ._plain import Change
+from .._jax.linearized import Linear
+from .._jax.trees import extended, is_a, issubdtype, keystr, tree_flatten, tree_flatten_with_path, type_of
+from .plain import Change
 
 _jax: Any = jax
 _jnp: Any = jnp

@@ -17,23 +17,23 @@ import jax
 import numpy as np
 from jax.extend import core as jax_core
 
-from ._compare import Allowed, Difference, compared, tree_of
-from ._diagnosis.counters import LISTENER, Counters
-from ._errors import JitneyWarning, sentence
-from ._exact import elementwise
-from ._jax.memory import counted_bytes, free_bytes, text
-from ._jax.trees import is_a, tree_flatten
-from ._noise import noisy
-from ._owners import users_level
-from ._plain import Change, Stripped, changes_of, plain_run, plainly
-from ._signature.options import Options
-from ._switches import VERIFY
-from ._view.layout import MAX_ENTRIES, described, jit_is_off, traced
-from ._view.result import unmixed
+from .._diagnosis.counters import LISTENER, Counters
+from .._errors import JitneyWarning, sentence
+from .._jax.memory import counted_bytes, free_bytes, text
+from .._jax.trees import is_a, tree_flatten
+from .._owners import users_level
+from .._signature.options import Options
+from .._switches import VERIFY
+from .._view.layout import MAX_ENTRIES, described, jit_is_off, traced
+from .._view.result import unmixed
+from .difference import Allowed, Difference, compared, tree_of
+from .elementwise import elementwise
+from .noise import noisy
+from .plain import Change, Stripped, changes_of, plain_run, plainly
 
 if TYPE_CHECKING:
-    from ._entry import Entry
-    from ._filling import Filling
+    from .._entry import Entry
+    from .._filling import Filling
 
 _jax: Any = jax
 _jax_core: Any = jax_core
@@ -208,7 +208,7 @@ class Verification:
 
 def _verified(verification: Verification, arrays: Sequence[Any], ours: Any, counters: Counters) -> str:
     """`Verification.verify`, with the counters that what is compiled below belongs to: it is not the program's."""
-    from ._reproduce import failure  # it stands on programs
+    from .reproduce import failure  # it stands on programs
 
     found, said = verification.difference(arrays, ours)
     if found is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from ._jax.jaxprs import CALLS, opened
+from .._jax.jaxprs import CALLS, opened
 
 _ALONE: Final = frozenset((
     "abs", "acos", "acosh", "add", "add_any", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "clamp", "complex",

@@ -13,7 +13,7 @@ from typing import Any, Final
 import jax
 import jax.numpy as jnp
 
-from ._jax.jaxprs import CALLS, bound, opened
+from .._jax.jaxprs import CALLS, bound, opened
 
 _jax: Any = jax
 _jnp: Any = jnp

@@ -15,8 +15,8 @@ from typing import Any
 
 import jax
 
-from ._signature.options import Options, policy_of, tolerance_of
-from ._stages.derive import Derived
+from .._signature.options import Options, policy_of, tolerance_of
+from .._stages.derive import Derived
 
 _jax: Any = jax
 _JACOBIANS = ("jacobian", "value_and_jacobian", "hessian")

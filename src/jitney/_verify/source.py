@@ -14,8 +14,8 @@ from typing import Any
 
 from jax import Array
 
-from ._jax.trees import is_a
-from ._owners import is_users
+from .._jax.trees import is_a
+from .._owners import is_users
 
 _STANDARD = {"jax", "jnp", "np", "jitney"}
 _MODULES = (types.ModuleType,)

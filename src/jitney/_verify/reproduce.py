@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from ._compare import Difference, numbers
-from ._errors import VerificationError, sentence
-from ._jax.trees import extended, is_a, issubdtype, type_of
-from ._shrunk import first_operation, shrunk
-from ._signature.options import Options
-from ._source import Source
-from ._stages.derive import COTANGENT, Derived
+from .._errors import VerificationError, sentence
+from .._jax.trees import extended, is_a, issubdtype, type_of
+from .._signature.options import Options
+from .._stages.derive import COTANGENT, Derived
+from .difference import Difference, numbers
+from .shrunk import first_operation, shrunk
+from .source import Source
 
 if TYPE_CHECKING:
-    from ._verify import Verification
+    from .verification import Verification
 
 _jax: Any = jax
 
@@ -106,7 +106,7 @@ else:
 
 def _write(verification: Verification, arrays: Sequence[Any], found: Difference) -> Path:
     """The script, in a folder of its own with the arguments beside it."""
-    from . import __version__
+    from .. import __version__
 
     core = verification.entry.core
     folder = Path(tempfile.mkdtemp(prefix="jitney-verify-"))

@@ -1,0 +1,1 @@
+"""Programs compared with what was written: each new one is also run plainly."""
