@@ -1,6 +1,6 @@
 """A signature as data, and the comparison of a call with it.
 
-It stands after `_signature/annotations.py` (one hint), `_contract/sizes.py` (one shape) and `_contract/check.py` (one value): here all arguments are compared, and
+It stands after `annotations.py` (one hint), `sizes.py` (one shape) and `check.py` (one value): here all arguments are compared, and
 what does not fit becomes a `ContractError`.
 """
 

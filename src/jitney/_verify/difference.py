@@ -1,7 +1,7 @@
 """Two results of one call, element by element: how far they may be apart, by option and dtype, and where they are further.
 
 A difference is judged in three steps, so that what is honest raises no alarm and what is wrong does. It is small, by the table below. Or
-rounding explains it: the plain function, with the last bit of all that it computes changed (`_verify/noise.py`), moves by a comparable amount in
+rounding explains it: the plain function, with the last bit of all that it computes changed (`noise.py`), moves by a comparable amount in
 that element, as where differences of nearly equal numbers are taken. Otherwise the results differ.
 """
 
