@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ._derivatives import Derivative, program_of
 from ._errors import OptionError, sentence
 from ._filling import Filling
+from ._interface.derivatives import Derivative, program_of
 from ._jax.hlo import Operation, collectives
 from ._jax.memory import text as bytes_text
 from ._jax.mesh import described
@@ -21,7 +21,7 @@ from ._view.view import Leaf, View
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ._program import Program
+    from ._interface.program import Program
 
 
 @dataclass(frozen=True)

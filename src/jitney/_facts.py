@@ -14,8 +14,8 @@ from ._stages.plan import Plan
 from ._view.named_axes import in_names, named_axes, sizes_of
 
 if TYPE_CHECKING:
-    from ._derivatives import Derivative
     from ._entry import Entry
+    from ._interface.derivatives import Derivative
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,8 @@ def axes(program: Callable[..., Any] | Derivative, /, *examples: Any, sizes: Map
     Raises:
         ContractError: The examples do not fit the contract, or no axis has a name.
     """
-    from ._derivatives import program_of  # it stands on the report, which has facts too
-    from ._optimize import optimize
+    from ._interface.derivatives import program_of  # it stands on the report, which has facts too
+    from ._interface.optimize import optimize
 
     if not hasattr(program, "abstract") and callable(program):
         program = optimize(program)

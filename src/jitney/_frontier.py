@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from ._derivatives import Derivative, Wrt, check_names, named, program_of
 from ._errors import DerivativeError, sentence
+from ._interface.derivatives import Derivative, Wrt, check_names, named, program_of
 from ._jax.memory import budget_of, text
 from ._saving import Nothing, Point, Problem, choose, flops_text, frontier_of, unsupported
 from ._stages.plan import Plan
@@ -19,7 +19,7 @@ from ._stages.stage import Skip
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ._program import Program
+    from ._interface.program import Program
 
 _jax: Any = jax
 _PARTS = (0.8, 0.6, 0.4, 0.25)  # of the memory that saving everything takes, where none is given

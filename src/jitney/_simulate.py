@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, overload
 import jax
 
 from ._case import Case
-from ._derivatives import Derivative, Wrt, program_of
 from ._device import Device, device_of
 from ._entry import Entry
 from ._errors import MeshError, OptionError, sentence
+from ._interface.derivatives import Derivative, Wrt, program_of
 from ._jax.mesh import Mesh, current
 from ._jax.trees import is_a
 from ._simulation import Simulation, Sizes, Sweep
@@ -22,7 +22,7 @@ from ._view.layout import described
 from ._virtual import MOST, Failed, compiled
 
 if TYPE_CHECKING:
-    from ._program import Program
+    from ._interface.program import Program
 
 
 @overload

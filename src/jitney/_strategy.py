@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ._derivatives import Derivative, program_of
 from ._errors import AxisError, ContractError, sentence
+from ._interface.derivatives import Derivative, program_of
 from ._jax.memory import Fit, Misfit, budget_of, fit, text
 from ._laid import Laid
 from ._signature.options import AUTO
@@ -19,7 +19,7 @@ from ._steps import widest
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ._program import Program
+    from ._interface.program import Program
 
 IN_MEMORY, CHUNKED, STREAMED = "in memory", "chunked", "streamed"
 

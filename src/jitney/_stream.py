@@ -22,8 +22,8 @@ from ._axes import Known
 from ._checkpoint import Checkpoint
 from ._checkpoint import Progress as Reached
 from ._core import REGISTRY
-from ._derivatives import Derivative, program_of
 from ._errors import AxisError, ContractError, JitneyError, OptionError, sentence
+from ._interface.derivatives import Derivative, program_of
 from ._jax.memory import Misfit, text
 from ._jax.settings import settings
 from ._jax.trees import is_a, type_of
@@ -39,7 +39,7 @@ from ._view.result import unmixed
 
 if TYPE_CHECKING:
     from ._entry import Entry
-    from ._program import Program
+    from ._interface.program import Program
 
 R = TypeVar("R")
 _jax: Any = jax

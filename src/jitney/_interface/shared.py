@@ -6,10 +6,10 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
-from ._optimize import Names, optimize
+from .optimize import Names, optimize
 
 if TYPE_CHECKING:
-    from ._program import Program
+    from .program import Program
 
 P = ParamSpec("P")
 R = TypeVar("R")

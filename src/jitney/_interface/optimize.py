@@ -13,16 +13,16 @@ from typing import Any, Literal, ParamSpec, TypeVar, overload
 import equinox as eqx
 import jax
 
-from ._core import REGISTRY
-from ._errors import OptionError, sentence
-from ._jax.mesh import Mesh
-from ._jax.trees import is_a
-from ._program import Program
-from ._signature.binding import around_method, where_of
-from ._signature.buckets import Bucket
-from ._signature.options import read_options
-from ._switches import disabled
-from ._verify.plain import without
+from .._core import REGISTRY
+from .._errors import OptionError, sentence
+from .._jax.mesh import Mesh
+from .._jax.trees import is_a
+from .._signature.binding import around_method, where_of
+from .._signature.buckets import Bucket
+from .._signature.options import read_options
+from .._switches import disabled
+from .._verify.plain import without
+from .program import Program
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -7,19 +7,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, get_args, overload
 
-from ._core import REGISTRY
-from ._errors import OptionError, Where, sentence
-from ._jax.trees import is_a, type_of
-from ._report import Report
-from ._signature.binding import around_method
-from ._signature.options import AUTO
-from ._sparsity import Mode
-from ._stages.derive import COTANGENT, TANGENT, Derived, What, unknown_name
+from .._core import REGISTRY
+from .._errors import OptionError, Where, sentence
+from .._jax.trees import is_a, type_of
+from .._report import Report
+from .._signature.binding import around_method
+from .._signature.options import AUTO
+from .._sparsity import Mode
+from .._stages.derive import COTANGENT, TANGENT, Derived, What, unknown_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ._program import Program
+    from .program import Program
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -237,8 +237,8 @@ def lazy_derivatives(fn: Any = None, /, *, wrt: Wrt = None, skip: Wrt = None, mo
 
 
 def _decorated(fn: Any, defaults: Defaults) -> Any:
-    from ._optimize import optimize
-    from ._program import Program
+    from .optimize import optimize
+    from .program import Program
 
     method = around_method(fn, lambda fn: _decorated(fn, defaults))
     if method is not None:

@@ -17,8 +17,8 @@ import jax
 import numpy as np
 from jax.extend import core
 
-from ._jax.settings import settings
-from ._jax.trees import Tracer, is_a, tree_flatten, type_of
+from .._jax.settings import settings
+from .._jax.trees import Tracer, is_a, tree_flatten, type_of
 
 _core: Any = core
 KEPT = "_jitney_derived"

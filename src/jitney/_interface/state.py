@@ -16,11 +16,11 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from ._derived import KEPT, Reading
-from ._errors import StateError, sentence
-from ._jax.trees import Tracer, is_a, keystr, tree_flatten, type_of
-from ._signature.annotations import fields_of
-from ._vector import core_leaves, joined, like, made
+from .._errors import StateError, sentence
+from .._jax.trees import Tracer, is_a, keystr, tree_flatten, type_of
+from .._signature.annotations import fields_of
+from .derived import KEPT, Reading
+from .state_vector import core_leaves, joined, like, made
 
 S = TypeVar("S")
 R = TypeVar("R")

@@ -11,11 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ._contract.sizes import Unknown, evaluate
-from ._errors import StateError, sentence
-from ._jax.trees import is_a, issubdtype, keystr, tree_flatten, tree_flatten_with_path, tree_unflatten, type_of
-from ._signature.annotations import fields_of
-from ._signature.hints import ArrayHint, ScalarHint
+from .._contract.sizes import Unknown, evaluate
+from .._errors import StateError, sentence
+from .._jax.trees import is_a, issubdtype, keystr, tree_flatten, tree_flatten_with_path, tree_unflatten, type_of
+from .._signature.annotations import fields_of
+from .._signature.hints import ArrayHint, ScalarHint
 
 _jax: Any = jax
 _jnp: Any = jnp

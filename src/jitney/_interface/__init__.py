@@ -1,0 +1,1 @@
+"""What the user holds: programs, derivatives, states."""
