@@ -14,7 +14,7 @@ import pytest
 from jaxtyping import Array, Float
 
 from jitney import ContractError, OptionError, optimize
-from jitney._core import Registry
+from jitney._program.core import Registry
 from jitney._signature.options import Options
 from tests._tracing import count_traces
 

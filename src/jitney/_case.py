@@ -13,15 +13,15 @@ import jax.export
 
 from ._device import Device
 from ._diagnosis.tracer_errors import TRACER_ERRORS, trace_error
-from ._entry import Entry, Retry, Undecided
 from ._errors import OptionError, few, sentence
 from ._jax.hlo_work import Work
 from ._jax.jaxprs import equations, source_of
 from ._jax.mesh import current, on_paper
 from ._jax.trees import tree_flatten
 from ._precision import elsewhere
+from ._program.entry import Entry, Retry, Undecided
+from ._program.wrappers import has_equinox_checks
 from ._roofline import links, products_by_type, seconds_of, sends
-from ._runners import has_equinox_checks
 from ._simulation import Share, Simulation, Sizes, Traffic
 from ._stages.stage import Skip
 from ._virtual import Compiled

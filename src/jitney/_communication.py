@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ._errors import OptionError, sentence
-from ._filling import Filling
 from ._interface.derivatives import Derivative, program_of
 from ._jax.hlo import Operation, collectives
 from ._jax.memory import text as bytes_text
 from ._jax.mesh import described
 from ._jax.trees import is_a
+from ._program.padded_calls import Filling
 from ._signature.options import FSDP, Sharding
 from ._stages.place import Place
 from ._view.true_sizes import parted

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from ._core import REGISTRY
-from ._entry import Entry
 from ._errors import OptionError, PrecisionError, sentence
 from ._interface.derivatives import Derivative, program_of
 from ._interface.optimize import optimize
 from ._interface.program import Program
 from ._jax.trees import Tracer, is_a, issubdtype, keystr, tree_flatten_with_path
 from ._precision import FULL, LOW, Policy, Probe, Site, in_double
+from ._program.core import REGISTRY
+from ._program.entry import Entry
 from ._signature.options import DEFAULT, policy_of
 from ._stages.autocast import Autocast, body_of, labels_of
 from ._view.result import Outcome

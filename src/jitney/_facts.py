@@ -14,8 +14,8 @@ from ._stages.plan import Plan
 from ._view.named_axes import in_names, named_axes, sizes_of
 
 if TYPE_CHECKING:
-    from ._entry import Entry
     from ._interface.derivatives import Derivative
+    from ._program.entry import Entry
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from ._stages.stage import Skip
 from ._view.view import View
 
 if TYPE_CHECKING:
-    from ._entry import Entry
+    from ._program.entry import Entry
 
 _jax: Any = jax
 _jnp: Any = jax.numpy

@@ -14,8 +14,8 @@ from ._diagnosis.tracer_errors import TRACER_ERRORS
 from ._facts import facts_of
 from ._jax.cache import facts as cache_facts
 from ._jax.memory import text
-from ._placing import transfers
 from ._precision import tallies
+from ._program.sharded_calls import transfers
 from ._signature.options import AUTO
 from ._stages.autocast import Autocast
 from ._stages.derive import Derived, decisions
@@ -28,8 +28,8 @@ from ._view.view import Leaf, View, is_array
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ._core import Core
-    from ._entry import Entry
+    from ._program.core import Core
+    from ._program.entry import Entry
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ import jax
 
 from ._case import Case
 from ._device import Device, device_of
-from ._entry import Entry
 from ._errors import MeshError, OptionError, sentence
 from ._interface.derivatives import Derivative, Wrt, program_of
 from ._jax.mesh import Mesh, current
 from ._jax.trees import is_a
+from ._program.entry import Entry
 from ._simulation import Simulation, Sizes, Sweep
 from ._stages.place import no_mesh
 from ._view.layout import described

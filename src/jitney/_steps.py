@@ -20,7 +20,7 @@ from ._stages.plan import Plan
 from ._view.result import Outcome
 
 if TYPE_CHECKING:
-    from ._entry import Entry
+    from ._program.entry import Entry
 
 _jax: Any = jax
 

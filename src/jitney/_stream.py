@@ -21,13 +21,13 @@ import numpy as np
 from ._axes import Known
 from ._checkpoint import Checkpoint
 from ._checkpoint import Progress as Reached
-from ._core import REGISTRY
 from ._errors import AxisError, ContractError, JitneyError, OptionError, sentence
 from ._interface.derivatives import Derivative, program_of
 from ._jax.memory import Misfit, text
 from ._jax.settings import settings
 from ._jax.trees import is_a, type_of
 from ._laid import Laid
+from ._program.core import REGISTRY
 from ._reading import Reader, Source
 from ._run_key import platform, program_key, value_key
 from ._signature.options import AUTO, Options
@@ -38,8 +38,8 @@ from ._verify_stream import verify_stream
 from ._view.result import unmixed
 
 if TYPE_CHECKING:
-    from ._entry import Entry
     from ._interface.program import Program
+    from ._program.entry import Entry
 
 R = TypeVar("R")
 _jax: Any = jax

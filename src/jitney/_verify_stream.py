@@ -20,7 +20,7 @@ from ._verify.plain import Change, changes_of
 from ._verify.verification import Verification, is_verified
 
 if TYPE_CHECKING:
-    from ._entry import Entry
+    from ._program.entry import Entry
 
 LIMIT = 2**30
 """Up to how many bytes data are read as a whole, to be compared with."""

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, get_args, overload
 
-from .._core import REGISTRY
 from .._errors import OptionError, Where, sentence
 from .._jax.trees import is_a, type_of
+from .._program.core import REGISTRY
 from .._report import Report
 from .._signature.binding import around_method
 from .._signature.options import AUTO

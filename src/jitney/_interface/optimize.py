@@ -13,10 +13,10 @@ from typing import Any, Literal, ParamSpec, TypeVar, overload
 import equinox as eqx
 import jax
 
-from .._core import REGISTRY
 from .._errors import OptionError, sentence
 from .._jax.mesh import Mesh
 from .._jax.trees import is_a
+from .._program.core import REGISTRY
 from .._signature.binding import around_method, where_of
 from .._signature.buckets import Bucket
 from .._signature.options import read_options

@@ -11,15 +11,15 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
-from .._abstract import abstract_values
-from .._core import REGISTRY, Core
 from .._diagnosis.counters import LISTENER, Stats
 from .._diagnosis.tracer_errors import TRACER_ERRORS, donation_error, low_product_error, trace_error
-from .._entry import Entry, Retry
 from .._errors import JitneyWarning
 from .._jax.trees import register_pytree_node, tree_flatten, type_of
-from .._lowered import Lowered
 from .._owners import users_level
+from .._program.core import REGISTRY, Core
+from .._program.entry import Entry, Retry
+from .._program.examples import abstract_values
+from .._program.lowered import Lowered
 from .._report import Report, report
 from .._signature.options import Options
 from .._view.layout import Layout, traced, unwrap_statics

@@ -24,8 +24,8 @@ from .._view.true_sizes import parted
 from .distributed import RUN
 
 if TYPE_CHECKING:
-    from .._entry import Entry
-    from .._runners import Run
+    from .._program.entry import Entry
+    from .._program.wrappers import Run
     from .channel import Facts
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")

@@ -1,7 +1,7 @@
 """Decide which bucket each padded axis goes into, and what shapes the arrays get there.
 
 It stands outside Jit: shapes are what Jit is keyed by. Sizes are those that the body sees, so the axes of Vmap are looked through first.
-The arrays are filled, and results cut, on the host (`_filling.py`).
+The arrays are filled, and results cut, on the host (`_program/padded_calls.py`).
 """
 
 from __future__ import annotations

@@ -32,8 +32,8 @@ from .noise import noisy
 from .plain import Change, Stripped, changes_of, plain_run, plainly
 
 if TYPE_CHECKING:
-    from .._entry import Entry
-    from .._filling import Filling
+    from .._program.entry import Entry
+    from .._program.padded_calls import Filling
 
 _jax: Any = jax
 _jax_core: Any = jax_core

@@ -35,7 +35,7 @@ from .._signature.static_values import Opaque, keyer_of, snapshot
 from .view import Leaf, LeafHint, View, is_array, leaf_hints
 
 if TYPE_CHECKING:
-    from .._entry import Entry
+    from .._program.entry import Entry
 
 MAX_ENTRIES = 4096  # sets of static values kept for one function; past that the oldest goes, and would be traced again
 

@@ -11,20 +11,20 @@ from typing import Any
 
 import equinox as eqx
 
-from ._contract.contract import Contract, contract_of
-from ._diagnosis.counters import LISTENER, Counters
-from ._diagnosis.retraces import Traced
-from ._diagnosis.static_variety import Variety
-from ._entry import Entry
-from ._errors import Where
-from ._signature.annotations import annotated_names
-from ._signature.binding import Binder, signature_of, where_of
-from ._signature.hints import AnyHint
-from ._signature.options import AUTO, Options, fail
-from ._signature.static_values import has_hash
-from ._stages.derive import Derived
-from ._view.flatten import Flattener
-from ._view.layout import MAX_ENTRIES, Layout, wrap_statics
+from .._contract.contract import Contract, contract_of
+from .._diagnosis.counters import LISTENER, Counters
+from .._diagnosis.retraces import Traced
+from .._diagnosis.static_variety import Variety
+from .._errors import Where
+from .._signature.annotations import annotated_names
+from .._signature.binding import Binder, signature_of, where_of
+from .._signature.hints import AnyHint
+from .._signature.options import AUTO, Options, fail
+from .._signature.static_values import has_hash
+from .._stages.derive import Derived
+from .._view.flatten import Flattener
+from .._view.layout import MAX_ENTRIES, Layout, wrap_statics
+from .entry import Entry
 
 
 class Core:
@@ -194,7 +194,7 @@ def _check_names(core: Core) -> None:
 
 def _check_rank_rule(core: Core) -> None:
     """The rank rule needs at least one annotation with a rank."""
-    from ._signature.hints import AnyHint, ModuleHint, StaticHint
+    from .._signature.hints import AnyHint, ModuleHint, StaticHint
 
     if core.contract.unresolved or any(not isinstance(p.hint, (AnyHint, ModuleHint, StaticHint)) for p in core.contract.parameters):
         return

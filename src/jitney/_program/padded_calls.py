@@ -15,23 +15,23 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from ._axes import Refused, evaluate, is_symbolic
-from ._errors import JitneyWarning, sentence
-from ._jax.trees import device_put, extended, issubdtype, tree_flatten, tree_unflatten
-from ._owners import users_level
-from ._processes.agreement import refuse_padding
-from ._runners import Run, runner
-from ._stages import Fill, Mask
-from ._stages.place import divided
-from ._stages.stage import Skip
-from ._view.layout import MAX_ENTRIES, described, jit_is_off, traced
-from ._view.named_axes import beside, named_axes
-from ._view.true_sizes import Counts, Known, NeedsNumbers, knowing
-from ._view.view import View
+from .._axes import Refused, evaluate, is_symbolic
+from .._errors import JitneyWarning, sentence
+from .._jax.trees import device_put, extended, issubdtype, tree_flatten, tree_unflatten
+from .._owners import users_level
+from .._processes.agreement import refuse_padding
+from .._stages import Fill, Mask
+from .._stages.place import divided
+from .._stages.stage import Skip
+from .._view.layout import MAX_ENTRIES, described, jit_is_off, traced
+from .._view.named_axes import beside, named_axes
+from .._view.true_sizes import Counts, Known, NeedsNumbers, knowing
+from .._view.view import View
+from .wrappers import Run, runner
 
 if TYPE_CHECKING:
-    from ._core import Core
-    from ._entry import Entry
+    from .core import Core
+    from .entry import Entry
 
 
 @dataclass(frozen=True)

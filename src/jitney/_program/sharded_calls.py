@@ -10,18 +10,18 @@ import jax
 import numpy as np
 from jax.sharding import AxisType
 
-from ._errors import few
-from ._jax.memory import text
-from ._jax.mesh import automatic, current
-from ._jax.trees import device_put, is_a, tree_map
-from ._processes.agreement import agreed, laid
-from ._runners import Run, runner
-from ._stages.place import no_mesh
-from ._stages.stage import Skip
-from ._view.layout import MAX_ENTRIES, jit_is_off
+from .._errors import few
+from .._jax.memory import text
+from .._jax.mesh import automatic, current
+from .._jax.trees import device_put, is_a, tree_map
+from .._processes.agreement import agreed, laid
+from .._stages.place import no_mesh
+from .._stages.stage import Skip
+from .._view.layout import MAX_ENTRIES, jit_is_off
+from .wrappers import Run, runner
 
 if TYPE_CHECKING:
-    from ._entry import Entry
+    from .entry import Entry
 
 _jax: Any = jax
 _sharding: Any = jax.sharding

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 from jax.tree_util import tree_flatten  # pyright: ignore[reportUnknownVariableType]
 
-from ._errors import StaticError, sentence
-from ._view.result import unmixed
+from .._errors import StaticError, sentence
+from .._view.result import unmixed
 
 if TYPE_CHECKING:
-    from ._core import Core
-    from ._entry import Entry
+    from .core import Core
+    from .entry import Entry
 
 
 class Lowered:

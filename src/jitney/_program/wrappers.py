@@ -12,17 +12,17 @@ import equinox as eqx
 import jax
 from jax.core import Tracer
 
-from ._diagnosis.nonfinite import locate, message, nonfinite
-from ._errors import NonFiniteError
-from ._jax.cache import disabled as cache_disabled
-from ._jax.cache import ensure as ensure_cache
-from ._jax.jaxprs import equations
-from ._stages.jit import FAST
-from ._view.layout import described, traced
-from ._view.true_sizes import parted
+from .._diagnosis.nonfinite import locate, message, nonfinite
+from .._errors import NonFiniteError
+from .._jax.cache import disabled as cache_disabled
+from .._jax.cache import ensure as ensure_cache
+from .._jax.jaxprs import equations
+from .._stages.jit import FAST
+from .._view.layout import described, traced
+from .._view.true_sizes import parted
 
 if TYPE_CHECKING:
-    from ._entry import Entry
+    from .entry import Entry
 
 Run = Callable[..., Any]
 
@@ -50,7 +50,7 @@ def runner(entry: Entry, arrays: Sequence[Any], jitted: Any = None) -> Run:
 
 def choosing(entry: Entry, run: Run) -> Run:
     """Where a trace finds that something is to be chosen by values, choose it by those of the call, and call again."""
-    from ._entry import Undecided
+    from .entry import Undecided
 
     def chosen(*arrays: Any) -> Any:
         try:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from ._contract.contract import Contract, Parameter, all_matches
-from ._contract.sizes import Unknown, evaluate
-from ._errors import ContractError, sentence
-from ._signature.hints import ArrayHint, Dim, ScalarHint
+from .._contract.contract import Contract, Parameter, all_matches
+from .._contract.sizes import Unknown, evaluate
+from .._errors import ContractError, sentence
+from .._signature.hints import ArrayHint, Dim, ScalarHint
 
 if TYPE_CHECKING:
-    from ._core import Core
+    from .core import Core
 
 _VARIABLE = (Kind.VAR_POSITIONAL, Kind.VAR_KEYWORD)
 

@@ -18,37 +18,37 @@ from typing import TYPE_CHECKING, Any
 import jax
 from jax.tree_util import tree_map
 
-from ._axes import Refused, at_any_size
-from ._contract.contract import check_arguments, check_result
-from ._contract.sizes import Sizes
-from ._diagnosis.nonfinite import nonfinite
-from ._diagnosis.retraces import Traced, cause
-from ._errors import NonFiniteError, sentence
-from ._filling import Cut, Filling, cuts_of, padded_key, warn_refused
-from ._jax.cache import disabled as cache_disabled
-from ._jax.cache import ensure as ensure_cache
-from ._jax.mesh import current as current_mesh
-from ._placing import OtherShapes, Placing, shapes_of
-from ._precision import Policy
-from ._runners import choosing, runner
-from ._signature.hints import ArrayHint
-from ._signature.options import tolerance_of
-from ._signature.static_values import snapshot
-from ._stages import Jit, Mask
-from ._stages.plan import Plan
-from ._stages.stage import Request, Skip
-from ._switches import VERIFY
-from ._verify.plain import plain_function, plain_run, without
-from ._verify.verification import Verifying, is_verified
-from ._view.layout import Layout, described, jit_is_off, traced
-from ._view.module_axes import InModule, axes_in_modules, with_modules
-from ._view.named_axes import beside, is_count, named_axes, sizes_of, with_counts
-from ._view.result import Outcome, is_computed, unmixed
-from ._view.true_sizes import Counts, Known, NeedsNumbers, Proof, knowing, known, parted
-from ._view.view import View, is_array, leaf_hints
+from .._axes import Refused, at_any_size
+from .._contract.contract import check_arguments, check_result
+from .._contract.sizes import Sizes
+from .._diagnosis.nonfinite import nonfinite
+from .._diagnosis.retraces import Traced, cause
+from .._errors import NonFiniteError, sentence
+from .._jax.cache import disabled as cache_disabled
+from .._jax.cache import ensure as ensure_cache
+from .._jax.mesh import current as current_mesh
+from .._precision import Policy
+from .._signature.hints import ArrayHint
+from .._signature.options import tolerance_of
+from .._signature.static_values import snapshot
+from .._stages import Jit, Mask
+from .._stages.plan import Plan
+from .._stages.stage import Request, Skip
+from .._switches import VERIFY
+from .._verify.plain import plain_function, plain_run, without
+from .._verify.verification import Verifying, is_verified
+from .._view.layout import Layout, described, jit_is_off, traced
+from .._view.module_axes import InModule, axes_in_modules, with_modules
+from .._view.named_axes import beside, is_count, named_axes, sizes_of, with_counts
+from .._view.result import Outcome, is_computed, unmixed
+from .._view.true_sizes import Counts, Known, NeedsNumbers, Proof, knowing, known, parted
+from .._view.view import View, is_array, leaf_hints
+from .padded_calls import Cut, Filling, cuts_of, padded_key, warn_refused
+from .sharded_calls import OtherShapes, Placing, shapes_of
+from .wrappers import choosing, runner
 
 if TYPE_CHECKING:
-    from ._core import Core
+    from .core import Core
 
 
 class Retry(Exception):
@@ -177,7 +177,7 @@ class Entry:
             OptionError: They have none.
             PrecisionError: Nothing holds the tolerance.
         """
-        from ._evidence import decide  # it stands on programs
+        from .._evidence import decide  # it stands on programs
 
         tolerance = tolerance_of(self.core.options.precision)
         if tolerance is not None and key not in self.chosen:

@@ -1,0 +1,1 @@
+"""From the key of a call to what runs."""
