@@ -27,8 +27,6 @@ from ._evidence import Deviation as Deviation
 from ._evidence import PrecisionReport as PrecisionReport
 from ._evidence import Product as Product
 from ._evidence import precision_report as precision_report
-from ._facts import AxisFacts as AxisFacts
-from ._facts import axes as axes
 from ._frontier import Frontier as Frontier
 from ._frontier import Saving as Saving
 from ._frontier import frontier as frontier
@@ -55,7 +53,9 @@ from ._processes.checkpoints import Checkpoints as Checkpoints
 from ._processes.distributed import Processes as Processes
 from ._processes.distributed import distributed as distributed
 from ._processes.from_processes import from_processes as from_processes
-from ._report import Report as Report
+from ._report.axis_facts import AxisFacts as AxisFacts
+from ._report.axis_facts import axes as axes
+from ._report.plan_report import Report as Report
 from ._signature.buckets import Bucket as Bucket
 from ._simulate import simulate as simulate
 from ._simulation import Share as Share

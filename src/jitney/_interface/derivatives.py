@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, get_args, overload
 from .._errors import OptionError, Where, sentence
 from .._jax.trees import is_a, type_of
 from .._program.core import REGISTRY
-from .._report import Report
+from .._report.plan_report import Report
 from .._signature.binding import around_method
 from .._signature.options import AUTO
 from .._sparsity import Mode

@@ -20,7 +20,7 @@ from .._program.core import REGISTRY, Core
 from .._program.entry import Entry, Retry
 from .._program.examples import abstract_values
 from .._program.lowered import Lowered
-from .._report import Report, report
+from .._report.plan_report import Report, report
 from .._signature.options import Options
 from .._view.layout import Layout, traced, unwrap_statics
 from .._view.result import unmixed

@@ -10,26 +10,26 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from ._diagnosis.tracer_errors import TRACER_ERRORS
-from ._facts import facts_of
-from ._jax.cache import facts as cache_facts
-from ._jax.memory import text
-from ._precision import tallies
-from ._program.sharded_calls import transfers
-from ._signature.options import AUTO
-from ._stages.autocast import Autocast
-from ._stages.derive import Derived, decisions
-from ._stages.plan import Plan
-from ._stages.stage import Skip
-from ._verify.verification import forecast, is_verified
-from ._view.layout import static_text
-from ._view.view import Leaf, View, is_array
+from .._diagnosis.tracer_errors import TRACER_ERRORS
+from .._jax.cache import facts as cache_facts
+from .._jax.memory import text
+from .._precision import tallies
+from .._program.sharded_calls import transfers
+from .._signature.options import AUTO
+from .._stages.autocast import Autocast
+from .._stages.derive import Derived, decisions
+from .._stages.plan import Plan
+from .._stages.stage import Skip
+from .._verify.verification import forecast, is_verified
+from .._view.layout import static_text
+from .._view.view import Leaf, View, is_array
+from .axis_facts import facts_of
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ._program.core import Core
-    from ._program.entry import Entry
+    from .._program.core import Core
+    from .._program.entry import Entry
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Report:
         }
 
     def __rich__(self) -> Table:
-        from ._console import table
+        from .._console import table
 
         rows: list[list[tuple[str, str]]] = []
         for line in self.lines:
@@ -74,12 +74,12 @@ class Report:
         return table(f"plan of {self.function}", rows)
 
     def __str__(self) -> str:
-        from ._console import text_of
+        from .._console import text_of
 
         return text_of(self)
 
     def _repr_html_(self) -> str:
-        from ._console import html_of
+        from .._console import html_of
 
         return html_of(self)
 

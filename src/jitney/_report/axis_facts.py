@@ -6,16 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ._axes import Refused, Use, plan_passes, trace, uses_of
-from ._errors import ContractError, sentence
-from ._signature.buckets import Bucket
-from ._stages import Mask
-from ._stages.plan import Plan
-from ._view.named_axes import in_names, named_axes, sizes_of
+from .._axes import Refused, Use, plan_passes, trace, uses_of
+from .._errors import ContractError, sentence
+from .._signature.buckets import Bucket
+from .._stages import Mask
+from .._stages.plan import Plan
+from .._view.named_axes import in_names, named_axes, sizes_of
 
 if TYPE_CHECKING:
-    from ._interface.derivatives import Derivative
-    from ._program.entry import Entry
+    from .._interface.derivatives import Derivative
+    from .._program.entry import Entry
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,8 @@ def axes(program: Callable[..., Any] | Derivative, /, *examples: Any, sizes: Map
     Raises:
         ContractError: The examples do not fit the contract, or no axis has a name.
     """
-    from ._interface.derivatives import program_of  # it stands on the report, which has facts too
-    from ._interface.optimize import optimize
+    from .._interface.derivatives import program_of  # it stands on the report, which has facts too
+    from .._interface.optimize import optimize
 
     if not hasattr(program, "abstract") and callable(program):
         program = optimize(program)
