@@ -5,6 +5,14 @@ from ._communication import Collective as Collective
 from ._communication import Communication as Communication
 from ._communication import communication as communication
 from ._device import Device as Device
+from ._devices.host import Fetch as Fetch
+from ._devices.host import host as host
+from ._devices.pipeline import Pipeline as Pipeline
+from ._devices.pipeline import Schedule as Schedule
+from ._devices.pipeline import pipeline as pipeline
+from ._devices.place import place as place
+from ._devices.visualize import Placement as Placement
+from ._devices.visualize import visualize as visualize
 from ._diagnosis.counters import Stats as Stats
 from ._errors import AxisError as AxisError
 from ._errors import BudgetError as BudgetError
@@ -30,8 +38,6 @@ from ._evidence import precision_report as precision_report
 from ._frontier import Frontier as Frontier
 from ._frontier import Saving as Saving
 from ._frontier import frontier as frontier
-from ._host import Fetch as Fetch
-from ._host import host as host
 from ._interface.derivatives import Derivative as Derivative
 from ._interface.derivatives import lazy_derivatives as lazy_derivatives
 from ._interface.optimize import optimize as optimize
@@ -44,10 +50,6 @@ from ._jax.cache import CacheFacts as CacheFacts
 from ._jax.cache import configure as configure
 from ._jax.mesh import Mesh as Mesh
 from ._jax.mesh import mesh as mesh
-from ._pipeline import Pipeline as Pipeline
-from ._pipeline import Schedule as Schedule
-from ._pipeline import pipeline as pipeline
-from ._placed import place as place
 from ._precision import LossScale as LossScale
 from ._processes.checkpoints import Checkpoints as Checkpoints
 from ._processes.distributed import Processes as Processes
@@ -69,7 +71,5 @@ from ._stream import Streamed as Streamed
 from ._stream import StreamStats as StreamStats
 from ._stream import stream as stream
 from ._view.module_axes import register_axes as register_axes
-from ._visualize import Placement as Placement
-from ._visualize import visualize as visualize
 
 __version__ = "0.1.0"

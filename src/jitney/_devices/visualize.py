@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from ._jax.memory import text as bytes_text
-from ._jax.trees import Tracer, is_a, keystr, tree_flatten_with_path
+from .._jax.memory import text as bytes_text
+from .._jax.trees import Tracer, is_a, keystr, tree_flatten_with_path
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -47,7 +47,7 @@ class Placement:
     bytes: dict[str, int]
 
     def __rich__(self) -> Table:
-        from ._console import table
+        from .._console import table
 
         rows = [[(held.path, ""), (f"{held.dtype}{list(held.shape)}", ""), (_drawn(held), "green" if held.parts > 1 else "dim")]
                 for held in self.arrays]  # fmt: skip
@@ -57,12 +57,12 @@ class Placement:
         return table("who holds what", rows)
 
     def __str__(self) -> str:
-        from ._console import text_of
+        from .._console import text_of
 
         return text_of(self)
 
     def _repr_html_(self) -> str:
-        from ._console import html_of
+        from .._console import html_of
 
         return html_of(self)
 

@@ -16,8 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from ._errors import TraceError, sentence
-from ._jax.trees import is_a, issubdtype, keystr, tree_flatten_with_path, tree_unflatten
+from .._errors import TraceError, sentence
+from .._jax.trees import is_a, issubdtype, keystr, tree_flatten_with_path, tree_unflatten
 
 _jax: Any = jax
 _jnp: Any = jnp

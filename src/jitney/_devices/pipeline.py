@@ -15,9 +15,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from ._errors import MeshError, OptionError, sentence
-from ._jax.mesh import Mesh, automatic, current, described
-from ._jax.trees import is_a, tree_map, type_of
+from .._errors import MeshError, OptionError, sentence
+from .._jax.mesh import Mesh, automatic, current, described
+from .._jax.trees import is_a, tree_map, type_of
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -59,7 +59,7 @@ class Schedule:
         return waits / (self.stages * self.ticks)
 
     def __rich__(self) -> Table:
-        from ._console import table
+        from .._console import table
 
         def cell(found: int | None) -> str:
             return " ." if found is None else f"{found % 100:2d}"
@@ -71,7 +71,7 @@ class Schedule:
         return table(f"{self.microbatches} microbatches through {self.stages} stages, forward", rows)
 
     def __str__(self) -> str:
-        from ._console import text_of
+        from .._console import text_of
 
         return text_of(self)
 

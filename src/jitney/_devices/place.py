@@ -6,17 +6,17 @@ from typing import Any
 
 import jax
 
-from ._errors import MeshError, Where, sentence
-from ._jax.mesh import automatic, current
-from ._jax.trees import is_a, keystr, tree_flatten_with_path, tree_unflatten
-from ._processes.agreement import laid
-from ._signature.options import Options, fail, read_shard
-from ._stages.place import check_names, sharding, spec_of
-from ._stages.stage import Request
-from ._view.layout import described
-from ._view.module_axes import axes_in_modules, with_modules
-from ._view.named_axes import named_axes
-from ._view.view import Leaf, View, is_array
+from .._errors import MeshError, Where, sentence
+from .._jax.mesh import automatic, current
+from .._jax.trees import is_a, keystr, tree_flatten_with_path, tree_unflatten
+from .._processes.agreement import laid
+from .._signature.options import Options, fail, read_shard
+from .._stages.place import check_names, sharding, spec_of
+from .._stages.stage import Request
+from .._view.layout import described
+from .._view.module_axes import axes_in_modules, with_modules
+from .._view.named_axes import named_axes
+from .._view.view import Leaf, View, is_array
 
 _WHERE = Where("jitney.place")
 

@@ -1,0 +1,1 @@
+"""Trees and layers over devices, and what comes back to the host."""
