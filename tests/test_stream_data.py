@@ -12,7 +12,7 @@ import zarr
 from jaxtyping import Array, Float, Key
 
 from jitney import DataError, JitneyError, optimize, stream
-from jitney._checkpoint import Checkpoint
+from jitney._stream.resume import Checkpoint
 from tests.test_stream import Chunks, Sliceable, archive, rows, saved
 
 F = np.float32
@@ -129,9 +129,9 @@ def test_data_that_are_the_same_are_gone_on_with(kind, after, tmp_path, monkeypa
 
 def test_an_untouched_file_is_not_read_again(tmp_path, monkeypatch):
     """Its size, number and times say that it is the same."""
-    from jitney._sources import Stored
+    from jitney._stream.sources import Stored
 
-    monkeypatch.setattr("jitney._sources._SETTLED", -1)
+    monkeypatch.setattr("jitney._stream.sources._SETTLED", -1)
     data, path, reads = saved(rows(100), tmp_path), tmp_path / "run", []
     breaks_off(monkeypatch, mean, {"x": data}, path, 6)
     read = Stored.__getitem__
@@ -189,7 +189,7 @@ def test_one_chunk_is_checked_too():
 
 def test_a_reading_that_was_short_once_is_made_again(monkeypatch):
     """A disk far away may do so."""
-    monkeypatch.setattr("jitney._reading._PAUSE", 0.0)
+    monkeypatch.setattr("jitney._stream.reading._PAUSE", 0.0)
     times = []
     data = Wrong(np.ones(100, F), lambda part: part if times else times.append(1) or part[:-1])
     value, stats = stream(mean, {"x": data}, chunk={"n": 8}, progress=False)
@@ -226,7 +226,7 @@ def test_an_iteration_unlike_the_first_is_an_error(second, message):
 
 def test_an_iteration_that_fails_begins_anew(monkeypatch):
     """A generator that has raised does not go on."""
-    monkeypatch.setattr("jitney._reading._PAUSE", 0.0)
+    monkeypatch.setattr("jitney._stream.reading._PAUSE", 0.0)
     x, failures = rows(50), []
 
     class Fails:
@@ -254,12 +254,12 @@ def test_rows_that_change_between_two_passes_are_an_error():
 @pytest.mark.parametrize("kind", ["path", "paths", "npz", "compressed npz"])
 def test_a_file_that_changes_while_it_is_read_is_an_error(kind, how, tmp_path, monkeypatch):
     """A file that is cut within a page reads as zeros there; one that is replaced is another one."""
-    import jitney._reading
+    import jitney._stream.reading
 
     data, program = SOURCES[kind](rows(100), tmp_path), of_rows(mean, kind)
     age(tmp_path)
     file = data[0] if kind == "paths" else data
-    part, times = jitney._reading.Reader._part, []
+    part, times = jitney._stream.reading.Reader._part, []
 
     def changing(self, source, where):
         times.append(1)
@@ -274,7 +274,7 @@ def test_a_file_that_changes_while_it_is_read_is_an_error(kind, how, tmp_path, m
                 file.write_bytes(content[:-40] if how == "cut" else content[:-4] + b"abcd")
         return part(self, source, where)
 
-    monkeypatch.setattr(jitney._reading.Reader, "_part", changing)
+    monkeypatch.setattr(jitney._stream.reading.Reader, "_part", changing)
     with pytest.raises(DataError, match="was changed, replaced or removed since it was opened"):
         stream(program, {"x": data}, chunk={"n": 8}, progress=False, retries=0)
 

@@ -11,14 +11,15 @@ import pytest
 from jaxtyping import Array, Float, Int
 
 import jitney
-from jitney import VerificationError, _verify_stream, optimize
+from jitney import VerificationError, optimize
 from jitney._axes.rule import POINTWISE, Rule
 from jitney._axes.rules import RULES
 from jitney._precision import _autocast
 from jitney._sparsity.directions import Linearized
 from jitney._stages import chunk
 from jitney._stages.remat import Remat
-from jitney._steps import Steps
+from jitney._stream import verify as _verify_stream
+from jitney._stream.steps import Steps
 from jitney._switches import VERIFY
 from jitney._verify.difference import Allowed, compared
 from jitney._verify.plain import Change

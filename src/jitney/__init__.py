@@ -1,6 +1,5 @@
 """Make numerical JAX code fast without rewriting it."""
 
-from ._accumulate import accumulate as accumulate
 from ._communication import Collective as Collective
 from ._communication import Communication as Communication
 from ._communication import communication as communication
@@ -67,9 +66,10 @@ from ._simulation import Traffic as Traffic
 from ._strategy import Strategy as Strategy
 from ._strategy import Way as Way
 from ._strategy import strategy as strategy
-from ._stream import Streamed as Streamed
-from ._stream import StreamStats as StreamStats
-from ._stream import stream as stream
+from ._stream.accumulate import accumulate as accumulate
+from ._stream.stream import Streamed as Streamed
+from ._stream.stream import StreamStats as StreamStats
+from ._stream.stream import stream as stream
 from ._view.module_axes import register_axes as register_axes
 
 __version__ = "0.1.0"

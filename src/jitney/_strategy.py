@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from ._errors import AxisError, ContractError, sentence
 from ._interface.derivatives import Derivative, program_of
 from ._jax.memory import Fit, Misfit, budget_of, fit, text
-from ._laid import Laid
 from ._signature.options import AUTO
 from ._stages import Chunk
 from ._stages.chunk import SYMBOL, in_chunks
 from ._stages.plan import Plan
-from ._steps import widest
+from ._stream.placement import Laid
+from ._stream.steps import widest
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from ._errors import JitneyError, OptionError, few, sentence
-from ._jax.trees import is_a
+from .._errors import JitneyError, OptionError, few, sentence
+from .._jax.trees import is_a
 
 _MAGIC = b"jitney checkpoint 2\n"
 _LEAST = 1.0  # seconds between two saves that nobody asked for

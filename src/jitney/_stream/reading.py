@@ -15,9 +15,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from ._errors import DataError, sentence
-from ._jax.trees import is_a
-from ._sources import Host, exactly, stamp_of
+from .._errors import DataError, sentence
+from .._jax.trees import is_a
+from .sources import Host, exactly, stamp_of
 
 _jax: Any = jax
 

@@ -18,28 +18,28 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
 import jax
 import numpy as np
 
-from ._axes import Known
-from ._checkpoint import Checkpoint
-from ._checkpoint import Progress as Reached
-from ._errors import AxisError, ContractError, JitneyError, OptionError, sentence
-from ._interface.derivatives import Derivative, program_of
-from ._jax.memory import Misfit, text
-from ._jax.settings import settings
-from ._jax.trees import is_a, type_of
-from ._laid import Laid
-from ._program.core import REGISTRY
-from ._reading import Reader, Source
-from ._run_key import platform, program_key, value_key
-from ._signature.options import AUTO, Options
-from ._sources import abstract, is_reversible, read_whole, source_of
-from ._stages import Chunk
-from ._steps import Steps, widest
-from ._verify_stream import verify_stream
-from ._view.result import unmixed
+from .._axes import Known
+from .._errors import AxisError, ContractError, JitneyError, OptionError, sentence
+from .._interface.derivatives import Derivative, program_of
+from .._jax.memory import Misfit, text
+from .._jax.settings import settings
+from .._jax.trees import is_a, type_of
+from .._program.core import REGISTRY
+from .._signature.options import AUTO, Options
+from .._stages import Chunk
+from .._view.result import unmixed
+from .placement import Laid
+from .reading import Reader, Source
+from .resume import Checkpoint
+from .resume import Progress as Reached
+from .run_key import platform, program_key, value_key
+from .sources import abstract, is_reversible, read_whole, source_of
+from .steps import Steps, widest
+from .verify import verify_stream
 
 if TYPE_CHECKING:
-    from ._interface.program import Program
-    from ._program.entry import Entry
+    from .._interface.program import Program
+    from .._program.entry import Entry
 
 R = TypeVar("R")
 _jax: Any = jax
@@ -363,7 +363,7 @@ def _bar(steps: Steps, done: int, *, show: bool) -> Generator[Callable[[], None]
     if not show:
         yield lambda: None
         return
-    from ._console import bar
+    from .._console import bar
 
     total = len(steps.passes.passes) * len(steps.pieces)
     with bar(steps.entry.core.name, total, done, steps.size) as advance:

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from ._axes import Devices
-from ._errors import OptionError, sentence
-from ._jax.trees import device_put, is_a, tree_map
-from ._stages import Chunk, Place
-from ._stages.chunk import SYMBOL, devices_of
-from ._stages.place import sharding
-from ._stages.stage import Skip
-from ._view.view import View
+from .._axes import Devices
+from .._errors import OptionError, sentence
+from .._jax.trees import device_put, is_a, tree_map
+from .._stages import Chunk, Place
+from .._stages.chunk import SYMBOL, devices_of
+from .._stages.place import sharding
+from .._stages.stage import Skip
+from .._view.view import View
 
 if TYPE_CHECKING:
-    from ._program.entry import Entry
+    from .._program.entry import Entry
 
 _jax: Any = jax
 _jnp: Any = jax.numpy

@@ -11,10 +11,10 @@ import jaxlib
 import numpy as np
 from jax.extend import core
 
-from ._axes import Passes
-from ._jax.jaxprs import opened, programs
-from ._jax.trees import is_a
-from ._processes.agreement import digest
+from .._axes import Passes
+from .._jax.jaxprs import opened, programs
+from .._jax.trees import is_a
+from .._processes.agreement import digest
 
 _jax: Any = jax
 _jaxlib: Any = jaxlib

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from ._axes import Chunked, Known, Passes
-from ._errors import ContractError, sentence
-from ._jax.memory import Fit, counted_bytes, fit
-from ._jax.trees import device_put
-from ._laid import Laid
-from ._stages import Chunk
-from ._stages.plan import Plan
-from ._view.result import Outcome
+from .._axes import Chunked, Known, Passes
+from .._errors import ContractError, sentence
+from .._jax.memory import Fit, counted_bytes, fit
+from .._jax.trees import device_put
+from .._stages import Chunk
+from .._stages.plan import Plan
+from .._view.result import Outcome
+from .placement import Laid
 
 if TYPE_CHECKING:
-    from ._program.entry import Entry
+    from .._program.entry import Entry
 
 _jax: Any = jax
 

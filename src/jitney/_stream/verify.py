@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from ._errors import JitneyWarning, sentence
-from ._jax.memory import text
-from ._jax.trees import is_a
-from ._owners import users_level
-from ._sources import is_sliceable
-from ._verify.plain import Change, changes_of
-from ._verify.verification import Verification, is_verified
+from .._errors import JitneyWarning, sentence
+from .._jax.memory import text
+from .._jax.trees import is_a
+from .._owners import users_level
+from .._verify.plain import Change, changes_of
+from .._verify.verification import Verification, is_verified
+from .sources import is_sliceable
 
 if TYPE_CHECKING:
-    from ._program.entry import Entry
+    from .._program.entry import Entry
 
 LIMIT = 2**30
 """Up to how many bytes data are read as a whole, to be compared with."""

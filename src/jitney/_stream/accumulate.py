@@ -9,14 +9,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ParamSpec
 
-from ._errors import OptionError, sentence
-from ._interface.derivatives import Wrt, check_names, named
-from ._interface.optimize import optimize
-from ._interface.program import Program
-from ._jax.trees import is_a, type_of
-from ._program.core import REGISTRY
-from ._signature.options import fail
-from ._stages.derive import Derived
+from .._errors import OptionError, sentence
+from .._interface.derivatives import Wrt, check_names, named
+from .._interface.optimize import optimize
+from .._interface.program import Program
+from .._jax.trees import is_a, type_of
+from .._program.core import REGISTRY
+from .._signature.options import fail
+from .._stages.derive import Derived
 
 P = ParamSpec("P")
 

@@ -13,8 +13,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from ._errors import ContractError, DataError, sentence
-from ._jax.trees import canonicalize_dtype, is_a
+from .._errors import ContractError, DataError, sentence
+from .._jax.trees import canonicalize_dtype, is_a
 
 Host = np.ndarray[Any, Any]
 

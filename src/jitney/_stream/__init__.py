@@ -1,0 +1,1 @@
+"""Loops over data around a program: where chunks come from, the steps, the file to go on from."""
