@@ -4,7 +4,7 @@ import pytest
 
 from jitney import Device
 from jitney._jax.hlo_work import Work
-from jitney._roofline import Links, links, seconds_of
+from jitney._simulate.roofline import Links, links, seconds_of
 
 DEVICE = Device("toy", 1, 1.0, {"f32": 1.0}, 1.0, group=8, link=400.0, network=50.0, link_latency=1.0, network_latency=2.0)
 

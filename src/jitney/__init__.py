@@ -3,7 +3,6 @@
 from ._communication import Collective as Collective
 from ._communication import Communication as Communication
 from ._communication import communication as communication
-from ._device import Device as Device
 from ._devices.host import Fetch as Fetch
 from ._devices.host import host as host
 from ._devices.pipeline import Pipeline as Pipeline
@@ -58,11 +57,12 @@ from ._report.axis_facts import AxisFacts as AxisFacts
 from ._report.axis_facts import axes as axes
 from ._report.plan_report import Report as Report
 from ._signature.buckets import Bucket as Bucket
-from ._simulate import simulate as simulate
-from ._simulation import Share as Share
-from ._simulation import Simulation as Simulation
-from ._simulation import Sweep as Sweep
-from ._simulation import Traffic as Traffic
+from ._simulate.device import Device as Device
+from ._simulate.figures import Share as Share
+from ._simulate.figures import Simulation as Simulation
+from ._simulate.figures import Sweep as Sweep
+from ._simulate.figures import Traffic as Traffic
+from ._simulate.simulate import simulate as simulate
 from ._strategy import Strategy as Strategy
 from ._strategy import Way as Way
 from ._strategy import strategy as strategy

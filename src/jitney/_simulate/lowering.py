@@ -11,21 +11,21 @@ from typing import Any
 import jax
 import jax.export
 
-from ._device import Device
-from ._diagnosis.tracer_errors import TRACER_ERRORS, trace_error
-from ._errors import OptionError, few, sentence
-from ._jax.hlo_work import Work
-from ._jax.jaxprs import equations, source_of
-from ._jax.mesh import current, on_paper
-from ._jax.trees import tree_flatten
-from ._precision import elsewhere
-from ._program.entry import Entry, Retry, Undecided
-from ._program.wrappers import has_equinox_checks
-from ._roofline import links, products_by_type, seconds_of, sends
-from ._simulation import Share, Simulation, Sizes, Traffic
-from ._stages.stage import Skip
-from ._virtual import Compiled
-from ._wire import Sent, sent
+from .._diagnosis.tracer_errors import TRACER_ERRORS, trace_error
+from .._errors import OptionError, few, sentence
+from .._jax.hlo_work import Work
+from .._jax.jaxprs import equations, source_of
+from .._jax.mesh import current, on_paper
+from .._jax.trees import tree_flatten
+from .._precision import elsewhere
+from .._program.entry import Entry, Retry, Undecided
+from .._program.wrappers import has_equinox_checks
+from .._stages.stage import Skip
+from .device import Device
+from .figures import Share, Simulation, Sizes, Traffic
+from .other_process import Compiled
+from .roofline import links, products_by_type, seconds_of, sends
+from .traffic import Sent, sent
 
 _LARGEST = 3
 

@@ -11,8 +11,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ._jax.hlo import Operation, bits, collectives
-from ._jax.hlo_work import Work
+from .._jax.hlo import Operation, bits, collectives
+from .._jax.hlo_work import Work
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from ._errors import OptionError, sentence
-from ._jax.trees import is_a
+from .._errors import OptionError, sentence
+from .._jax.trees import is_a
 
 _TERA, _GIGA, _MICRO = 10**12, 10**9, 1e-6
 PEAKS = ("fp8", "int8", "bf16", "fp16", "tf32", "f32", "f64")

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any, overload
 
 import jax
 
-from ._case import Case
-from ._device import Device, device_of
-from ._errors import MeshError, OptionError, sentence
-from ._interface.derivatives import Derivative, Wrt, program_of
-from ._jax.mesh import Mesh, current
-from ._jax.trees import is_a
-from ._program.entry import Entry
-from ._simulation import Simulation, Sizes, Sweep
-from ._stages.place import no_mesh
-from ._view.layout import described
-from ._virtual import MOST, Failed, compiled
+from .._errors import MeshError, OptionError, sentence
+from .._interface.derivatives import Derivative, Wrt, program_of
+from .._jax.mesh import Mesh, current
+from .._jax.trees import is_a
+from .._program.entry import Entry
+from .._stages.place import no_mesh
+from .._view.layout import described
+from .device import Device, device_of
+from .figures import Simulation, Sizes, Sweep
+from .lowering import Case
+from .other_process import MOST, Failed, compiled
 
 if TYPE_CHECKING:
-    from ._interface.program import Program
+    from .._interface.program import Program
 
 
 @overload

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ._device import Device
-from ._jax.memory import text
-from ._saving import flops_text
+from .._jax.memory import text
+from .._saving import flops_text
+from .device import Device
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -147,17 +147,17 @@ class Simulation:
         }
 
     def __rich__(self) -> Table:
-        from ._console import table
+        from .._console import table
 
         return table(f"{self.function} on {self.devices} x {self.device.name}, each in one step", list(_rows(self)))
 
     def __str__(self) -> str:
-        from ._console import text_of
+        from .._console import text_of
 
         return text_of(self)
 
     def _repr_html_(self) -> str:
-        from ._console import html_of
+        from .._console import html_of
 
         return html_of(self)
 
@@ -186,7 +186,7 @@ class Sweep:
         return [each.to_dict() for each in self.simulations]
 
     def __rich__(self) -> Table:
-        from ._console import figures
+        from .._console import figures
 
         head = ["mesh", "", "devices", "memory", "FLOPs", "sent", "step", "bound by"]
         rows = [
@@ -198,12 +198,12 @@ class Sweep:
         return figures(f"{first.function} on {first.device.name}, each device in one step", [head, *rows])
 
     def __str__(self) -> str:
-        from ._console import text_of
+        from .._console import text_of
 
         return text_of(self)
 
     def _repr_html_(self) -> str:
-        from ._console import html_of
+        from .._console import html_of
 
         return html_of(self)
 

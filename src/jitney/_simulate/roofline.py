@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from ._device import Device
-from ._jax.jaxprs import CALLS, opened, programs
-from ._saving import of_equation
+from .._jax.jaxprs import CALLS, opened, programs
+from .._saving import of_equation
+from .device import Device
 
 
 @dataclass(frozen=True)
