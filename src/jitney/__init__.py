@@ -1,8 +1,18 @@
 """Make numerical JAX code fast without rewriting it."""
 
-from ._communication import Collective as Collective
-from ._communication import Communication as Communication
-from ._communication import communication as communication
+from ._analysis.communication import Collective as Collective
+from ._analysis.communication import Communication as Communication
+from ._analysis.communication import communication as communication
+from ._analysis.frontier import Frontier as Frontier
+from ._analysis.frontier import Saving as Saving
+from ._analysis.frontier import frontier as frontier
+from ._analysis.precision_report import Deviation as Deviation
+from ._analysis.precision_report import PrecisionReport as PrecisionReport
+from ._analysis.precision_report import Product as Product
+from ._analysis.precision_report import precision_report as precision_report
+from ._analysis.strategy import Strategy as Strategy
+from ._analysis.strategy import Way as Way
+from ._analysis.strategy import strategy as strategy
 from ._devices.host import Fetch as Fetch
 from ._devices.host import host as host
 from ._devices.pipeline import Pipeline as Pipeline
@@ -29,13 +39,6 @@ from ._errors import StateError as StateError
 from ._errors import StaticError as StaticError
 from ._errors import TraceError as TraceError
 from ._errors import VerificationError as VerificationError
-from ._evidence import Deviation as Deviation
-from ._evidence import PrecisionReport as PrecisionReport
-from ._evidence import Product as Product
-from ._evidence import precision_report as precision_report
-from ._frontier import Frontier as Frontier
-from ._frontier import Saving as Saving
-from ._frontier import frontier as frontier
 from ._interface.derivatives import Derivative as Derivative
 from ._interface.derivatives import lazy_derivatives as lazy_derivatives
 from ._interface.optimize import optimize as optimize
@@ -63,9 +66,6 @@ from ._simulate.figures import Simulation as Simulation
 from ._simulate.figures import Sweep as Sweep
 from ._simulate.figures import Traffic as Traffic
 from ._simulate.simulate import simulate as simulate
-from ._strategy import Strategy as Strategy
-from ._strategy import Way as Way
-from ._strategy import strategy as strategy
 from ._stream.accumulate import accumulate as accumulate
 from ._stream.stream import Streamed as Streamed
 from ._stream.stream import StreamStats as StreamStats

@@ -177,7 +177,7 @@ class Entry:
             OptionError: They have none.
             PrecisionError: Nothing holds the tolerance.
         """
-        from .._evidence import decide  # it stands on programs
+        from .._analysis.precision_report import decide  # it stands on programs
 
         tolerance = tolerance_of(self.core.options.precision)
         if tolerance is not None and key not in self.chosen:

@@ -6,22 +6,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ._errors import OptionError, sentence
-from ._interface.derivatives import Derivative, program_of
-from ._jax.hlo import Operation, collectives
-from ._jax.memory import text as bytes_text
-from ._jax.mesh import described
-from ._jax.trees import is_a
-from ._program.padded_calls import Filling
-from ._signature.options import FSDP, Sharding
-from ._stages.place import Place
-from ._view.true_sizes import parted
-from ._view.view import Leaf, View
+from .._errors import OptionError, sentence
+from .._interface.derivatives import Derivative, program_of
+from .._jax.hlo import Operation, collectives
+from .._jax.memory import text as bytes_text
+from .._jax.mesh import described
+from .._jax.trees import is_a
+from .._program.padded_calls import Filling
+from .._signature.options import FSDP, Sharding
+from .._stages.place import Place
+from .._view.true_sizes import parted
+from .._view.view import Leaf, View
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ._interface.program import Program
+    from .._interface.program import Program
 
 
 @dataclass(frozen=True)
@@ -66,19 +66,19 @@ class Communication:
         return found
 
     def __rich__(self) -> Table:
-        from ._console import table
+        from .._console import table
 
         rows = [[(each.kind, "yellow" if each.whole else ""), (str(each.count), ""), (_sentence(each), "")] for each in self.collectives]
         none = [[("none", "green"), ("", ""), ("the devices send each other nothing", "")]]
         return table(f"communication of {self.function}", [[("mesh", ""), ("", ""), (self.mesh, "")], *(rows or none)])
 
     def __str__(self) -> str:
-        from ._console import text_of
+        from .._console import text_of
 
         return text_of(self)
 
     def _repr_html_(self) -> str:
-        from ._console import html_of
+        from .._console import html_of
 
         return html_of(self)
 

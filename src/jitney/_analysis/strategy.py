@@ -6,20 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ._errors import AxisError, ContractError, sentence
-from ._interface.derivatives import Derivative, program_of
-from ._jax.memory import Fit, Misfit, budget_of, fit, text
-from ._signature.options import AUTO
-from ._stages import Chunk
-from ._stages.chunk import SYMBOL, in_chunks
-from ._stages.plan import Plan
-from ._stream.placement import Laid
-from ._stream.steps import widest
+from .._errors import AxisError, ContractError, sentence
+from .._interface.derivatives import Derivative, program_of
+from .._jax.memory import Fit, Misfit, budget_of, fit, text
+from .._signature.options import AUTO
+from .._stages import Chunk
+from .._stages.chunk import SYMBOL, in_chunks
+from .._stages.plan import Plan
+from .._stream.placement import Laid
+from .._stream.steps import widest
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ._interface.program import Program
+    from .._interface.program import Program
 
 IN_MEMORY, CHUNKED, STREAMED = "in memory", "chunked", "streamed"
 
@@ -66,7 +66,7 @@ class Strategy:
         return next((way for way in self.ways if way.fits), None)
 
     def __rich__(self) -> Table:
-        from ._console import table
+        from .._console import table
 
         styles = ["green" if way is self.chosen else "dim" for way in self.ways]
         marks = ["->" if way is self.chosen else "" for way in self.ways]
@@ -74,7 +74,7 @@ class Strategy:
         return table(f"{self.function}, {self.axis} = {self.size:,}, in {text(self.memory)}", rows)
 
     def __str__(self) -> str:
-        from ._console import text_of
+        from .._console import text_of
 
         return text_of(self)
 

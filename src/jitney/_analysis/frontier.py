@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from ._errors import DerivativeError, sentence
-from ._interface.derivatives import Derivative, Wrt, check_names, named, program_of
-from ._jax.memory import budget_of, text
-from ._saving import Nothing, Point, Problem, choose, flops_text, frontier_of, unsupported
-from ._stages.plan import Plan
-from ._stages.stage import Skip
+from .._errors import DerivativeError, sentence
+from .._interface.derivatives import Derivative, Wrt, check_names, named, program_of
+from .._jax.memory import budget_of, text
+from .._saving import Nothing, Point, Problem, choose, flops_text, frontier_of, unsupported
+from .._stages.plan import Plan
+from .._stages.stage import Skip
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ._interface.program import Program
+    from .._interface.program import Program
 
 _jax: Any = jax
 _PARTS = (0.8, 0.6, 0.4, 0.25)  # of the memory that saving everything takes, where none is given
@@ -65,7 +65,7 @@ class Frontier:
     unsupported: str | None
 
     def __rich__(self) -> Table:
-        from ._console import table
+        from .._console import table
 
         most = self.ways[0].bytes
         rows: list[list[tuple[str, str]]] = [[("", ""), ("memory", "bold"), ("", ""), ("recomputed", "bold"), ("saved", "bold")]]
@@ -83,7 +83,7 @@ class Frontier:
         return table(f"what the gradient of {self.function} saves{kept}", rows)
 
     def __str__(self) -> str:
-        from ._console import text_of
+        from .._console import text_of
 
         return text_of(self)
 
@@ -125,7 +125,7 @@ class Frontier:
         )
 
     def _repr_html_(self) -> str:
-        from ._console import html_of
+        from .._console import html_of
 
         return self.svg() + html_of(self)
 

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from ._errors import OptionError, PrecisionError, sentence
-from ._interface.derivatives import Derivative, program_of
-from ._interface.optimize import optimize
-from ._interface.program import Program
-from ._jax.trees import Tracer, is_a, issubdtype, keystr, tree_flatten_with_path
-from ._precision import FULL, LOW, Policy, Probe, Site, in_double
-from ._program.core import REGISTRY
-from ._program.entry import Entry
-from ._signature.options import DEFAULT, policy_of
-from ._stages.autocast import Autocast, body_of, labels_of
-from ._view.result import Outcome
+from .._errors import OptionError, PrecisionError, sentence
+from .._interface.derivatives import Derivative, program_of
+from .._interface.optimize import optimize
+from .._interface.program import Program
+from .._jax.trees import Tracer, is_a, issubdtype, keystr, tree_flatten_with_path
+from .._precision import FULL, LOW, Policy, Probe, Site, in_double
+from .._program.core import REGISTRY
+from .._program.entry import Entry
+from .._signature.options import DEFAULT, policy_of
+from .._stages.autocast import Autocast, body_of, labels_of
+from .._view.result import Outcome
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -119,7 +119,7 @@ class PrecisionReport:
         }
 
     def __rich__(self) -> Table:
-        from ._console import figures
+        from .._console import figures
 
         verdict = "holds" if self.holds else "does not hold"
         title = f"precision of {self.function}: {self.low} {verdict} to {self.tolerance:g}, with precision={self.policy}"
@@ -132,12 +132,12 @@ class PrecisionReport:
         return figures(title, rows)
 
     def __str__(self) -> str:
-        from ._console import text_of
+        from .._console import text_of
 
         return text_of(self)
 
     def _repr_html_(self) -> str:
-        from ._console import html_of
+        from .._console import html_of
 
         return html_of(self)
 
