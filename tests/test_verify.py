@@ -14,7 +14,7 @@ import jitney
 from jitney import VerificationError, optimize
 from jitney._axes.rule import POINTWISE, Rule
 from jitney._axes.rules import RULES
-from jitney._precision import _autocast
+from jitney._precision import low_products as _autocast
 from jitney._sparsity.directions import Linearized
 from jitney._stages import chunk
 from jitney._stages.remat import Remat
