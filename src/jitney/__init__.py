@@ -1,5 +1,6 @@
 """Make numerical JAX code fast without rewriting it."""
 
+from ._analysis.axes import axes as axes
 from ._analysis.communication import Collective as Collective
 from ._analysis.communication import Communication as Communication
 from ._analysis.communication import communication as communication
@@ -57,7 +58,6 @@ from ._processes.distributed import Processes as Processes
 from ._processes.distributed import distributed as distributed
 from ._processes.from_processes import from_processes as from_processes
 from ._report.axis_facts import AxisFacts as AxisFacts
-from ._report.axis_facts import axes as axes
 from ._report.plan_report import Report as Report
 from ._signature.buckets import Bucket as Bucket
 from ._simulate.device import Device as Device
@@ -70,6 +70,5 @@ from ._stream.accumulate import accumulate as accumulate
 from ._stream.stream import Streamed as Streamed
 from ._stream.stream import StreamStats as StreamStats
 from ._stream.stream import stream as stream
+from ._version import __version__ as __version__
 from ._view.module_axes import register_axes as register_axes
-
-__version__ = "0.1.0"

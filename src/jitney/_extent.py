@@ -13,13 +13,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial, reduce
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
 from jax.extend.core import InconclusiveDimensionOperation
-
-from ._jax.trees import is_a
 
 _jax: Any = jax
 _np: Any = np
@@ -230,7 +228,9 @@ _OPEN_CALLS: Mapping[str, Callable[..., Any]] = {  # of sizes that are not known
 
 
 def _call(node: ast.expr, name: str, args: list[Any]) -> Any:
-    flat: list[Any] = list(args[0]) if len(args) == 1 and is_a(args[0], (list, tuple)) else args  # `min((a, b))` is `min(a, b)`
+    flat = (
+        list(cast(Sequence[Any], args[0])) if len(args) == 1 and isinstance(args[0], list | tuple) else args
+    )  # `min((a, b))` is `min(a, b)`
     if name == "len" or all(isinstance(arg, _PLAIN) for arg in flat):
         return _guard(node, lambda: _CALLS[name](*args))
     _demand_numbers(node, flat)
@@ -248,3 +248,22 @@ def _guard(node: ast.expr, compute: Callable[[], Any]) -> Any:
         return compute()
     except (ArithmeticError, AttributeError, InconclusiveDimensionOperation, LookupError, TypeError, ValueError) as error:
         raise Unreadable(f"`{ast.unparse(node)}` fails: {error}") from error
+
+
+AUTO = "auto"
+"""As much as there is."""
+_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
+
+
+def parsed_bytes(value: Any) -> int | str | None:
+    """A number of bytes from what people write, or "auto"; None if it is neither."""
+    if value == AUTO:
+        return AUTO
+    text = (
+        re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", str(value))
+        if isinstance(value, int | str) and not isinstance(value, bool)
+        else None
+    )
+    if text is None or text[2].upper() not in _UNITS or float(text[1]) <= 0:
+        return None
+    return int(float(text[1]) * _UNITS[text[2].upper()])

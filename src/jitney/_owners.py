@@ -12,6 +12,7 @@ import inspect
 import site
 import sys
 import sysconfig
+import traceback
 from pathlib import Path
 from types import FrameType
 from typing import Literal
@@ -76,3 +77,12 @@ def users_level() -> int:
     while frame is not None and owner(frame.f_code.co_filename) == "jitney":
         level, frame = level + 1, frame.f_back
     return level - 1
+
+
+def user_line(error: BaseException) -> str | None:
+    """`fit.py:12 (`if x > 0:`)`: the innermost line of the traceback outside jitney, installed packages and the standard library."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if is_users(frame.filename):
+            code = f" (`{frame.line}`)" if frame.line else ""
+            return f"{Path(frame.filename).name}:{frame.lineno}{code}"
+    return None

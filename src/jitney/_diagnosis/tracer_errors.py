@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import traceback
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -13,7 +11,7 @@ import numpy as np
 from jax.core import Tracer
 
 from .._errors import DonationError, PrecisionError, TraceError, Where, sentence
-from .._owners import is_users
+from .._owners import user_line
 
 TRACER_ERRORS = (
     jax.errors.ConcretizationTypeError,  # and its subclass TracerBoolConversionError
@@ -50,15 +48,6 @@ def arguments_in(message: str, paths: Sequence[str]) -> list[str]:
     match = _ARGUMENT.search(message)
     numbers = re.findall(r"arrays\[(\d+)\]", match.group(1)) if match else []
     return [paths[int(number)] for number in dict.fromkeys(numbers) if int(number) < len(paths)]
-
-
-def user_line(error: BaseException) -> str | None:
-    """`fit.py:12 (`if x > 0:`)`: the innermost line of the traceback outside jitney, installed packages and the standard library."""
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if is_users(frame.filename):
-            code = f" (`{frame.line}`)" if frame.line else ""
-            return f"{Path(frame.filename).name}:{frame.lineno}{code}"
-    return None
 
 
 def donation_error(

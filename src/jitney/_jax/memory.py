@@ -11,7 +11,7 @@ from typing import Any
 import jax
 
 from .._errors import OptionError, Where, sentence
-from .._signature.options import AUTO, parsed_bytes
+from .._extent import AUTO, parsed_bytes
 
 _jax: Any = jax
 _NARROW, _WIDE = 32, 4  # the widths through which the line goes are these parts of the widest

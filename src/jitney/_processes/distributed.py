@@ -19,6 +19,7 @@ from typing import Any, Final
 import jax
 import numpy as np
 
+from .._version import __version__
 from .channel import Channel, end_in
 from .compare import verdict_on
 from .launch import alone, given_of, refusal, started
@@ -151,7 +152,7 @@ def _joined(processes: Processes, channel: Channel, address: str | None) -> None
         ProcessError: Versions differ, or process 0 is not reached.
     """
     me: dict[str, Any] = {
-        "versions": {"Python": platform.python_version(), "jax": _jax.__version__, "jitney": _version()},
+        "versions": {"Python": platform.python_version(), "jax": _jax.__version__, "jitney": __version__},
         "host": processes.host,
     }  # fmt: skip
     hub = None
@@ -205,12 +206,6 @@ def _addresses(host: str) -> list[str]:
         outwards.connect(("192.0.2.1", 9))  # an address for documentation; nothing is sent
         found.append(outwards.getsockname()[0])
     return [*found, "127.0.0.1"]
-
-
-def _version() -> str:
-    from .. import __version__
-
-    return __version__
 
 
 def _tell_of_errors(grace: float) -> None:

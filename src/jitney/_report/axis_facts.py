@@ -1,20 +1,18 @@
-"""What a function does along each of its named axes: `jitney.axes`, and the lines of a plan."""
+"""What a function does along each of its named axes, for `jitney.axes` and for the lines of a plan."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from .._axes import Refused, Use, plan_passes, trace, uses_of
-from .._errors import ContractError, sentence
 from .._signature.buckets import Bucket
 from .._stages import Mask
 from .._stages.plan import Plan
 from .._view.named_axes import in_names, named_axes, sizes_of
 
 if TYPE_CHECKING:
-    from .._interface.derivatives import Derivative
     from .._program.entry import Entry
 
 
@@ -63,37 +61,6 @@ class Axes(dict[str, AxisFacts]):
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.values()))
-
-
-def axes(program: Callable[..., Any] | Derivative, /, *examples: Any, sizes: Mapping[str, int] | None = None, **keywords: Any) -> Axes:
-    """What a function does along each named axis of its signature, proven on its program with symbolic sizes.
-
-    Args:
-        program: A function, under `@optimize` or plain; or a derivative of one, such as `f.grad`.
-        examples: As for `Program.compile`.
-        sizes: As for `Program.compile`.
-        keywords: As for `Program.compile`.
-
-    Returns:
-        Axis name -> facts, for each axis that has a name of its own and a size above 1.
-
-    Raises:
-        ContractError: The examples do not fit the contract, or no axis has a name.
-    """
-    from .._interface.derivatives import program_of  # it stands on the report, which has facts too
-    from .._interface.optimize import optimize
-
-    if not hasattr(program, "abstract") and callable(program):
-        program = optimize(program)
-    entry, arrays = program_of("jitney.axes()", program).abstract(examples, keywords, sizes)
-    with entry.numbers():
-        found = facts_of(entry, arrays)
-    if not found:
-        raise ContractError(
-            sentence(entry.core.where, "no axis of an array argument has a name and a size above 1.",
-                     "Facts are about the axes that annotations name.", 'annotate the arrays (x: Float[Array, "n"]).')
-        )  # fmt: skip
-    return Axes(found)
 
 
 _LARGEST = 4096  # sizes from 2 to this one are looked at, where the form of an expression alone proves nothing

@@ -14,6 +14,8 @@ from typing import Any, NoReturn
 import jax
 
 from .._errors import OptionError, Where, sentence
+from .._extent import AUTO as AUTO
+from .._extent import parsed_bytes
 from .._jax.mesh import Mesh
 from .._jax.trees import is_a
 from .._precision import FULL, LOW, Policy, tokens
@@ -36,7 +38,6 @@ POLICIES = (
     "checkpoint_dots_with_no_batch_dims",
 )
 MAX_VMAP_AXES = 8
-AUTO = "auto"
 FSDP = "fsdp"
 
 
@@ -260,9 +261,6 @@ def _chunk(where: Where | str, value: Any) -> tuple[tuple[str, int | str], ...]:
     return tuple(value.items())
 
 
-_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
-
-
 def _memory(where: Where | str, value: Any) -> int | str | None:
     if value is None:
         return None
@@ -275,16 +273,6 @@ def _memory(where: Where | str, value: Any) -> int | str | None:
             'write memory="2GiB".',
         )
     return found
-
-
-def parsed_bytes(value: Any) -> int | str | None:
-    """A number of bytes from what people write, or "auto"; None if it is neither."""
-    if value == AUTO:
-        return AUTO
-    text = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", str(value)) if is_a(value, (int, str)) and not is_a(value, bool) else None
-    if text is None or text[2].upper() not in _UNITS or float(text[1]) <= 0:
-        return None
-    return int(float(text[1]) * _UNITS[text[2].upper()])
 
 
 def _is_axis(name: Any) -> bool:

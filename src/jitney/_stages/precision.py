@@ -19,9 +19,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
-from .._diagnosis.tracer_errors import user_line
 from .._errors import OptionError, Where, sentence
 from .._jax.trees import Tracer, is_a
+from .._owners import user_line
 from .._precision import SOLVERS, breaks_low
 from .._signature.hints import ArrayHint
 from .._signature.options import policy_of, tolerance_of

@@ -23,6 +23,7 @@ from .._errors import VerificationError, sentence
 from .._jax.trees import extended, is_a, issubdtype, type_of
 from .._signature.options import Options
 from .._stages.derive import COTANGENT, Derived
+from .._version import __version__
 from .difference import Difference, numbers
 from .shrunk import first_operation, shrunk
 from .source import Source
@@ -106,8 +107,6 @@ else:
 
 def _write(verification: Verification, arrays: Sequence[Any], found: Difference) -> Path:
     """The script, in a folder of its own with the arguments beside it."""
-    from .. import __version__
-
     core = verification.entry.core
     folder = Path(tempfile.mkdtemp(prefix="jitney-verify-"))
     given = _Arguments()

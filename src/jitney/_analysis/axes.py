@@ -1,0 +1,39 @@
+"""`jitney.axes`: what a function does along each of its named axes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from .._errors import ContractError, sentence
+from .._interface.derivatives import Derivative, program_of
+from .._interface.optimize import optimize
+from .._report.axis_facts import Axes, facts_of
+
+
+def axes(program: Callable[..., Any] | Derivative, /, *examples: Any, sizes: Mapping[str, int] | None = None, **keywords: Any) -> Axes:
+    """What a function does along each named axis of its signature, proven on its program with symbolic sizes.
+
+    Args:
+        program: A function, under `@optimize` or plain; or a derivative of one, such as `f.grad`.
+        examples: As for `Program.compile`.
+        sizes: As for `Program.compile`.
+        keywords: As for `Program.compile`.
+
+    Returns:
+        Axis name -> facts, for each axis that has a name of its own and a size above 1.
+
+    Raises:
+        ContractError: The examples do not fit the contract, or no axis has a name.
+    """
+    if not hasattr(program, "abstract") and callable(program):
+        program = optimize(program)
+    entry, arrays = program_of("jitney.axes()", program).abstract(examples, keywords, sizes)
+    with entry.numbers():
+        found = facts_of(entry, arrays)
+    if not found:
+        raise ContractError(
+            sentence(entry.core.where, "no axis of an array argument has a name and a size above 1.",
+                     "Facts are about the axes that annotations name.", 'annotate the arrays (x: Float[Array, "n"]).')
+        )  # fmt: skip
+    return Axes(found)
