@@ -259,11 +259,9 @@ def parsed_bytes(value: Any) -> int | str | None:
     """A number of bytes from what people write, or "auto"; None if it is neither."""
     if value == AUTO:
         return AUTO
-    text = (
-        re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", str(value))
-        if isinstance(value, int | str) and not isinstance(value, bool)
-        else None
-    )
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        return None
+    text = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", str(value))
     if text is None or text[2].upper() not in _UNITS or float(text[1]) <= 0:
         return None
     return int(float(text[1]) * _UNITS[text[2].upper()])
