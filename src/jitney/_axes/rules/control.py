@@ -113,6 +113,10 @@ def _scan(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
         out = walk.run(op.params["jaxpr"], [*constants, *held, *x])
         return _typed(out[: len(held)], held), out[len(held) :]
 
+    if not may_be_shorter:  # the very loop: with a counter beside it XLA may round its numbers otherwise
+        carry, ys = lax.scan(turn, carry, xs, length=allocated, reverse=reverse, unroll=op.params["unroll"])
+        return [*carry, *ys]
+
     def skipped(held: Sequence[Any], x: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         del x
         avals = [atom.aval for atom in opened(op.params["jaxpr"])[0].outvars[len(held) :]]
@@ -122,7 +126,7 @@ def _scan(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
         i, held = state
         inside = i < walk.count(length)
         new, ys = lax.cond(inside, turn, skipped, held, x) if skips else turn(held, x)
-        if may_be_shorter and not skips:
+        if not skips:
             new = [lax.select(lax.broadcast(inside, a.shape), a, b) for a, b in zip(new, held, strict=True)]
         return (i + np.int32(-1 if reverse else 1), list(new)), ys
 
