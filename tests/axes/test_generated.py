@@ -18,6 +18,7 @@ from jitney._axes import Refused, plan_passes, run_chunked, trace
 from tests.axes import _cases as cases
 from tests.axes.test_padded import GARBAGE, agree, drawn, run_of
 
+pytestmark = pytest.mark.sweep
 LOW, HIGH = 5, 8
 V, M, S, K = "n", "n k", "", "k"  # what values have: the axis, the axis and another, neither, the other
 

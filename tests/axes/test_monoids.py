@@ -82,6 +82,7 @@ def extremes(x):
     )  # fmt: skip
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", [*FLOATS, *INTS])
 @pytest.mark.parametrize("how", [padded, chunked])
 def test_extremes_of_every_dtype(how, name):
@@ -92,6 +93,7 @@ def test_extremes_of_every_dtype(how, name):
         assert [*map(bits, run(x))] == [*map(bits, want(x))]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", [*LOW, "float8_e5m2fnuz", "float8_e8m0fnu", "float32", *INTS[2:], "bool"])
 def test_largest_of_every_dtype(name):
     """Padding comes behind NaNs of either sign with any digits, as it does in `top_k`, and sorts behind everything."""
@@ -120,6 +122,7 @@ def totals(x):
             lax.cumsum(x, reverse=True), x @ x, jnp.zeros(2, x.dtype).at[jnp.arange(x.shape[0]) % 2].add(x))  # fmt: skip
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", INTS[2:])
 @pytest.mark.parametrize("how", [padded, chunked])
 def test_sums_of_every_integer_wrap(how, name):
@@ -148,6 +151,7 @@ def sums(x):
             jnp.zeros(1, x.dtype).at[first].add(x), jnp.zeros(1, x.dtype).at[first].subtract(x))  # fmt: skip
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("chunk", [1, 300])
 @pytest.mark.parametrize("name", LOW)
 def test_low_types_accumulate_in_float32(name, chunk):
