@@ -55,11 +55,12 @@ def program(body, over):
 @pytest.mark.parametrize("body", BODIES, ids=lambda body: body.__name__)
 @pytest.mark.parametrize("over", OVER)
 def test_rows_of_the_data_only(body, over):
-    """To the bit, and padded: a call at exact size would warn, and a warning is an error here."""
+    """To the bit, and padded."""
     fn = program(body, over)
     f = jitney.optimize(fn, pad={"n": "pow2"})
     for got, want in zip(jax.tree.leaves(f(X)), jax.tree.leaves(jax.jit(fn)(X)), strict=True):
         np.testing.assert_array_equal(got, want)
+    assert f.stats.padding["n"] == pytest.approx(0.6)  # 5 to 8
 
 
 @pytest.mark.parametrize("over", ["map", "vmap", "scan"])
