@@ -86,12 +86,14 @@ def tests(session: nox.Session) -> None:
 
 @nox.session(python=interpreter(SUPPORTED[0]))
 def tests_oldest(session: nox.Session) -> None:
-    """Run the package's tests on the oldest supported Python with the oldest supported JAX and friends."""
+    """Run the package's tests, but for sweeps, on the oldest supported Python with the oldest supported JAX and friends."""
     if interpreter(SUPPORTED[0]) is None:
         session.skip(f"no Python {SUPPORTED[0]} on this machine")
     # Of other sessions: what compares jitney with plain JAX, whichever that is, and the pages, which are for the JAX that resolves.
     ours = ("hunt", "axes/test_verified.py", "test_verify.py", "test_disable.py", "test_docs.py")
-    run_tests(session, *lower_bounds(), paths=("tests", *(f"--ignore=tests/{path}" for path in ours)))
+    # A sweep repeats a rule's arithmetic, which is ours, in every dtype or at random; each rule has its own test here too.
+    paths = ("tests", "-m", "not slow and not sweep", *(f"--ignore=tests/{path}" for path in ours))
+    run_tests(session, *lower_bounds(), paths=paths)
 
 
 @nox.session(python=newest())

@@ -82,6 +82,7 @@ def test_indices_are_those_of_jax(case):
 DTYPES = (np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("mode", ["drop", "clip", "fill"])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_index_arrays_of_every_type_read_and_write_where_jax_does(dtype, mode):
@@ -97,6 +98,7 @@ def test_index_arrays_of_every_type_read_and_write_where_jax_does(dtype, mode):
     np.testing.assert_array_equal(coloured(fn, x), jax.jit(jax.jacfwd(fn))(x))
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_slices_at_positions_of_every_type(dtype):
     """Both ends of signed types, which are clamped; of unsigned ones what lies inside, since XLA takes larger constants for negative."""
@@ -152,6 +154,7 @@ INSIDE = {
 }
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("inside", INSIDE)
 @pytest.mark.parametrize("case", MASKS)
 def test_masks_of_floats_are_followed_exactly(case, inside):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +24,7 @@ INDEXED = [(("n",), F), (("n",), I)]
 KEY = jax.random.key(0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Case:
     """A function, the shapes and dtypes of its arguments, and how exact its results are."""
 
@@ -37,6 +38,11 @@ class Case:
 
     def flat(self, *arrays: Any) -> list[Any]:
         return jax.tree.leaves(self.fn(*arrays))
+
+    @functools.cached_property
+    def exact(self) -> Callable[[Sequence[Sequence[Any]]], list[list[Any]]]:
+        """The body as it is, at the sizes of several lists of arguments: one program, since most of a small one's time is XLA's start."""
+        return jax.jit(lambda groups: [self.flat(*arrays) for arrays in groups])
 
 
 def _size(part: Any, n: Any) -> Any:

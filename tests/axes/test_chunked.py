@@ -1,5 +1,7 @@
 """Bodies of `_cases.py` worked on in chunks: each equals itself all at once, or is refused."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 
 from jitney._axes import Refused, plan_passes, run_chunked, trace
 from tests.axes import _cases as cases
-from tests.axes.test_padded import arguments
+from tests.axes.test_padded import drawn
 
 PASSES = {
     "relu": 1, "mean": 1, "norm": 1, "Gram matrix": 1, "segment sum": 1, "variance with ddof": 2, "log-sum-exp": 2, "covariance": 2,
@@ -31,13 +33,16 @@ def planned(case, n):
     return plan_passes(traced.jaxpr, "d0", ranges)
 
 
-def agree(case, n, chunk):
-    passes = planned(case, n)
-    arrays = arguments(case, n, np.random.default_rng(n))
-    results = jax.jit(lambda *arrays: run_chunked(passes, arrays, n, chunk))(*arrays)
-    for got, want in zip(results, jax.jit(case.flat)(*arrays), strict=True):
-        assert (got.shape, got.dtype) == (want.shape, want.dtype)
-        np.testing.assert_allclose(got, want, rtol=3 * case.tolerance, atol=3 * case.tolerance)
+def agree(case, *chunks):
+    """Of several sizes, each with the size of its chunks, in one program."""
+    groups = drawn(case, *(n for n, _ in chunks))
+    passes = [planned(case, n) for n, _ in chunks]
+    run = jax.jit(lambda groups: [run_chunked(*each) for each in zip(passes, groups, *zip(*chunks, strict=True), strict=True)])
+    for (n, chunk), found, wants in zip(chunks, run([*groups.values()]), case.exact([*groups.values()]), strict=True):
+        for i, (got, want) in enumerate(zip(found, wants, strict=True)):
+            assert (got.shape, got.dtype) == (want.shape, want.dtype)
+            said = f"result {i} at size {n} by {chunk}"
+            np.testing.assert_allclose(got, want, rtol=3 * case.tolerance, atol=3 * case.tolerance, err_msg=said)
 
 
 @pytest.mark.parametrize("case", cases.CASES, ids=lambda case: case.name)
@@ -49,8 +54,7 @@ def test_chunks_equal_the_whole_or_are_refused(case):
         assert case.name not in PASSES
         return
     assert case.name not in WHOLE
-    for n, chunk in ((23, 5), (20, 5), (7, 1)):
-        agree(case, n, chunk)
+    agree(case, (23, 5), (20, 5), (7, 1))
 
 
 @pytest.mark.parametrize("name", PASSES)
@@ -63,7 +67,7 @@ def test_passes_are_as_many_as_levels(name):
 def test_any_chunk_of_any_size(name, n, chunk):
     """Whatever is left over."""
     if chunk <= n:
-        agree(BY_NAME[name], n, chunk)
+        agree(BY_NAME[name], (n, chunk))
 
 
 def test_what_no_result_needs_is_not_streamed():
@@ -78,17 +82,29 @@ def chunked(numbers):
     return sizes.flatmap(lambda size: st.tuples(st.lists(numbers, min_size=size[0], max_size=size[0]), st.just(size[1])))
 
 
+@functools.cache
+def run_of(body, dtype, n, chunk):
+    """A function of one array, whose numbers may come anew."""
+    case = cases.Case(body.__name__, body, [(("n",), dtype)])
+    passes = planned(case, n)
+    return jax.jit(lambda x: run_chunked(passes, [x], n, chunk)), jax.jit(lambda x: case.flat(x))
+
+
 NUMBERS = st.sampled_from([0.0, 1.0, -1.0, np.inf, -np.inf, np.nan])
 
 
-@given(drawn=chunked(NUMBERS), kind=st.sampled_from(["f4", "i4", "?"]))
-def test_places_of_extremes_are_the_first(drawn, kind):
+def places(x):
+    return jnp.argmax(x), jnp.argmin(x)
+
+
+@given(values_and_chunk=chunked(NUMBERS), kind=st.sampled_from(["f4", "i4", "?"]))
+def test_places_of_extremes_are_the_first(values_and_chunk, kind):
     """Of equal elements the first, of NaNs the first, whichever chunk it is in."""
-    values, chunk = drawn
+    values, chunk = values_and_chunk
     x = np.array(values)
     x = (np.nan_to_num(x, posinf=2, neginf=-2) if kind != "f4" else x).astype(kind)
-    case = cases.Case("places", lambda x: (jnp.argmax(x), jnp.argmin(x)), [(("n",), x.dtype)])
-    for got, want in zip(run_chunked(planned(case, len(x)), [x], len(x), chunk), case.flat(x), strict=True):
+    run, exact = run_of(places, x.dtype, len(x), chunk)
+    for got, want in zip(run(x), exact(x), strict=True):
         assert got == want
         assert got.dtype == want.dtype
 
@@ -112,8 +128,7 @@ def beside(x):
 def test_loops_over_another_axis_begin_anew_in_each_chunk(body):
     """What such a loop carries without the axis does not go on from chunk to chunk."""
     case = cases.Case("loop", body, cases.V)
-    for n, chunk in ((23, 5), (20, 5), (7, 1)):
-        agree(case, n, chunk)
+    agree(case, (23, 5), (20, 5), (7, 1))
 
 
 def weighted(x):
@@ -124,8 +139,7 @@ def weighted(x):
 
 def test_what_is_the_same_in_each_chunk_is_added_once():
     """Sums over another axis of what has not the cut one."""
-    for n, chunk in ((23, 5), (7, 1)):
-        agree(cases.Case("weighted", lambda x: weighted(x)[0], cases.V), n, chunk)
+    agree(cases.Case("weighted", lambda x: weighted(x)[0], cases.V), (23, 5), (7, 1))
 
 
 def test_a_value_beside_one_with_the_axis_is_refused():
@@ -148,18 +162,18 @@ FROM_THE_END = {
 
 
 @pytest.mark.parametrize("name", FROM_THE_END)
-@given(drawn=chunked(st.integers(-2, 2)), hole=st.integers(0, 20), kind=st.sampled_from("fdi"))
-def test_what_runs_from_the_end(name, drawn, hole, kind):
+@given(values_and_chunk=chunked(st.integers(-2, 2)), hole=st.integers(0, 20), kind=st.sampled_from("fdi"))
+def test_what_runs_from_the_end(name, values_and_chunk, hole, kind):
     """Small whole numbers, so that NumPy has the same bits; with ties, and a NaN somewhere."""
-    values, chunk = drawn
+    values, chunk = values_and_chunk
     body, expected = FROM_THE_END[name]
     x = np.array(values, kind)
     if kind != "i" and hole < len(x) and name != "scan":
         x[hole] = np.nan
     with jax.enable_x64(kind == "d"):
-        case = cases.Case(name, body, [(("n",), x.dtype)])
-        (got,) = run_chunked(planned(case, len(x)), [x], len(x), chunk)
-        assert got.dtype == case.flat(x)[0].dtype
+        run, exact = run_of(body, x.dtype, len(x), chunk)
+        (got,) = run(x)
+        assert got.dtype == jax.eval_shape(exact, x)[0].dtype
     np.testing.assert_array_equal(got, expected(x))
 
 
@@ -167,7 +181,7 @@ def test_one_level_may_be_read_both_ways():
     """From the front and from the end, in a pass each; what needs neither comes with the first."""
     passes = planned(cases.Case("both", lambda x: (jnp.cumsum(x), jax.lax.cumsum(x, reverse=True), x.sum(), x * 2), cases.V), 9)
     assert [(each.back, each.emits) for each in passes.passes] == [(False, (0, 3)), (True, (1,))]
-    agree(cases.Case("both", lambda x: (jnp.cumsum(x), jax.lax.cumsum(x / x.sum(), reverse=True), x.max()), cases.V), 9, 4)
+    agree(cases.Case("both", lambda x: (jnp.cumsum(x), jax.lax.cumsum(x / x.sum(), reverse=True), x.max()), cases.V), (9, 4))
 
 
 def test_both_ways_at_once_are_refused():

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from jitney._axes import Refused, plan_passes, run_chunked, trace
 from tests.axes import _cases as cases
-from tests.axes.test_padded import GARBAGE, agree, arguments, program
+from tests.axes.test_padded import GARBAGE, agree, drawn, run_of
 
+pytestmark = pytest.mark.sweep
 LOW, HIGH = 5, 8
 V, M, S, K = "n", "n k", "", "k"  # what values have: the axis, the axis and another, neither, the other
 
@@ -144,28 +145,28 @@ def case_of(steps, backward):
     return cases.Case("generated", fn, SHAPES, 2e-4)
 
 
-def agrees_in_chunks(case, n, chunk):
+def agrees_in_chunks(case, n, chunk, exact, wants):
     ranges = {"d0": (n, n)}
     try:
         passes = plan_passes(trace(case.flat, lambda sizes: case.avals(sizes["d0"]), ranges).jaxpr, "d0", ranges)
     except Refused:
         return
-    exact = arguments(case, n, np.random.default_rng(n))
     got = jax.jit(lambda *arrays: run_chunked(passes, arrays, n, chunk))(*exact)
-    for a, b in zip(got, jax.jit(case.flat)(*exact), strict=True):
+    for a, b in zip(got, wants, strict=True):
         assert (a.shape, a.dtype) == (b.shape, b.dtype)
         np.testing.assert_allclose(a, b, rtol=case.tolerance, atol=case.tolerance)
 
 
 def agrees(steps, backward, n, chunk, garbage):
     case = case_of(steps, backward)
+    groups = drawn(case, n)
     try:
-        traced, _ = program(case, LOW, HIGH)
+        run = run_of(case, LOW, HIGH)
     except Refused:
         pass
     else:
-        agree(case, traced, n, HIGH, garbage={**GARBAGE, "f": garbage})
-    agrees_in_chunks(case, n, chunk)
+        agree(case, run, groups, HIGH, garbages=[{**GARBAGE, "f": garbage}])
+    agrees_in_chunks(case, n, chunk, groups[n], *case.exact([*groups.values()]))
 
 
 @pytest.mark.parametrize("part", range(len(PARTS)))

@@ -1,5 +1,7 @@
 """Every body of `_cases.py`, on an axis that is longer than what is valid of it, against the same body at exact size."""
 
+import functools
+
 import jax
 import numpy as np
 import pytest
@@ -36,22 +38,33 @@ def padded(case, exact, high, garbage):
     return out
 
 
-def agree(case, traced, n, high=HIGH, garbage=GARBAGE, exact=None):
-    exact = arguments(case, n, np.random.default_rng(n)) if exact is None else exact
-    run = jax.jit(lambda n, *arrays: run_padded(traced.jaxpr, arrays, {"d0": high}, {"d0": n}))
-    results = run(np.int32(n), *padded(case, exact, high, garbage))
-    for got, want in zip(results, jax.jit(case.flat)(*exact), strict=True):
-        valid = np.asarray(got)[tuple(slice(0, size) for size in want.shape)]
-        assert (valid.shape, valid.dtype) == (want.shape, want.dtype)
-        np.testing.assert_allclose(valid, want, rtol=case.tolerance, atol=case.tolerance)
+@functools.cache
+def run_of(case, low=LOW, high=HIGH):
+    """The padded program, which serves each size of a bucket."""
+    traced, _ = program(case, low, high)
+    return jax.jit(lambda n, *arrays: run_padded(traced.jaxpr, arrays, {"d0": high}, {"d0": n}))
+
+
+def agree(case, run, groups, high=HIGH, garbages=(GARBAGE,)):
+    """Of several sizes, each with its arguments, and of all that may stand behind them."""
+    for (n, exact), wants in zip(groups.items(), case.exact([*groups.values()]), strict=True):
+        for garbage in garbages:
+            results = run(np.int32(n), *padded(case, exact, high, garbage))
+            for i, (got, want) in enumerate(zip(results, wants, strict=True)):
+                valid = np.asarray(got)[tuple(slice(0, size) for size in want.shape)]
+                assert (valid.shape, valid.dtype) == (want.shape, want.dtype)
+                said = f"result {i} at size {n} before {garbage}"
+                np.testing.assert_allclose(valid, want, rtol=case.tolerance, atol=case.tolerance, err_msg=said)
+
+
+def drawn(case, *sizes):
+    return {n: arguments(case, n, np.random.default_rng(n)) for n in sizes}
 
 
 @pytest.mark.parametrize("case", cases.CASES, ids=lambda case: case.name)
 def test_padded_equals_exact(case):
     """With NaN behind what is valid, at the least, a middle and the largest size of the bucket."""
-    traced, _ = program(case)
-    for n in (LOW, LOW + 1, HIGH):
-        agree(case, traced, n)
+    agree(case, run_of(case), drawn(case, LOW, LOW + 1, HIGH))
 
 
 @pytest.mark.parametrize("case", cases.REFUSED, ids=lambda case: case.name)
@@ -68,12 +81,12 @@ def test_what_traces_at_no_size_is_no_refusal():
         program(cases.NEVER)
 
 
-@pytest.mark.parametrize("kind", [np.inf, -np.inf, -np.nan, 1e30])
 @pytest.mark.parametrize("case", [*cases.REDUCED, *cases.ORDERED], ids=lambda case: case.name)
-def test_what_stands_behind_is_never_looked_at(case, kind):
+def test_what_stands_behind_is_never_looked_at(case):
     """Infinities and huge numbers in the padding, as NaNs."""
-    traced, _ = program(case)
-    agree(case, traced, LOW, garbage={**GARBAGE, "f": np.float32(kind), "i": np.iinfo(np.int32).min})
+    kinds = (np.inf, -np.inf, -np.nan, 1e30)
+    garbages = [{**GARBAGE, "f": np.float32(kind), "i": np.iinfo(np.int32).min} for kind in kinds]
+    agree(case, run_of(case), drawn(case, LOW), garbages=garbages)
 
 
 SPECIAL = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1.5, -2.0]
@@ -90,9 +103,8 @@ ORDER = {case.name: case for case in cases.ORDERED + cases.REDUCED}
 def test_nans_and_infinities_among_the_valid_keep_their_order(name, values):
     """Padding sorts behind every NaN, and ties go to the first, as at exact size."""
     case = ORDER[name]
-    traced, _ = program(case)
     x = np.array(values, np.float32)
-    agree(case, traced, len(values), exact=[np.stack([x] * 3, 1) if name == "argmax by column" else x])
+    agree(case, run_of(case), {len(values): [np.stack([x] * 3, 1) if name == "argmax by column" else x]})
 
 
 @settings(max_examples=40, deadline=None)
@@ -102,23 +114,23 @@ def test_any_case_in_any_bucket(data, bucket):
     case = data.draw(st.sampled_from(cases.CASES), label="case")
     n = data.draw(st.integers(*bucket), label="n")
     try:
-        traced, _ = program(case, *bucket)
+        run = run_of(case, *bucket)
     except Refused:
         return
-    agree(case, traced, n, bucket[1])
+    agree(case, run, drawn(case, n), bucket[1])
+
+
+IDENTITIES = ["sum", "max", "min", "prod", "any", "sort", "cumsum", "argmax", "argmin"]
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16, np.int32, np.int8, np.uint8, np.bool_])
-@pytest.mark.parametrize("name", ["sum", "max", "min", "prod", "any", "sort", "cumsum", "argmax", "argmin"])
-def test_identities_of_every_dtype(name, dtype):
+def test_identities_of_every_dtype(dtype):
     """The padding of a reduction is its identity in the dtype at hand."""
-    fn = getattr(jax.numpy, name)
-    case = cases.Case(name, fn, [(("n",), dtype)], 1e-2)
+    case = cases.Case("identities", lambda x: [getattr(jax.numpy, name)(x) for name in IDENTITIES], [(("n",), dtype)], 1e-2)
     with jax.enable_x64(dtype is np.float64):
-        traced, _ = program(case)
         x = np.random.default_rng(1).integers(0, 2 if dtype is np.bool_ else 5, 6).astype(dtype)
         x = -x if np.issubdtype(dtype, np.signedinteger) or np.issubdtype(dtype, np.floating) else x
-        agree(case, traced, 6, garbage={"f": np.nan, "i": 99, "u": 200, "b": True}, exact=[x])
+        agree(case, run_of(case), {6: [x]}, garbages=[{"f": np.nan, "i": 99, "u": 200, "b": True}])
 
 
 def test_two_axes_at_once():
