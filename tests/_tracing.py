@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Protocol, cast
 
-from jitney._verify.plain import plain_run
+from jitney._body.plain import plain_run
 
 
 class Counted(Protocol):

@@ -22,7 +22,7 @@ from jitney._stream import verify as _verify_stream
 from jitney._stream.steps import Steps
 from jitney._switches import VERIFY
 from jitney._verify.difference import Allowed, compared
-from jitney._verify.plain import Change
+from jitney._body.plain import Change
 from tests._monitor import listening
 from tests._switched import configured, environment
 

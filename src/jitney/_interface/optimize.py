@@ -13,6 +13,7 @@ from typing import Any, Literal, ParamSpec, TypeVar, overload
 import equinox as eqx
 import jax
 
+from .._body.plain import without
 from .._errors import OptionError, sentence
 from .._jax.mesh import Mesh
 from .._jax.trees import is_a
@@ -21,7 +22,6 @@ from .._signature.binding import around_method, where_of
 from .._signature.buckets import Bucket
 from .._signature.options import read_options
 from .._switches import disabled
-from .._verify.plain import without
 from .program import Program
 
 P = ParamSpec("P")

@@ -1,49 +1,33 @@
-"""What programs of equal functions with equal options share: contract, layouts, entries and counters."""
+"""What programs of equal functions with equal options share: layouts, entries, and all that `Function` is."""
 
 from __future__ import annotations
 
-import copy
 import threading
 import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
 
-from .._contract.contract import Contract, contract_of
-from .._diagnosis.counters import LISTENER, Counters
-from .._diagnosis.retraces import Traced
+from .._body.function import Function, can_be_weak
+from .._diagnosis.counters import LISTENER
 from .._diagnosis.static_variety import Variety
-from .._errors import Where
-from .._signature.annotations import annotated_names
-from .._signature.binding import Binder, signature_of, where_of
 from .._signature.hints import AnyHint
-from .._signature.options import AUTO, Options, fail
-from .._signature.static_values import has_hash
-from .._stages.derive import Derived
+from .._signature.options import Options, fail
 from .._view.flatten import Flattener
 from .._view.layout import MAX_ENTRIES, Layout, wrap_statics
 from .entry import Entry
 
 
-class Core:
-    """The compiled side of a function. It holds the function weakly: the programs that a user holds keep it alive."""
+class Core(Function):
+    """The compiled side of a function."""
 
     def __init__(self, fn: Callable[..., Any], options: Options, namespace: Mapping[str, Any] | None = None):
-        self._fns = (_reference(fn),)
-        self.options = options
-        self.where: Where = fn.where if isinstance(fn, Derived) else where_of(fn)
-        self.name: str = getattr(fn, "__name__", type(fn).__name__)
-        self.binder = Binder(self.where, signature_of(fn))
-        self.contract: Contract = self._read(fn, namespace)
-        self._namespace = _mentioned(fn, namespace or {}) if self.contract.unresolved else None
-        self.counters = Counters(self.name)
+        super().__init__(fn, options, namespace)
         self.layouts: dict[Hashable, Layout] = {}
         self.entries: dict[Hashable, Entry] = {}
         self.lock = threading.RLock()
         self.flattener: Flattener | None = None  # once a module has been among the arguments
-        self.last: Traced | None = None
         self._variety = Variety(self.where)
         names = [parameter.name for parameter in self.binder.parameters]
         self._static_at = tuple(names.index(name) for name in options.static if name in names)
@@ -52,27 +36,16 @@ class Core:
         _check_names(self)
         LISTENER.register()
 
-    def fn(self) -> Callable[..., Any]:
-        for reference in self._fns:
-            fn = reference()
-            if fn is not None:
-                return fn
-        raise ReferenceError(f"{self.where} is gone")
-
     def adopt(self, fn: Callable[..., Any]) -> Core:
         """Serve a function that is equal to the first too, which may be gone before it."""
         with self.lock:
-            alive = [reference for reference in self._fns if reference() is not None]
-            if not any(reference() is fn for reference in alive):
-                self._fns = (*alive, _reference(fn))
+            self.serve(fn)
         return self
 
     def of(self, fn: Callable[..., Any], options: Options) -> Core:
         """The core of another function of the same arguments, whose result may be anything."""
-        same = copy.copy(self)
-        same._fns, same.options = (lambda: fn,), options
-        same.contract = replace(self.contract, result=AnyHint("anything"))
-        same.counters, same.entries, same.last = Counters(self.name), {}, None
+        same = super().of(fn, options)
+        same.entries = {}
         return same
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
@@ -106,33 +79,8 @@ class Core:
             return found
 
     def _resolve(self) -> None:
-        if self._namespace is not None:
-            self.contract = self._read(self.fn(), self._namespace)
-            self._namespace = None
+        if self.read_again():
             _check_names(self)
-
-    def _read(self, fn: Callable[..., Any], namespace: Mapping[str, Any] | None) -> Contract:
-        if isinstance(fn, Derived):
-            return fn.contract(namespace)
-        return contract_of(fn, self.binder.signature, self.where, namespace)
-
-    @property
-    def namespace(self) -> Mapping[str, Any] | None:
-        """Names that annotations use and that were not defined yet."""
-        return self._namespace
-
-    @property
-    def differs_nested(self) -> bool:
-        options = self.options
-        nested = (
-            options.donate,
-            options.chunk,
-            options.shard is not None,
-            options.remat == AUTO,
-            options.compiler == "fast",
-            options.debug_nans,
-        )
-        return any(map(bool, nested))
 
 
 class Registry:
@@ -143,7 +91,7 @@ class Registry:
         self._lock = threading.Lock()
 
     def core(self, fn: Callable[..., Any], options: Options, namespace: Mapping[str, Any] | None = None) -> Core:
-        if not _can_be_weak(fn):
+        if not can_be_weak(fn):
             return Core(fn, options, namespace)
         with self._lock:
             cores = self._cores.setdefault(fn, {})
@@ -152,20 +100,6 @@ class Registry:
 
 
 REGISTRY = Registry()
-
-
-def _mentioned(fn: Any, namespace: Mapping[str, Any]) -> dict[str, Any]:
-    """The names that annotations may mean. Another name may well be the function's own, and nothing here may keep it alive."""
-    names = annotated_names(fn)
-    return {name: value for name, value in namespace.items() if name in names}
-
-
-def _can_be_weak(fn: Any) -> bool:
-    return type(fn).__weakrefoffset__ != 0 and has_hash(fn)
-
-
-def _reference(fn: Any) -> Callable[[], Any]:
-    return weakref.ref(fn) if _can_be_weak(fn) else lambda: fn
 
 
 def _check_names(core: Core) -> None:
@@ -194,7 +128,7 @@ def _check_names(core: Core) -> None:
 
 def _check_rank_rule(core: Core) -> None:
     """The rank rule needs at least one annotation with a rank."""
-    from .._signature.hints import AnyHint, ModuleHint, StaticHint
+    from .._signature.hints import ModuleHint, StaticHint
 
     if core.contract.unresolved or any(not isinstance(p.hint, (AnyHint, ModuleHint, StaticHint)) for p in core.contract.parameters):
         return

@@ -19,6 +19,7 @@ import jax
 from jax.tree_util import tree_map
 
 from .._axes import Refused, at_any_size
+from .._body.plain import plain_function, plain_run, without
 from .._contract.contract import check_arguments, check_result
 from .._contract.sizes import Sizes
 from .._diagnosis.nonfinite import nonfinite
@@ -35,7 +36,6 @@ from .._stages import Jit, Mask
 from .._stages.plan import Plan
 from .._stages.stage import Request, Skip
 from .._switches import VERIFY
-from .._verify.plain import plain_function, plain_run, without
 from .._verify.verification import Verifying, is_verified
 from .._view.layout import Layout, described, jit_is_off, traced
 from .._view.module_axes import InModule, axes_in_modules, with_modules

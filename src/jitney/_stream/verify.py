@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
+from .._body.plain import Change, changes_of
 from .._errors import JitneyWarning, sentence
 from .._jax.memory import text
 from .._jax.trees import is_a
 from .._owners import users_level
-from .._verify.plain import Change, changes_of
 from .._verify.verification import Verification, is_verified
 from .sources import is_sliceable
 

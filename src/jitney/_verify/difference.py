@@ -18,9 +18,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental import sparse
 
+from .._body.plain import Change
 from .._jax.linearized import Linear
 from .._jax.trees import extended, is_a, issubdtype, keystr, tree_flatten, tree_flatten_with_path, type_of
-from .plain import Change
 
 _jax: Any = jax
 _jnp: Any = jnp

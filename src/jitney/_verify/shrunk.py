@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from .._axes import Refused
+from .._body.plain import plain_function
 from .._errors import JitneyError
 from .._jax.jaxprs import bound, name_of, opened, source_of
 from .._jax.trees import is_a, tree_flatten, tree_unflatten
@@ -17,7 +18,6 @@ from .._signature.binding import signature_of
 from .._stages.vmap import levels_of
 from .._view.named_axes import named_axes, shape_at, sizes_of
 from .._view.view import is_array
-from .plain import plain_function
 
 if TYPE_CHECKING:
     from .verification import Verification

@@ -17,6 +17,7 @@ import jax
 import numpy as np
 from jax.extend import core as jax_core
 
+from .._body.plain import Change, Stripped, changes_of, plain_run, plainly
 from .._diagnosis.counters import LISTENER, Counters
 from .._errors import JitneyWarning, sentence
 from .._jax.memory import counted_bytes, free_bytes, text
@@ -29,7 +30,6 @@ from .._view.result import unmixed
 from .difference import Allowed, Difference, compared, tree_of
 from .elementwise import elementwise
 from .noise import noisy
-from .plain import Change, Stripped, changes_of, plain_run, plainly
 
 if TYPE_CHECKING:
     from .._program.entry import Entry

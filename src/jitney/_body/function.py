@@ -1,0 +1,107 @@
+"""A function with its options: where it is, its arguments, its contract, its counters."""
+
+from __future__ import annotations
+
+import copy
+import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Self
+
+from .._contract.contract import Contract, contract_of
+from .._diagnosis.counters import Counters
+from .._diagnosis.retraces import Traced
+from .._errors import Where
+from .._signature.annotations import annotated_names
+from .._signature.binding import Binder, signature_of, where_of
+from .._signature.hints import AnyHint
+from .._signature.options import AUTO, Options
+from .._signature.static_values import has_hash
+from .._stages.derive import Derived
+
+
+class Function:
+    """A function with its options. It is held weakly: the programs that a user holds keep it alive."""
+
+    def __init__(self, fn: Callable[..., Any], options: Options, namespace: Mapping[str, Any] | None = None):
+        self._fns = (_reference(fn),)
+        self.options = options
+        self.where: Where = fn.where if isinstance(fn, Derived) else where_of(fn)
+        self.name: str = getattr(fn, "__name__", type(fn).__name__)
+        self.binder = Binder(self.where, signature_of(fn))
+        self.contract: Contract = self._read(fn, namespace)
+        self._namespace = _mentioned(fn, namespace or {}) if self.contract.unresolved else None
+        self.counters = Counters(self.name)
+        self.last: Traced | None = None
+
+    def fn(self) -> Callable[..., Any]:
+        """The function.
+
+        Raises:
+            ReferenceError: Nobody holds it any more.
+        """
+        for reference in self._fns:
+            fn = reference()
+            if fn is not None:
+                return fn
+        raise ReferenceError(f"{self.where} is gone")
+
+    def serve(self, fn: Callable[..., Any]) -> None:
+        """Stand for a function that is equal to the first too, which may be gone before it."""
+        alive = [reference for reference in self._fns if reference() is not None]
+        if not any(reference() is fn for reference in alive):
+            self._fns = (*alive, _reference(fn))
+
+    def of(self, fn: Callable[..., Any], options: Options) -> Self:
+        """That of another function of the same arguments, whose result may be anything."""
+        same = copy.copy(self)
+        same._fns, same.options = (lambda: fn,), options
+        same.contract = replace(self.contract, result=AnyHint("anything"))
+        same.counters, same.last = Counters(self.name), None
+        return same
+
+    def read_again(self) -> bool:
+        """Read annotations once more that used names which were not defined yet. Whether there were any."""
+        if self._namespace is None:
+            return False
+        self.contract = self._read(self.fn(), self._namespace)
+        self._namespace = None
+        return True
+
+    def _read(self, fn: Callable[..., Any], namespace: Mapping[str, Any] | None) -> Contract:
+        if isinstance(fn, Derived):
+            return fn.contract(namespace)
+        return contract_of(fn, self.binder.signature, self.where, namespace)
+
+    @property
+    def namespace(self) -> Mapping[str, Any] | None:
+        """Names that annotations use and that were not defined yet."""
+        return self._namespace
+
+    @property
+    def differs_nested(self) -> bool:
+        options = self.options
+        nested = (
+            options.donate,
+            options.chunk,
+            options.shard is not None,
+            options.remat == AUTO,
+            options.compiler == "fast",
+            options.debug_nans,
+        )
+        return any(map(bool, nested))
+
+
+def _mentioned(fn: Any, namespace: Mapping[str, Any]) -> dict[str, Any]:
+    """The names that annotations may mean. Another name may well be the function's own, and nothing here may keep it alive."""
+    names = annotated_names(fn)
+    return {name: value for name, value in namespace.items() if name in names}
+
+
+def can_be_weak(fn: Any) -> bool:
+    """Whether a function can be held without being kept alive."""
+    return type(fn).__weakrefoffset__ != 0 and has_hash(fn)
+
+
+def _reference(fn: Any) -> Callable[[], Any]:
+    return weakref.ref(fn) if can_be_weak(fn) else lambda: fn
