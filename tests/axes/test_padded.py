@@ -3,6 +3,7 @@
 import functools
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -154,3 +155,12 @@ def test_two_axes_at_once():
     e = np.exp(x @ y - (x @ y).max(0))
     np.testing.assert_allclose(product[:3, :3], e / e.sum(0), rtol=1e-5)
     np.testing.assert_allclose(total, (x.sum(0) * y.mean(1)).sum(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [jnp.int2, jnp.uint2])
+def test_sorts_of_two_bits_are_refused(dtype):
+    """XLA compiles no sort of them with a key beside, and raised an error of its own; its sort of them alone is wrong in plain JAX."""
+    body = lambda x: [jnp.sort(x)]
+    traced = trace(body, lambda sizes: [jax.ShapeDtypeStruct((sizes["d0"],), dtype)], {"d0": (5, 8)})
+    with pytest.raises(Refused, match=f"sorts {jnp.dtype(dtype).name} along it"):
+        demand(traced.jaxpr, {"d0": (5, 8)})

@@ -1,5 +1,6 @@
 """Code that decides by a size: each way, at any depth, is found; or, where every size of the bucket decides alike, it is not in the way."""
 
+import collections
 import functools
 import threading
 
@@ -208,3 +209,24 @@ def test_other_threads_are_not_watched():
 
     np.testing.assert_array_equal(outcome(body, 6), (np.arange(6) + 1) * 2)
     assert answers == [(False, True, "a")] * 3
+
+
+def test_what_jax_counts_with_the_standard_library_is_not_blamed_on_that():
+    """Sizes that do not fit are counted for the message; the line is that of the user's `vmap`, and the message JAX's."""
+    avals = lambda sizes: [jax.ShapeDtypeStruct((sizes[name],), np.float32) for name in ("d0", "d1")]
+    with pytest.raises(Refused) as refused:
+        trace(lambda x, y: jax.vmap(lambda a, b: a + b)(x, y), avals, {"d0": (5, 8), "d1": (5, 8)}, {"d0": 5, "d1": 5})
+    assert refused.value.place.startswith("test_watch.py")
+    assert "vmap got inconsistent sizes" in refused.value.what
+
+
+def test_what_the_user_counts_with_the_standard_library_is_the_users():
+    """`Counter` hashes the size for whoever called it."""
+    with pytest.raises(Refused) as refused:
+        trace(
+            lambda x: x * collections.Counter([x.shape[0], 3])[3],
+            lambda sizes: [jax.ShapeDtypeStruct((sizes["d0"],), np.float32)],
+            {"d0": (5, 8)},
+        )
+    assert refused.value.place.startswith("test_watch.py")
+    assert refused.value.what == "looks the size d0 up in a set or a dict"

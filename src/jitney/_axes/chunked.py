@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from .callbacks import answers, told
 from .monoids import CUMULATIVE, MONOIDS, PLACES, SCATTERS, Monoid
 from .over_devices import Devices
-from .passes import Const, Node, Pass, Passes, carried, has_state, is_accumulated, monoid_of
+from .passes import Const, Node, Pass, Passes, carried, has_state, is_accumulated, is_along, monoid_of
 from .rules import RULES
 from .typed_jax import jnp, lax
-from .walk import Op, Walk, mentions
+from .walk import Op, Walk
 
 State = list[list[Any]]
 """Of each node with a state, in order, what is carried from chunk to chunk."""
@@ -57,17 +58,23 @@ class Chunked:
         walk = self._walk(1, 1, 0)
         for node in nodes:
             values = known.read(node.reads)
-            out = RULES[node.op.name].pad(walk, node.op, values) if mentions(node.op) else walk.bind(node.op, values)
+            out = walk.make(node.op, values) if node.token is None or self.devices is None else self._once(self.devices, walk, node, values)
             known.values.update(zip(node.makes, out, strict=True))
+
+    def _once(self, devices: Devices, walk: Walk, node: Node, values: list[Any]) -> list[Any]:
+        """What calls back, on the first of the devices; what it is answered, the others get from there."""
+        out = told(walk, node.op, values, devices.index() == 0)
+        return [lax.all_gather(x, devices.along)[0] for x in out] if answers(node.op, is_used=True) else out
 
     def start(self, work: Pass, known: Known) -> State:
         """The states that a pass begins with."""
         return [self._begin(node, known) for node in work.nodes if has_state(node, self.passes.streamed)]
 
     def step(
-        self, work: Pass, known: Known, chunk: dict[int, Any], state: State, start: Any, count: Any, allocated: int
+        self, work: Pass, known: Known, chunk: dict[int, Any], state: State, start: Any, count: Any, allocated: int, *, here: Any = True
     ) -> tuple[State, list[Any]]:
-        """One chunk: the next states, and the results that come out of it."""
+        """One chunk: the next states, and the results that come out of it. Where `here` is false it is worked on elsewhere as well, and
+        its callbacks are called there."""
         walk = self._walk(allocated, count, start)
         made = dict(chunk)
         states = iter(state)
@@ -75,10 +82,10 @@ class Chunked:
         for node in work.nodes:
             values = known.read(node.reads, made)
             if has_state(node, self.passes.streamed):
-                out, after = self._carry(walk, node, values, next(states), back=work.back)
+                out, after = self._carry(walk.muted() if node.is_mute else walk, node, values, next(states), back=work.back)
                 new.append(after)
             else:
-                out = RULES[node.op.name].pad(walk, node.op, values) if mentions(node.op) else walk.bind(node.op, values)
+                out = told(walk, node.op, values, self._is_told(node, start, here=here))
             made.update((n, x) for n, x in zip(node.makes, out, strict=True) if x is not None)
         return new, known.read([self.passes.flat.gives[i] for i in work.emits], made)
 
@@ -108,6 +115,12 @@ class Chunked:
         walk = Walk({symbol: allocated}, {symbol: count}, RULES, {symbol: self.size}, {symbol: start}, self.passes.numbers)
         walk.is_spread = self.is_spread
         return walk
+
+    def _is_told(self, node: Node, start: Any, *, here: Any) -> Any:
+        """Whether an operation calls its callbacks in this chunk: one that is the same in all of them does in the first."""
+        if node.token is None or node.is_mute:
+            return node.token is None
+        return here if is_along(node.op) else (start == 0) & here
 
     @property
     def accumulators(self) -> list[str]:

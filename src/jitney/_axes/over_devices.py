@@ -16,8 +16,10 @@ from typing import Any
 import jax
 import numpy as np
 
+from .._jax.jaxprs import inside
+from .callbacks import answers, is_ordered
 from .monoids import MONOIDS, PLACES, SCATTERS, highest, sendable
-from .passes import FOLDS, Pass, Passes, has_state, monoid_of
+from .passes import FOLDS, Pass, Passes, has_state, is_along, monoid_of
 from .refusal import Refused
 from .typed_jax import jnp, lax
 
@@ -114,8 +116,8 @@ def _first_place(kind: str, parts: Sequence[Any]) -> list[Any]:
     return [jnp.min(jnp.where(same, index, highest(index.dtype)), axis=0), jnp.squeeze(found, 0)]
 
 
-def check_order(passes: Passes) -> None:
-    """Check that nothing goes on from one element of the axis to the next.
+def check_order(passes: Passes, devices: Devices) -> None:
+    """Check that nothing goes on from one element of the axis to the next, and that callbacks are such as devices can call.
 
     Raises:
         Refused: Something does.
@@ -123,6 +125,16 @@ def check_order(passes: Passes) -> None:
     for node in (node for work in passes.passes for node in work.nodes):
         if has_state(node, passes.streamed) and node.op.name not in (*FOLDS, *PLACES, *SCATTERS):
             raise Refused(node.op.place, f"goes on from one element of it to the next, and so from device to device (`{node.op.name}`)")
+    for node in passes.flat.nodes:
+        if devices.is_part and any(eqn.primitive.name in _ANSWERED for eqn in (node.op.eqn, *inside(node.op.eqn))):
+            raise Refused(node.op.place, f"calls back where the mesh has other axes too, which JAX does not (`{node.op.name}`)")
+        if node.token is not None and is_ordered(node.op):
+            raise Refused(node.op.place, f"calls back in order, which several devices do not (`{node.op.name}`)")
+        if node.token is not None and is_along(node.op) and answers(node.op, is_used=True):
+            raise Refused(node.op.place, f"calls back for each element, and needs the answer (`{node.op.name}`)")
+
+
+_ANSWERED = ("io_callback", "pure_callback")  # in jax 0.10.2 and 0.12.0.1; `jax.debug.callback` is called there
 
 
 def told(passes: Passes) -> str:

@@ -13,12 +13,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from jax.extend import core
 
 from .._jax.jaxprs import CALLS, Const, Ref, equations, opened, programs, scan_parts, source_of
+from .callbacks import answers, check_effects, is_ordered
 from .dims import is_ragged
 from .monoids import CUMULATIVE, PLACES, REDUCTIONS, SCATTERS
 from .refusal import Refused
@@ -29,18 +30,35 @@ from .uses import uses_of
 from .walk import Op, Ranges, mentions, ragged, shape_of
 from .wide import scope_of
 
-FOLDS = {**REDUCTIONS, "dot_general": "add"}
+FOLDS = {**REDUCTIONS, "dot_general": "add", "unvmap_any": "or", "unvmap_all": "and", "unvmap_max": "max"}
 """Operations whose results on parts of an axis are put together by a monoid."""
 _DRAWS = ("random_bits", "random_split")
 
 
 @dataclass(frozen=True)
 class Node:
-    """One operation, with what it reads and makes by number."""
+    """One operation, with what it reads and makes by number.
+
+    Args:
+        op: The operation.
+        reads: Its operands.
+        makes: Its results.
+        token: Of one that calls back: the number of that having happened, which is wanted as results are.
+        waits: The token of what has to have happened before, of one whose callbacks are ordered.
+        is_mute: Whether it is evaluated without its callbacks, which another pass calls.
+    """
 
     op: Op
     reads: tuple[Ref, ...]
     makes: tuple[int, ...]
+    token: int | None = None
+    waits: tuple[int, ...] = ()
+    is_mute: bool = False
+
+    @property
+    def marks(self) -> tuple[int, ...]:
+        """The numbers of all that is there when it is done."""
+        return self.makes if self.token is None else (*self.makes, self.token)
 
 
 @dataclass(frozen=True)
@@ -59,11 +77,23 @@ def flatten(jaxpr: Any, ranges: Ranges, numbers: Mapping[Any, Any]) -> Flat:
     nodes: list[Node] = []
     dims: dict[int, tuple[Any, ...]] = {}
     dtypes: dict[int, Any] = {}
+    last: tuple[int, ...] = ()  # the token of what is ordered
 
     def number(atom: Any) -> int:
         n = len(dims)
-        dims[n], dtypes[n] = shape_of(atom), atom.aval.dtype
+        dims[n], dtypes[n] = shape_of(atom), getattr(atom.aval, "dtype", None)
         return n
+
+    def node(op: Op, reads: tuple[Ref, ...], makes: tuple[int, ...]) -> Node:
+        nonlocal last
+        if not op.eqn.effects:
+            return Node(op, reads, makes)
+        check_effects(op)
+        token = len(dims)
+        dims[token], dtypes[token] = (), None
+        waits = last if is_ordered(op) else ()
+        last = (token,) if is_ordered(op) else last
+        return Node(op, reads, makes, token, waits)
 
     def go(program: Any, given: Sequence[Ref], seen_at: str) -> list[Ref]:
         plain, constants = opened(program)
@@ -88,7 +118,7 @@ def flatten(jaxpr: Any, ranges: Ranges, numbers: Mapping[Any, Any]) -> Flat:
             else:
                 makes = tuple(number(atom) for atom in eqn.outvars)
                 env.update(zip(eqn.outvars, makes, strict=True))
-                nodes.append(Node(op, reads, makes))
+                nodes.append(node(op, reads, makes))
         return [ref(atom) for atom in plain.outvars]
 
     top, _ = opened(jaxpr)
@@ -173,20 +203,22 @@ def plan_passes(jaxpr: Any, symbol: str, ranges: Ranges, numbers: Mapping[Any, A
     for n in flat.takes:
         _check_dims(None, flat.dims[n], symbol)
     for node in flat.nodes:
-        if not wanted.isdisjoint(node.makes):
+        if not wanted.isdisjoint(node.marks):
             _place(node, flat, symbol, level, streamed)
             _direct(node, streamed, back)
+            _check_told(node, streamed, wanted)
     last = max((level[n] for node in flat.nodes for n in node.makes if n in level and is_accumulated(node, n, streamed)), default=0)
     outs = [(i, n) for i, n in enumerate(flat.gives) if isinstance(n, int) and n in streamed]
     for _, n in outs:
         if not ragged(flat.dims[n]):
             place, name = next((node.op.place, node.op.name) for node in flat.nodes if n in node.makes)
             raise Refused(place, f"returns a value without it that is made beside one with it (`{name}`)")
-    count = max([last, *(level[n] + 1 for _, n in outs)], default=0)
+    happened = [level[node.token] for node in flat.nodes if node.token is not None and _is_in_chunks(node, streamed)]
+    count = max([last, *happened, *(level[n] + 1 for _, n in outs)], default=0)
     passes = tuple(
         each for p in range(count) for each in _passes(p, flat, level, streamed, [(i, n) for i, n in outs if level[n] == p], wanted, back)
     )
-    after = tuple(node for node in _fixed(flat, streamed, wanted) if max(level[n] for n in node.makes) == count)
+    after = tuple(node for node in _fixed(flat, streamed, wanted) if max(level[n] for n in node.marks) == count)
     return Passes(flat, symbol, passes, after, frozenset(streamed), last, numbers or {})
 
 
@@ -206,6 +238,24 @@ def monoid_of(op: Op) -> str:
     return op.name if op.name in PLACES else {**SCATTERS, **CUMULATIVE, **FOLDS}[op.name]
 
 
+def is_along(op: Op) -> bool:
+    """Whether an operation is a loop over the axis."""
+    return op.name == "scan" and is_ragged(op.params["length"])
+
+
+def _is_in_chunks(node: Node, streamed: set[int]) -> bool:
+    """Whether an operation is evaluated in each chunk."""
+    return any(isinstance(ref, int) and ref in streamed for ref in node.reads) or not streamed.isdisjoint(node.makes)
+
+
+def _check_told(node: Node, streamed: set[int], wanted: set[int]) -> None:
+    """Refuse what calls back in each chunk, where it has to happen once."""
+    if node.token is None or is_along(node.op) or not _is_in_chunks(node, streamed):
+        return
+    if answers(node.op, is_used=not wanted.isdisjoint(node.makes)):
+        raise Refused(node.op.place, f"calls back once, and needs the answer in each chunk (`{node.op.name}`)")
+
+
 def _accumulates(op: Op) -> bool:
     """Whether an operation that reads streamed values makes one of all of them together.
 
@@ -220,10 +270,10 @@ def _accumulates(op: Op) -> bool:
 
 
 def _wanted(flat: Flat) -> set[int]:
-    """The values that results depend on."""
-    wanted = {ref for ref in flat.gives if isinstance(ref, int)}
+    """The values that results depend on, and callbacks."""
+    wanted = {ref for ref in flat.gives if isinstance(ref, int)} | {node.token for node in flat.nodes if node.token is not None}
     for node in reversed(flat.nodes):
-        if not wanted.isdisjoint(node.makes):
+        if not wanted.isdisjoint(node.marks):
             wanted.update(ref for ref in node.reads if isinstance(ref, int))
     return wanted
 
@@ -241,7 +291,7 @@ def _place(node: Node, flat: Flat, symbol: str, level: dict[int, int], streamed:
     """Give the values that a node makes their levels."""
     op = node.op
     reads = [ref for ref in node.reads if isinstance(ref, int)]
-    height = max((level[ref] for ref in reads), default=0)
+    height = max((level[ref] for ref in (*reads, *node.waits)), default=0)
     for n in node.makes:
         _check_dims(op, flat.dims[n], symbol)
     along = any(ref in streamed for ref in reads)
@@ -256,6 +306,8 @@ def _place(node: Node, flat: Flat, symbol: str, level: dict[int, int], streamed:
         level[n] = height + (1 if accumulates and not has_axis else 0)
         if has_axis or (along and not accumulates):
             streamed.add(n)
+    if node.token is not None:
+        level[node.token] = height + _is_in_chunks(node, streamed)
 
 
 def _direct(node: Node, streamed: set[int], back: dict[int, bool]) -> None:
@@ -265,7 +317,7 @@ def _direct(node: Node, streamed: set[int], back: dict[int, bool]) -> None:
     if len(ways) > 1:
         raise Refused(node.op.place, f"needs at once what comes from its front and what comes from its end (`{node.op.name}`)")
     for way in ways:
-        back.update(dict.fromkeys(node.makes, way))
+        back.update(dict.fromkeys(node.marks, way))
 
 
 def _way(node: Node) -> set[bool]:
@@ -273,7 +325,7 @@ def _way(node: Node) -> set[bool]:
     op = node.op
     if op.name in CUMULATIVE and is_ragged(op.ins[0][op.params["axis"]]):
         return {op.params["reverse"]}
-    if op.name == "scan" and is_ragged(op.params["length"]) and carried(op, list(node.reads)):
+    if is_along(op) and (carried(op, list(node.reads)) or is_ordered(op)):
         return {op.params["reverse"]}
     return set()
 
@@ -314,13 +366,7 @@ def _can_be_cut(op: Op, uses: Sequence[Use]) -> bool:
 
 def _fixed(flat: Flat, streamed: set[int], wanted: set[int]) -> list[Node]:
     """What is computed once, from what does not have the axis."""
-    return [
-        node
-        for node in flat.nodes
-        if not wanted.isdisjoint(node.makes)
-        and not any(ref in streamed for ref in node.reads if isinstance(ref, int))
-        and not any(n in streamed for n in node.makes)
-    ]
+    return [node for node in flat.nodes if not wanted.isdisjoint(node.marks) and not _is_in_chunks(node, streamed)]
 
 
 def _passes(
@@ -333,20 +379,30 @@ def _passes(
     back: Mapping[int, bool],
 ) -> Iterator[Pass]:
     """The pass of a level, or two if some of its values need the chunks from the front and some from the end."""
-    before = tuple(node for node in _fixed(flat, streamed, wanted) if max(level[n] for n in node.makes) == p)
+    before = tuple(node for node in _fixed(flat, streamed, wanted) if max(level[n] for n in node.marks) == p)
     due = [
-        n for node in flat.nodes for n in node.makes if n in wanted and level[n] == p + 1 and is_accumulated(node, n, streamed)
-    ]  # fmt: skip
+        n
+        for node in flat.nodes
+        for n in node.marks
+        if n in wanted and level[n] == p + 1 and (_is_in_chunks(node, streamed) if n == node.token else is_accumulated(node, n, streamed))
+    ]
     ways = sorted({back[n] for n in (*due, *(n for _, n in outs)) if n in back}) or [False]
     for way in ways:
         mine = {n for n in (*due, *(n for _, n in outs)) if back.get(n, ways[0]) == way}
         needed = set(mine)
         nodes: list[Node] = []
         for node in reversed(flat.nodes):
-            if not needed.isdisjoint(node.makes):
-                nodes.append(node)
+            if not needed.isdisjoint(node.marks):
+                nodes.append(node if node.token is None or node.token in mine else _muted(node, wanted))
                 needed.update(ref for ref in node.reads if isinstance(ref, int) and ref in streamed)
         yield Pass(before if way == ways[0] else (), tuple(reversed(nodes)), tuple(i for i, n in outs if n in mine), way)
+
+
+def _muted(node: Node, wanted: set[int]) -> Node:
+    """An operation whose callbacks are called in another pass."""
+    if answers(node.op, is_used=not wanted.isdisjoint(node.makes)):
+        raise Refused(node.op.place, f"calls back once, and needs the answer in several passes (`{node.op.name}`)")
+    return replace(node, is_mute=True)
 
 
 def carried(op: Op, values: list[Any]) -> list[Any]:

@@ -8,6 +8,7 @@ identity there first; so nothing that was filled in can reach a valid number, in
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 from jax.extend import core
 
-from .._jax.jaxprs import bound, opened, programs, source_of
+from .._jax.jaxprs import CALLBACKS, bound, opened, programs, source_of
 from .._jax.trees import is_a
 from .dims import Dim, evaluate, extent, is_ragged, symbols, tree_dims
 from .spread import kept
@@ -87,6 +88,8 @@ class Walk:
 
     is_spread = False
     """Whether XLA lays other axes over devices, and adds collectives to reductions along them."""
+    is_mute = False
+    """Whether operations are evaluated without their callbacks, whose results nobody reads then."""
 
     def __init__(
         self,
@@ -133,6 +136,21 @@ class Walk:
         eqn = op.changed(**changed).eqn if changed else op.eqn
         return kept(eqn, values) if self.is_spread else bound(eqn, values)
 
+    def muted(self) -> Walk:
+        """The same evaluation, without callbacks."""
+        other = copy(self)
+        other.is_mute = True
+        return other
+
+    def make(self, op: Op, values: Sequence[Any]) -> list[Any]:
+        """The results of an operation, by its rule where a symbolic size occurs in it."""
+        told = bool(op.eqn.effects)
+        if self.is_mute and told and op.name in CALLBACKS:
+            return blanks(op)
+        if mentions(op) or (self.is_mute and told):
+            return self.rules[op.name].pad(self, op, list(values))
+        return self.bind(op, values)
+
     def run(self, jaxpr: Any, values: Sequence[Any]) -> list[Any]:
         """Evaluate a program, closed or open."""
         program, constants = opened(jaxpr)
@@ -149,9 +167,14 @@ class Walk:
             op = Op(eqn)
             operands = [read(atom) for atom in eqn.invars]
             with scope_of(eqn):
-                out = self.rules[op.name].pad(self, op, operands) if mentions(op) else self.bind(op, operands)
+                out = self.make(op, operands)
             env.update(zip(eqn.outvars, out, strict=True))
         return [read(atom) for atom in program.outvars]
+
+
+def blanks(op: Op) -> list[Any]:
+    """Zeros in place of the results of an operation, which has no symbolic size."""
+    return [lax.full(atom.aval.shape, 0, atom.aval.dtype) for atom in op.eqn.outvars]
 
 
 def grows(dim: Dim, ranges: Ranges) -> bool:

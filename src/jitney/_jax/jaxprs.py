@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +27,9 @@ CALLS: Final = {  # primitive -> the parameter that holds its program, in jax 0.
     "remat2": "jaxpr",
     "checkpoint": "jaxpr",
 }
+
+CALLBACKS: Final = ("debug_callback", "debug_print", "io_callback")
+"""Operations that are there for what they do; a `pure_callback` that nobody reads is dropped by JAX too."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +57,30 @@ def equations(jaxpr: Any) -> Iterator[Any]:
     """Every operation of a program and of those inside it."""
     for eqn in opened(jaxpr)[0].eqns:
         yield eqn
-        for inner in programs(eqn.params):
-            yield from equations(inner)
+        yield from inside(eqn)
+
+
+def inside(eqn: Any) -> Iterator[Any]:
+    """Every operation of the programs that an operation holds."""
+    for program in programs(eqn.params):
+        yield from equations(program)
+
+
+def calls_back(jaxpr: Any) -> bool:
+    """Whether a program calls Python, which may print, or raise."""
+    return any(eqn.primitive.name in (*CALLBACKS, "pure_callback") for eqn in equations(jaxpr))
+
+
+def unfollowed(eqns: Iterable[Any]) -> Iterator[Any]:
+    """The operations, and those inside them, with effects that are no callback's: they change references in place, or check something.
+
+    What a reference holds depends on more than what is read and made says.
+    """
+    for eqn in eqns:
+        inner = [each for program in programs(eqn.params) for each in opened(program)[0].eqns]
+        if eqn.effects and eqn.primitive.name not in CALLBACKS and not any(each.effects for each in inner):
+            yield eqn
+        yield from unfollowed(inner)
 
 
 def name_of(eqn: Any) -> str:

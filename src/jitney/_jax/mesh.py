@@ -103,8 +103,16 @@ def current(given: Any = None, *, nested: bool = False) -> Any:
         return there
     if given is not None:
         return given.mesh if is_a(given, Mesh) else given
-    found = _sharding.get_abstract_mesh() if nested else _sharding.get_mesh()
+    found = _sharding.get_abstract_mesh() if nested else _of_context()
     return None if found.empty else found
+
+
+def _of_context() -> Any:
+    """The mesh of the context; JAX does not tell under a trace, which may be one of other values than those of the call."""
+    try:
+        return _sharding.get_mesh()
+    except ValueError:
+        return _sharding.get_abstract_mesh()
 
 
 _on_paper: ContextVar[Any] = ContextVar("jitney mesh of a simulation", default=None)

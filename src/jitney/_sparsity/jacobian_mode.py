@@ -10,7 +10,7 @@ from typing import Any, Literal
 import jax
 from jax.extend import core
 
-from .._jax.jaxprs import opened, programs
+from .._jax.jaxprs import calls_back, opened, programs, unfollowed
 from .._jax.memory import Misfit, compiled_bytes, fit, text
 from .colouring import REVERSE, WAYS, Scheme, Way, scheme_of
 from .compressed import compressed, dense
@@ -73,7 +73,7 @@ def jacobian(
     look = mode == "coloured" or as_sparse or (mode == "auto" and passes[best] > _FEW)
     forward = best == "forward" or (look and "forward" in ways)
     linearized = Linearized.of(_run(traced), at, forward=forward)
-    pattern = linearized.pattern() if look else None
+    pattern = linearized.pattern() if look and not _in_place(traced) else None
     scheme, directions = None, taken if best == "forward" else made
     mode_found, why = best, costs
     if pattern is not None:
@@ -103,7 +103,7 @@ def jacobian(
 def _timed(traced: Any, at: Leaves, passes: Mapping[Way, float], best: Way) -> tuple[Way, str]:
     """The faster of forward and reverse, where their costs are so close that it depends on the operations, and large enough to matter."""
     low, high = sorted(passes.values())
-    if low < _MANY or high > _CLOSE * low:
+    if low < _MANY or high > _CLOSE * low or calls_back(traced):  # what is timed is run, on numbers that are made up
         return best, ""
 
     def dense_by(way: Way) -> Any:
@@ -149,9 +149,16 @@ def possible(traced: Any, ways: tuple[Way, ...]) -> tuple[tuple[Way, ...], str]:
     """The passes that a program has, of those that may be used, and why others drop out."""
     if _contains(traced, lambda name: name.startswith("custom_vjp")):
         return ("reverse",), "a `jax.custom_vjp` inside has a backward pass alone"
+    if "reverse" in ways and _in_place(traced):  # forward, JAX does not map over what changes in place
+        return ("reverse",), "references inside change in place, so that no structure is known"
     if "reverse" in ways and _contains(traced, lambda name: name == "while"):
         return ("forward",), "a `while` loop inside has a forward pass alone"
     return ways, ""
+
+
+def _in_place(traced: Any) -> bool:
+    """Whether a program has effects that are no callback's. Then what a value depends on is more than what the operations read and make."""
+    return next(unfollowed(opened(traced)[0].eqns), None) is not None
 
 
 def _shape(pattern: Pattern, scheme: Scheme) -> str:

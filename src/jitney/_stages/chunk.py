@@ -191,7 +191,7 @@ class Chunk:
         if self.devices is None:
             return
         try:
-            check_order(passes)
+            check_order(passes, self.devices)
         except Refused as refusal:
             what = f"{refusal.place or 'it'} {in_names(refusal.what, [self.axis])}"
             raise AxisError(

@@ -115,7 +115,7 @@ class Laid:
         """`values, state, chunk, start -> state, results`.
 
         Args:
-            fn: The same on one device.
+            fn: The same on one device; `here` says whether its callbacks are called.
             ins: Of each array of a chunk, where it has the axis.
             outs: Of each result.
             whole: Whether the chunk is a rest that the devices do not divide: the first of them accumulates it.
@@ -127,7 +127,7 @@ class Laid:
         def here(values: Any, state: Any, chunk: Any, start: Any) -> Any:
             n, index, held = next(iter(chunk)), devices.index(), _own(state)
             at = start if whole else start + index * chunk[n].shape[ins[n]]
-            new, out = fn(values, held, chunk, at)
+            new, out = fn(values, held, chunk, at, here=index == 0 if whole else True)
             return _as_part(tree_map(partial(_jnp.where, index == 0), new, held) if whole else new), out
 
         none, own = devices.spec(None), devices.spec(0)

@@ -134,17 +134,18 @@ class Steps:
     def _step(self, each: Any) -> Callable[..., Any]:
         """One chunk. The last, shorter one is a program of its own: elements that do not count would have to be masked in each."""
 
-        def step(values: Any, state: Any, chunk: Any, start: Any) -> Any:
+        def step(values: Any, state: Any, chunk: Any, start: Any, *, here: Any = True) -> Any:
             n = next(iter(chunk))
             count = chunk[n].shape[self.passes.axis(n)]
-            return self.work.step(each, Known(dict(values)), chunk, state, start, count, count)
+            return self.work.step(each, Known(dict(values)), chunk, state, start, count, count, here=here)
 
         return step
 
     def _end(self, values: Any) -> Any:
         """What is computed from what all passes have accumulated: the results that do not have the axis."""
         emitted: dict[int, Any] = {i: None for each in self.passes.passes for i in each.emits}
-        return self.work.results(Known(dict(values)), emitted)
+        on_all = Chunked(self.passes, np.int32(self.total), is_spread=self.work.is_spread)  # here the devices work as one
+        return on_all.results(Known(dict(values)), emitted)
 
 
 def widest(entry: Entry, stage: Chunk, laid: Laid, budget: int) -> tuple[Steps, Fit]:

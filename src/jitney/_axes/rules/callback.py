@@ -21,7 +21,7 @@ def _function(op: Op) -> Any:
 def _uses(op: Op) -> Iterator[Use]:
     dims = ragged_dims(dim for shape in (*op.ins, *op.outs) for dim in shape)
     if dims and getattr(_function(op), "__module__", "") != "equinox._errors":
-        yield refuse(op, dims, "hands it to a callback, which would see the padding")
+        yield refuse(op, dims, "hands it to a callback, which would see padding, or a part of it")
 
 
 def _raise(walk: Walk, op: Op, values: list[Any]) -> list[Any]:

@@ -16,8 +16,17 @@ from ..walk import Op, Walk
 
 def _sort_uses(op: Op) -> Iterator[Use]:
     dim = op.ins[0][op.params["dimension"]]
-    if is_ragged(dim):
+    narrow = [str(atom.aval.dtype) for atom in op.eqn.invars if str(atom.aval.dtype) in _TWO_BITS]
+    if is_ragged(dim) and narrow:
+        yield refuse(op, dim, f"sorts {narrow[0]} along it, beside which XLA sorts nothing else")
+    elif is_ragged(dim):
         yield use(op, dim, "sorted", "sorted")
+
+
+_TWO_BITS = (
+    "int2",
+    "uint2",
+)  # XLA for CPUs sorts them wrongly, and refuses to compile them beside other operands (jax 0.10.2 and 0.12.0.1)
 
 
 def _sort(walk: Walk, op: Op, values: list[Any]) -> list[Any]:

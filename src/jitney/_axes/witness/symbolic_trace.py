@@ -172,7 +172,7 @@ def probes(ranges: Mapping[str, tuple[int, int]]) -> list[dict[str, int]]:
 
 
 def _first_line(error: BaseException) -> str:
-    return str(error).strip().partition("\n")[0] or type(error).__name__
+    return str(error).strip().partition("\n")[0].rstrip(":") or type(error).__name__
 
 
 def _place(error: BaseException) -> str:

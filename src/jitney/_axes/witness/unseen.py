@@ -2,34 +2,45 @@
 
 `type(n)` and `n is m` ask nothing of the object, so no hook sees them, and who catches the error of `float(n)` goes on another way. So the
 functions that have run, those of JAX aside, are held against what is allowed: all operations but `is` of two objects, no handler of
-exceptions, and of the global names only numbers, modules and functions that are known to ask nothing, and functions written in Python,
-which are looked at when they run. Whatever is not on the list is no error: it costs a trace for each new size.
+exceptions, and of what they name or are given, and of what lies in that under the names that they ask for, only numbers, modules and
+functions that are known to ask nothing, and functions written in Python, which are looked at when they run. What they do call is held
+against the same list, wherever it comes from (in Python 3.11 the builtin functions; a class that came out of what nobody has seen is not).
+Whatever is not on the list is no error: it costs a trace for each new size.
 """
 
 from __future__ import annotations
 
 import builtins
+import contextlib
 import dis
 import gc
+import inspect
+import operator
 import sys
 import threading
 import types
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from ..._jax.trees import is_a
+import jax
+import numpy as np
+
+from ..._jax.trees import is_a, type_of
 from ..._owners import owner
 
 _TRUSTED = ("jax", "jaxlib", "jitney", "equinox", "numpy", "stdlib", "generated")
 """They ask of objects what they are, and act alike."""
-_COMPANIONS = frozenset(("jaxtyping", "beartype", "wadler_lindig", "opt_einsum", "typing_extensions.py"))
-"""What JAX and Equinox call."""
+_COMPANIONS = frozenset(("jaxtyping", "beartype", "wadler_lindig", "opt_einsum", "typing_extensions.py", "etils", "absl", "platformdirs"))
+"""What JAX, Equinox and jitney call; the last three where a constant is compiled, and looked for in the cache."""
 _MODULES = ("jax", "jaxlib", "jitney", "numpy", "math", "functools", "itertools", "collections", "typing", "dataclasses", "enum", "abc",
-            "equinox", "jaxtyping", "beartype", "warnings")  # fmt: skip
+            "equinox", "jaxtyping", "beartype", "warnings", "operator", "_operator")  # fmt: skip
+_BARRED = (operator.is_, operator.is_not, contextlib.suppress)
+"""What of modules that are trusted asks for what nobody sees, or swallows errors."""
 _NAMES = (
     "abs all any bool bytes callable complex dict divmod enumerate filter float frozenset getattr hasattr int isinstance issubclass iter "
     "len list map max min next object pow print property range reversed round set setattr slice sorted staticmethod classmethod str "
@@ -47,44 +58,75 @@ _BLIND = "other tools watch the code that runs, so that nobody sees whether it l
 @contextmanager
 def scanned(report: Callable[[str], None]) -> Generator[None]:
     """Report each function that runs here, in this thread, and that may look at a size unseen, with its line and what it holds."""
-    seen: set[types.CodeType] = set()
+    watch = _Watch(report, sys._getframe(2))  # pyright: ignore[reportPrivateUsage]
+    try:
+        with _monitored(watch) if sys.version_info >= (3, 12) else _profiled(watch):
+            yield
+    finally:
+        watch.outside = None
 
-    def started(frame: types.FrameType) -> None:
+
+class _Watch:
+    """What is held against the list while a function is traced.
+
+    Args:
+        report: Takes each line.
+        outside: The frame that traces.
+    """
+
+    def __init__(self, report: Callable[[str], None], outside: types.FrameType | None):
+        self.report = report
+        self.outside = outside
+        self.seen: set[types.CodeType] = set()
+        self.others: set[types.CodeType] = set()  # code of nobody who is trusted
+
+    def started(self, frame: types.FrameType) -> None:
+        """A function runs that has not been looked at."""
         code = frame.f_code
-        seen.add(code)
-        if not _is_trusted(code.co_filename) and not _is_collecting(frame):
+        if _is_trusted(code.co_filename):
+            self.seen.add(code)
+        elif not self._is_aside(frame):
+            self.seen.add(code)
+            self.others.add(code)
             for what in _unknown(code, frame.f_globals, frame.f_locals):
-                report(f"{Path(code.co_filename).name}:{code.co_firstlineno} ({code.co_name}) {what}")
+                self._tell(code, what)
                 return
 
-    with (_monitored if sys.version_info >= (3, 12) else _profiled)(seen, started, report):
-        yield
+    def called(self, code: types.CodeType, value: Any) -> None:
+        """It calls something."""
+        if not _is_allowed(value):
+            self._tell(code, f"calls `{getattr(value, '__name__', type_of(value).__name__)}`")
+
+    def _is_aside(self, frame: types.FrameType | None) -> bool:
+        """Whether code runs because Python collects garbage just now, or imports a module: nobody hands it a size."""
+        callbacks = {getattr(callback, "__code__", None) for callback in gc.callbacks}
+        while frame is not None and frame is not self.outside:
+            if frame.f_code in callbacks or frame.f_code.co_filename == _IMPORTS:
+                return True
+            frame = frame.f_back
+        return False
+
+    def _tell(self, code: types.CodeType, what: str) -> None:
+        self.report(f"{Path(code.co_filename).name}:{code.co_firstlineno} ({code.co_name}) {what}")
+
+
+_IMPORTS = "<frozen importlib._bootstrap>"
 
 
 def _is_trusted(file: str) -> bool:
     return owner(file) in _TRUSTED or not _COMPANIONS.isdisjoint(Path(file).parts)
 
 
-def _is_collecting(frame: types.FrameType | None) -> bool:
-    """Whether code runs because Python collects garbage just now."""
-    callbacks = {getattr(callback, "__code__", None) for callback in gc.callbacks}
-    while callbacks and frame is not None:
-        if frame.f_code in callbacks:
-            return True
-        frame = frame.f_back
-    return False
-
-
 @contextmanager
-def _profiled(seen: set[types.CodeType], started: Callable[..., None], report: Callable[[str], None]) -> Generator[None]:
+def _profiled(watch: _Watch) -> Generator[None]:
     """By a profile function, in Python 3.11."""
 
     outer = sys.getprofile()
     if outer is not None and not is_a(outer, _Profile):
-        report(_BLIND)
+        watch.report(_BLIND)
         yield
         return
-    sys.setprofile(_Profile(seen, started, outer))
+    sys.setprofile(_Profile(watch, outer))
     try:
         yield
     finally:
@@ -94,71 +136,205 @@ def _profiled(seen: set[types.CodeType], started: Callable[..., None], report: C
 class _Profile:
     """A profile function; a trace inside another tells both."""
 
-    def __init__(self, seen: set[types.CodeType], started: Callable[..., None], outer: Any):
-        self.seen, self.started, self.outer = seen, started, outer
+    def __init__(self, watch: _Watch, outer: Any):
+        self.watch, self.outer = watch, outer
 
     def __call__(self, frame: types.FrameType, what: str, value: Any) -> None:
-        if what == "call" and frame.f_code not in self.seen:
-            self.started(frame)
+        if what == "call" and frame.f_code not in self.watch.seen:
+            self.watch.started(frame)
+        elif what == "c_call" and frame.f_code in self.watch.others:
+            self.watch.called(frame.f_code, value)
         if self.outer is not None:
             self.outer(frame, what, value)
 
 
 @contextmanager
-def _monitored(seen: set[types.CodeType], started: Callable[..., None], report: Callable[[str], None]) -> Generator[None]:
-    """By `sys.monitoring`, which costs next to nothing."""
+def _monitored(watch: _Watch) -> Generator[None]:
+    """By `sys.monitoring`, which costs next to nothing: functions that start, and what those of nobody who is trusted call."""
     monitoring: Any = getattr(sys, "monitoring")  # noqa: B009 - of Python 3.12
     tool = next((i for i in (3, 4, 5, 2, 1, 0) if monitoring.get_tool(i) is None), None)
     if tool is None:
-        report(_BLIND)
+        watch.report(_BLIND)
         yield
         return
-    here = threading.get_ident()
+    here, events = threading.get_ident(), monitoring.events
 
-    def event(code: types.CodeType, _: int) -> Any:
+    def start(code: types.CodeType, _: int) -> Any:
         if threading.get_ident() != here:
             return None
-        if code not in seen:
-            started(sys._getframe(1))  # pyright: ignore[reportPrivateUsage]
-        return monitoring.DISABLE
+        if code not in watch.seen:
+            watch.started(sys._getframe(1))  # pyright: ignore[reportPrivateUsage]
+            if code in watch.others:
+                monitoring.set_local_events(tool, code, events.CALL)
+        return monitoring.DISABLE if code in watch.seen else None
+
+    def call(code: types.CodeType, _: int, value: Any, __: Any) -> None:
+        if threading.get_ident() == here:
+            watch.called(code, value)
 
     monitoring.use_tool_id(tool, "jitney")
-    monitoring.register_callback(tool, monitoring.events.PY_START, event)
-    monitoring.set_events(tool, monitoring.events.PY_START)
+    monitoring.register_callback(tool, events.PY_START, start)
+    monitoring.register_callback(tool, events.CALL, call)
+    monitoring.set_events(tool, events.PY_START)
     monitoring.restart_events()
     try:
         yield
     finally:
         monitoring.set_events(tool, 0)
-        monitoring.register_callback(tool, monitoring.events.PY_START, None)
+        for code in watch.others:
+            monitoring.set_local_events(tool, code, 0)
+        for event in (events.PY_START, events.CALL):
+            monitoring.register_callback(tool, event, None)
         monitoring.free_tool_id(tool)
 
 
 def _unknown(code: types.CodeType, names: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[str]:
     """What a function does that is not on the list."""
-    globals_, handles, compares = _summary(code)
-    if handles:
+    found = _summary(code)
+    if found.catches_all or not all(_is_own_error(names.get(name)) for name in found.caught) or _rewords(found, names, given):
         yield "handles exceptions"
-    if compares:
+    if found.compares:
         yield "compares objects by `is`"
-    for name in globals_:
+    for name in found.asked:
+        if _is_special(name):
+            yield f"asks for `{name}`"
+    asked = None if "getattr" in found.names or "__dict__" in found.asked else found.asked
+    for name in found.names:
         value = names[name] if name in names else getattr(builtins, name, None)
-        if not _is_allowed(value):
+        if not all(map(_is_allowed, _within(value, asked))):
             yield f"uses `{name}`"
     for name, value in given.items():  # arguments, their defaults, and what it closes over
-        if not _is_allowed(value):
+        if not all(map(_is_allowed, _within(value, asked))):
             yield f"is given `{name}`"
 
 
+def _rewords(found: _Summary, names: Mapping[str, Any], given: Mapping[str, Any]) -> bool:
+    """Whether an error may come out as one of the user's own, which is caught elsewhere."""
+    values = [*(names[name] for name in found.every if name in names), *given.values()]
+    return found.raises_again and any(is_a(value, types.FunctionType) or _is_own_error(value) for value in values)
+
+
+def _is_special(name: str) -> bool:
+    """Whether an attribute is one of Python's own that is not there for arithmetic, containers or classes: `__class__`, `__dict__`, ..."""
+    if not (name.startswith("__") and name.endswith("__")) or name in _ORDINARY:
+        return False
+    return hasattr(object, name) or not any(hasattr(kind, name) for kind in (int, float, list, np.ndarray))
+
+
+_PLAIN = (
+    "__init__ __post_init__ __call__ __enter__ __exit__ __new__ __setattr__ __init_subclass__ __name__ __qualname__ __module__ __doc__ "
+    "__annotations__ __version__ __array__ __jax_array__ __debug__ __future__ __dict__"
+)
+_ORDINARY = frozenset(_PLAIN.split())
+_MANY = 1 << 12  # of things in one; more are not looked through
+
+
+def _within(value: Any, names: frozenset[str] | None) -> Iterator[Any]:
+    """A value and what lies in it: elements of containers, and attributes of these names, or of all."""
+    todo, seen = [value], dict[int, Any]()
+    while todo:
+        each = todo.pop()
+        if id(each) not in seen and not is_a(each, _SINGLE):
+            seen[id(each)] = each  # held, so that its id stays its own
+            yield each if len(seen) <= _MANY else type
+            if len(seen) > _MANY:
+                return
+            todo.extend(_parts(each, names))
+
+
+_SINGLE = (str, bytes, bool, int, float, complex, type(None), np.ndarray, np.generic, jax.Array)
+
+
+def _parts(value: Any, names: frozenset[str] | None) -> Iterator[Any]:
+    if is_a(value, (tuple, list, set, frozenset)):
+        yield from value
+    elif is_a(value, (dict, types.MappingProxyType)):
+        mapping: Mapping[Any, Any] = value
+        yield from (*mapping.keys(), *mapping.values())
+    if is_a(value, types.ModuleType) and value is not operator and not _is_users(value):
+        return
+    space: Any = getattr(value, "__dict__", None) or {}
+    for name in names if names is not None else [*space, *dir(type_of(value))]:
+        if name.startswith("__"):
+            continue
+        part = inspect.getattr_static(value, name, None)
+        yield getattr(value, name, None) if is_a(part, types.MemberDescriptorType) else getattr(part, "__func__", part)
+
+
+def _is_own_error(value: Any) -> bool:
+    """Whether a class of errors is of the user's or a library's own: nothing that JAX says of a size is one."""
+    module = sys.modules.get(getattr(value, "__module__", ""))
+    return is_a(value, type) and issubclass(value, BaseException) and module is not None and _is_users(module)
+
+
+@dataclass(frozen=True)
+class _Summary:
+    """What the instructions of a function say.
+
+    Args:
+        names: The global names that it uses, those aside that only the text of an error is made of.
+        every: These too.
+        caught: The global names of the errors that it catches and goes on after.
+        catches_all: Whether it catches others, too, or swallows them as a context.
+        raises_again: Whether all that it does with errors is to say them in other words.
+        compares: Whether it asks if two objects are one.
+        asked: The attributes that it asks for.
+    """
+
+    names: tuple[str, ...]
+    every: tuple[str, ...]
+    caught: tuple[str, ...]
+    catches_all: bool
+    raises_again: bool
+    compares: bool
+    asked: frozenset[str]
+
+
 @lru_cache(maxsize=4096)
-def _summary(code: types.CodeType) -> tuple[tuple[str, ...], bool, bool]:
-    """The global names of a function, whether it handles exceptions, and whether it asks if two objects are one."""
-    instructions = list(dis.get_instructions(code))
-    names = tuple(dict.fromkeys(i.argval for i in instructions if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")))
-    handles = any(i.opname == "CHECK_EXC_MATCH" for i in instructions) or any(
-        a.opname == "PUSH_EXC_INFO" and b.opname == "POP_TOP" for a, b in pairwise(instructions)
+def _summary(code: types.CodeType) -> _Summary:
+    all_ = list(dis.get_instructions(code))
+    pairs = list(pairwise(all_))
+    uses = [(i.argval, _is_for_error(all_[at + 1 :])) for at, i in enumerate(all_) if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")]
+    matches = [before.argval if before.opname == "LOAD_GLOBAL" else None for before, i in pairs if i.opname == "CHECK_EXC_MATCH"]
+    handles = bool(matches) or _is_bare(pairs)
+    goes_on = any(a.opname == "POP_EXCEPT" and b.opname != "RERAISE" for a, b in pairs)
+    return _Summary(
+        names=tuple(dict.fromkeys(name for name, in_error in uses if not in_error)),
+        every=tuple(dict.fromkeys(name for name, _ in uses)),
+        caught=tuple(name for name in matches if name is not None) if goes_on else (),
+        catches_all=(handles and goes_on and (not matches or None in matches or _is_bare(pairs))) or _swallows(code, pairs),
+        raises_again=handles and not goes_on,
+        compares=any(b.opname == "IS_OP" and not _is_single(a) for a, b in pairs),
+        asked=frozenset(i.argval for i in all_ if i.opname in _ATTRIBUTES),
     )
-    return names, handles, any(b.opname == "IS_OP" and not _is_single(a) for a, b in pairwise(instructions))
+
+
+def _is_bare(pairs: Sequence[tuple[dis.Instruction, dis.Instruction]]) -> bool:
+    """Whether a handler has no class of errors."""
+    return any(a.opname == "PUSH_EXC_INFO" and b.opname == "POP_TOP" for a, b in pairs)
+
+
+def _swallows(code: types.CodeType, pairs: Sequence[tuple[dis.Instruction, dis.Instruction]]) -> bool:
+    """Whether a function is the end of a context that may say that there was no error."""
+    if code.co_name != "__exit__":
+        return False
+    values = [a.argval if a.opname == "LOAD_CONST" else code for a, b in pairs if b.opname == "RETURN_VALUE"]
+    values += [b.argval for _, b in pairs if b.opname == "RETURN_CONST"]
+    return any(value is not None and value is not False for value in values)
+
+
+def _is_for_error(rest: Sequence[dis.Instruction]) -> bool:
+    """Whether what follows runs straight to a `raise`."""
+    for instruction in rest:
+        if instruction.opname == "RAISE_VARARGS":
+            return True
+        if instruction.is_jump_target or instruction.opcode in _JUMPS or instruction.opname.startswith(("RETURN", "YIELD", "STORE")):
+            return False
+    return False
+
+
+_JUMPS = frozenset((*dis.hasjrel, *dis.hasjabs))
+_ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM")
 
 
 def _is_single(instruction: dis.Instruction) -> bool:
@@ -168,8 +344,19 @@ def _is_single(instruction: dis.Instruction) -> bool:
 
 def _is_allowed(value: Any) -> bool:
     if is_a(value, types.ModuleType):
-        top = value.__name__.partition(".")[0]
-        return top in _MODULES or owner(getattr(value, "__file__", None) or "<none>") in ("user", "library")
+        return value.__name__.partition(".")[0] in _MODULES or _is_users(value)
+    if is_a(value, (types.WrapperDescriptorType, types.MethodWrapperType)):  # `object.__eq__` compares by `is`
+        return not _is_special(value.__name__)
+    if any(value is barred for barred in _BARRED):
+        return False
+    if is_a(value, types.BuiltinFunctionType) and not is_a(value.__self__, (types.ModuleType, type, type(None))):
+        return True  # a method: it asks for items, hashes and equality, which is seen
     if is_a(value, types.BuiltinFunctionType) or (is_a(value, type) and value.__module__ == "builtins"):
         return getattr(value, "__name__", "") in _BUILTINS or (getattr(value, "__module__", "") or "").partition(".")[0] in _MODULES
+    if is_a(value, types.MethodType):
+        return _is_allowed(value.__func__)
     return not is_a(value, partial) or _is_allowed(value.func)
+
+
+def _is_users(module: types.ModuleType) -> bool:
+    return owner(getattr(module, "__file__", None) or "<none>") in ("user", "library")

@@ -94,7 +94,7 @@ def watched() -> Generator[Seen]:
             try:
                 return plain(self, *others)
             except (InconclusiveDimensionOperation, TypeError):  # whoever asked may catch it
-                frame = None if asking or threading.get_ident() != watching else _asker()
+                frame = None if asking or threading.get_ident() != watching else _asker("stdlib")
                 if frame is not None and not _may(name, frame):
                     asking = True
                     seen.refused.append(Refused(_line(frame), _FAILING[name].format(str(self), *map(str, others))))
@@ -141,7 +141,7 @@ def _is_true(size: Any) -> bool:
 
 
 def _refusal(name: str, size: Any, others: tuple[Any, ...]) -> Refused | None:
-    frame = _asker()
+    frame = _asker("stdlib")  # JAX counts sizes with `collections.Counter`, to say what does not fit
     if frame is None or _may(name, frame) or _decided(name, size, *others):
         return None
     return Refused(_line(frame), _QUESTIONS[name].format(str(size), *map(str, others)))
