@@ -14,6 +14,7 @@ import jitney
 from jitney import VerificationError, optimize
 from jitney._axes.rule import POINTWISE, Rule
 from jitney._axes.rules import RULES
+from jitney._body.plain import Change
 from jitney._precision import low_products as _autocast
 from jitney._sparsity.directions import Linearized
 from jitney._stages import chunk
@@ -22,7 +23,6 @@ from jitney._stream import verify as _verify_stream
 from jitney._stream.steps import Steps
 from jitney._switches import VERIFY
 from jitney._verify.difference import Allowed, compared
-from jitney._body.plain import Change
 from tests._monitor import listening
 from tests._switched import configured, environment
 
