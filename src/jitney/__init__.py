@@ -7,9 +7,6 @@ from ._analysis.communication import communication as communication
 from ._analysis.frontier import Frontier as Frontier
 from ._analysis.frontier import Saving as Saving
 from ._analysis.frontier import frontier as frontier
-from ._analysis.precision_report import Deviation as Deviation
-from ._analysis.precision_report import PrecisionReport as PrecisionReport
-from ._analysis.precision_report import Product as Product
 from ._analysis.precision_report import precision_report as precision_report
 from ._analysis.strategy import Strategy as Strategy
 from ._analysis.strategy import Way as Way
@@ -57,6 +54,9 @@ from ._processes.checkpoints import Checkpoints as Checkpoints
 from ._processes.distributed import Processes as Processes
 from ._processes.distributed import distributed as distributed
 from ._processes.from_processes import from_processes as from_processes
+from ._program.tolerance import Deviation as Deviation
+from ._program.tolerance import PrecisionReport as PrecisionReport
+from ._program.tolerance import Product as Product
 from ._report.axis_facts import AxisFacts as AxisFacts
 from ._report.plan_report import Report as Report
 from ._signature.buckets import Bucket as Bucket

@@ -13,6 +13,7 @@ from .._jax.memory import text as bytes_text
 from .._jax.mesh import described
 from .._jax.trees import is_a
 from .._program.padded_calls import Filling
+from .._program.tolerance import decided
 from .._signature.options import FSDP, Sharding
 from .._stages.place import Place
 from .._view.true_sizes import parted
@@ -113,7 +114,7 @@ def communication(f: Program[..., Any] | Derivative, /, *args: Any, **kwargs: An
     with entry.numbers():
         planned = entry.planned(*parted(runs))
     place: Place = planned.plan.stage("place")
-    text = entry.lowered(runs).compile().as_text()
+    text = decided(entry, arrays, lambda: entry.lowered(runs)).compile().as_text()
     found = collectives(text, dict(place.mesh.shape))
     return Communication(str(entry.core.where), described(place.mesh), _grouped(found, place, planned.view, program.options.shard))
 

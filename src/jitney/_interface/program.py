@@ -17,9 +17,10 @@ from .._errors import JitneyWarning
 from .._jax.trees import register_pytree_node, tree_flatten, type_of
 from .._owners import users_level
 from .._program.core import REGISTRY, Core
-from .._program.entry import Entry, Retry
+from .._program.entry import Entry, Retry, Undecided
 from .._program.examples import abstract_values
 from .._program.lowered import Lowered
+from .._program.tolerance import decide, decided
 from .._report.plan_report import Report, report
 from .._signature.options import Options
 from .._view.layout import Layout, traced, unwrap_statics
@@ -79,6 +80,9 @@ class Program(Generic[P, R]):
             return unmixed(entry.run(*layout.pick(leaves)))
         except Retry:
             core.counters.calls -= 1
+        except Undecided as undecided:
+            core.counters.calls -= 1
+            decide(entry, undecided.key, layout.pick(leaves))
         except TRACER_ERRORS as error:
             return self._not_traceable(error, entry, layout.pick(leaves))
         except (RuntimeError, ValueError) as error:
@@ -157,7 +161,7 @@ class Program(Generic[P, R]):
         """
         entry, arrays = self.abstract(args, kwargs, sizes)
         try:
-            entry.ahead(arrays)
+            decided(entry, arrays, lambda: entry.ahead(arrays))
         except TRACER_ERRORS as error:
             raise trace_error(error, self._core.where, entry.paths) from error
         finally:
@@ -177,7 +181,8 @@ class Program(Generic[P, R]):
         """Trace and lower for these arguments, without compiling: `.as_text()`, `.compile()`, as of `jax.jit`."""
         entry, arrays = self.abstract(args, kwargs, None)
         try:
-            return Lowered(self._core, entry, entry.lowered(arrays), self._args, self._kwargs)
+            lowered = decided(entry, arrays, lambda: entry.lowered(arrays))
+            return Lowered(self._core, entry, lowered, self._args, self._kwargs)
         except TRACER_ERRORS as error:
             raise trace_error(error, self._core.where, entry.paths) from error
         finally:

@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
+from .._body.body import Body
 from .._errors import OptionError, ProcessError, Where, few, sentence
 from .._jax.trees import device_put, is_a, issubdtype
 from .._signature.static_values import static_key
+from .._stages.stage import Fn
 from .._view.layout import described, static_text
 from .._view.true_sizes import parted
 from .distributed import RUN
 
 if TYPE_CHECKING:
-    from .._program.entry import Entry
-    from .._program.wrappers import Run
     from .channel import Facts
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
@@ -39,12 +39,12 @@ def members(mesh: Any) -> tuple[int, ...]:
     return tuple(sorted({device.process_index for device in mesh.devices.flat}))
 
 
-def agreed(run: Run, entry: Entry, mesh: Any, jitted: Any, arrays: Sequence[Any], given: Sequence[Any], shardings: Sequence[Any]) -> Run:
+def agreed(run: Fn, body: Body, mesh: Any, jitted: Any, arrays: Sequence[Any], given: Sequence[Any], shardings: Sequence[Any]) -> Fn:
     """A new program's calls, once every process of the mesh is about to make them.
 
     Args:
         run: How they run.
-        entry: Whose they are.
+        body: Whose they are.
         mesh: Where.
         jitted: JAX's function.
         arrays: Of the first one, as they lie.
@@ -57,9 +57,9 @@ def agreed(run: Run, entry: Entry, mesh: Any, jitted: Any, arrays: Sequence[Any]
     group = members(mesh)
     if len(group) == 1:
         return run if _jax.process_count() == 1 else _by_hand(run, shardings)
-    where = entry.core.where
+    where = body.core.where
     plain, counts = parted(given)
-    planned = entry.planned(plain, counts, mesh=mesh)
+    planned = body.planned(plain, counts, mesh=mesh)
     specs = planned.plan.stage("place").specs[: len(plain)]
     leaves = planned.view.leaves[: len(plain)]
     neither = [leaf.path for leaf, spec, x in zip(leaves, specs, plain, strict=True) if any(spec) and not is_a(x, jax.Array)]
@@ -67,7 +67,7 @@ def agreed(run: Run, entry: Entry, mesh: Any, jitted: Any, arrays: Sequence[Any]
     facts = [
         ("function", "the function", _function(where)),
         *[("array", leaf.path, _laid_out(x, host=leaf.path in neither)) for leaf, x in zip(leaves, plain, strict=True)],
-        *[("static", name, _static(value)) for name, value in zip(entry.layout.static_names(), entry.statics, strict=True)],
+        *[("static", name, _static(value)) for name, value in zip(body.layout.static_names(), body.statics, strict=True)],
         ("plan", "the mesh", f"{dict(mesh.shape)} of devices {few([str(device.id) for device in mesh.devices.flat])}"),
         *[("plan", f"the place of {leaf.path}", str(spec)) for leaf, spec in zip(leaves, specs, strict=True)],
         *[("plan", f"stage {stage.name!r}", repr(stage.why)) for stage in planned.plan.stages],
@@ -96,7 +96,7 @@ def compare(group: Sequence[int], facts: Facts, where: Where | str) -> None:
         raise ProcessError(f"{where}: {verdict}")
 
 
-def _by_hand(run: Run, shardings: Sequence[Any]) -> Run:
+def _by_hand(run: Fn, shardings: Sequence[Any]) -> Fn:
     """In a run of several processes JAX takes no NumPy arrays for more than one device, on a mesh of this process's own neither."""
 
     def placed(*arrays: Any) -> Any:
@@ -118,7 +118,7 @@ def refuse_padding(where: Where, mesh: Any) -> None:
         )  # fmt: skip
 
 
-def _explaining(run: Run, where: Where) -> Run:
+def _explaining(run: Fn, where: Where) -> Fn:
     """Where a call fails after another process has stopped, say that."""
 
     def explained(*arrays: Any) -> Any:

@@ -16,6 +16,8 @@ import jax
 import numpy as np
 
 from .._axes import Refused, evaluate, is_symbolic
+from .._body.call_key import padded_key
+from .._body.function import Function
 from .._errors import JitneyWarning, sentence
 from .._jax.trees import device_put, extended, issubdtype, tree_flatten, tree_unflatten
 from .._owners import users_level
@@ -30,7 +32,6 @@ from .._view.view import View
 from .wrappers import Run, runner
 
 if TYPE_CHECKING:
-    from .core import Core
     from .entry import Entry
 
 
@@ -115,12 +116,12 @@ class Filling:
 
     def __call__(self, *arrays: Any) -> Any:
         if traced(arrays) or jit_is_off():
-            return runner(self.entry, arrays)(*arrays)
+            return runner(self.entry, arrays, self.entry.jitted)(*arrays)
         with self.entry.numbers():  # its dtypes are part of the keys
             return self._run(arrays)
 
     def _run(self, arrays: Sequence[Any]) -> Any:
-        key = (*self._where(), *[described(array) for array in arrays])
+        key = (*self.entry.where(), *[described(array) for array in arrays])
         try:
             padded = self.known[key]
         except KeyError:
@@ -133,7 +134,7 @@ class Filling:
         if padded is None:
             return self._program(key, arrays)(*arrays)
         given = (*padded.arrays(arrays), padded.counts)
-        program = (*self._where(), padded.counts.key, padded.key)
+        program = (*self.entry.where(), padded.counts.key, padded.key)
         try:
             with knowing(padded.known):
                 if self.entry.placing is not None and program not in self._runs:
@@ -151,7 +152,7 @@ class Filling:
     def pads(self, arrays: Sequence[Any]) -> bool:
         """Whether calls of these shapes, of which there was one, are padded."""
         with self.entry.numbers():
-            return self.known.get((*self._where(), *map(described, arrays))) is not None
+            return self.known.get((*self.entry.where(), *map(described, arrays))) is not None
 
     def place(self, arrays: Sequence[Any]) -> Padded | None:
         """How calls of these shapes are padded; None if they run at exact size.
@@ -223,9 +224,6 @@ class Filling:
             found = self._runs[key] = self.entry.runner(arrays)
         return found
 
-    def _where(self) -> tuple[Any, ...]:
-        return () if self.entry.placing is None else self.entry.placing.where()
-
     def _refuse(self, fill: Fill, refusal: Refused, arrays: Sequence[Any]) -> Any:
         """From now on, calls of this bucket run at exact size."""
         self.refused[fill.axes] = refusal
@@ -243,11 +241,6 @@ class Filling:
         sizes = {axis.name: axis.size for axis in padded.fill.axes}
         places = iter(cuts)
         return tree_unflatten(treedef, [cut(x, _size(x.shape, next(places), sizes)) if isinstance(x, jax.Array) else x for x in leaves])
-
-
-def padded_key(leaves: Sequence[tuple[Any, ...]]) -> Hashable:
-    """What tells the padded programs of one entry apart: the shapes, dtypes and weak types that the body was traced for."""
-    return tuple(leaves)
 
 
 def cuts_of(shapes: Sequence[Sequence[int]], levels: Sequence[str], mask: Mask | Skip, padded: Sequence[str]) -> list[Cut]:
@@ -268,13 +261,13 @@ def _size(shape: Sequence[int], places: Cut, sizes: Mapping[str, int]) -> list[i
     return out
 
 
-def warn_refused(core: Core, refusal: Refused) -> None:
+def warn_refused(core: Function, refusal: Refused) -> None:
     """Say once that calls run at exact size, and why."""
     if core.counters.warn_once(f"pad {refusal.place}"):
         warnings.warn(explain(core, refusal), JitneyWarning, stacklevel=users_level())
 
 
-def explain(core: Core, refusal: Refused) -> str:
+def explain(core: Function, refusal: Refused) -> str:
     """Why an axis is not padded."""
     axes = " and ".join(repr(name) for name, _ in core.options.pad)
     return sentence(

@@ -48,7 +48,7 @@ class Placing:
 
     def __call__(self, *arrays: Any) -> Any:
         if jit_is_off():
-            return runner(self.entry, arrays)(*arrays)
+            return runner(self.entry, arrays, self.entry.jitted)(*arrays)
         if self._context is not _sharding.get_mesh():
             return self._keyed(*arrays)
         try:

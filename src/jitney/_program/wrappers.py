@@ -6,12 +6,13 @@ A program without such an option runs its `jax.jit`-ed function directly.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import equinox as eqx
 import jax
 from jax.core import Tracer
 
+from .._body.body import Body
 from .._diagnosis.nonfinite import locate, message, nonfinite
 from .._errors import NonFiniteError
 from .._jax.cache import disabled as cache_disabled
@@ -21,46 +22,27 @@ from .._stages.jit import FAST
 from .._view.layout import described, traced
 from .._view.true_sizes import parted
 
-if TYPE_CHECKING:
-    from .entry import Entry
-
 Run = Callable[..., Any]
 
 
-def runner(entry: Entry, arrays: Sequence[Any], jitted: Any = None) -> Run:
-    """How calls of this entry run from now on; with `jitted`, those that this function of JAX serves."""
-    options = entry.core.options
+def runner(body: Body, arrays: Sequence[Any], jitted: Any) -> Run:
+    """How calls that this function of JAX serves run from now on."""
+    options = body.core.options
     ensure_cache()
-    jitted = entry.jitted if jitted is None else jitted
     run: Run = jitted
     if not traced(arrays):
-        if not entry.checked:
-            with entry.numbers():
-                entry.checked = has_equinox_checks(jitted.trace(*arrays).jaxpr)
-        if entry.checked:
-            run = _translating(entry, jitted)
+        if not body.checked:
+            with body.numbers():
+                body.checked = has_equinox_checks(jitted.trace(*arrays).jaxpr)
+        if body.checked:
+            run = _translating(body, jitted)
         if options.compiler == "fast":
             run = _fast(jitted, run)
         if not options.cache:
             run = _without_cache(run)
         if options.debug_nans:
-            run = _finite(entry, jitted, run)
+            run = _finite(body, jitted, run)
     return _in_x64(run) if options.precision == "f64" else run
-
-
-def choosing(entry: Entry, run: Run) -> Run:
-    """Where a trace finds that something is to be chosen by values, choose it by those of the call, and call again."""
-    from .entry import Undecided
-
-    def chosen(*arrays: Any) -> Any:
-        try:
-            return run(*arrays)
-        except Undecided as undecided:
-            key = undecided.key
-        entry.choose(key, arrays)
-        return run(*arrays)
-
-    return chosen
 
 
 def _in_x64(run: Run) -> Run:
@@ -103,7 +85,7 @@ def _fast(jitted: Any, run: Run) -> Run:
     return fast
 
 
-def _finite(entry: Entry, jitted: Any, run: Run) -> Run:
+def _finite(body: Body, jitted: Any, run: Run) -> Run:
     """Look at every result, and if one is not finite, run again operation by operation to find the first that made it so."""
 
     def finite(*arrays: Any) -> Any:
@@ -112,17 +94,17 @@ def _finite(entry: Entry, jitted: Any, run: Run) -> Run:
         if not any(isinstance(leaf, Tracer) for leaf in leaves) and nonfinite(leaves):
             finding = locate(jitted.trace(*arrays).jaxpr, list(arrays), leaves)
             if finding is not None:  # else the infinities came in with the arguments
-                raise NonFiniteError(message(finding, entry.core.where, entry.paths))
+                raise NonFiniteError(message(finding, body.core.where, body.paths))
         return out
 
     return finite
 
 
-def _translating(entry: Entry, jitted: Any) -> Run:
+def _translating(body: Body, jitted: Any) -> Run:
     """Let Equinox run a program that holds its run-time checks, so that their errors read as its users know them; it waits for
     the result to see them."""
-    given = frozenset(entry.request.donated)
-    options = dict(FAST) if entry.core.options.compiler == "fast" else None
+    given = frozenset(body.request.donated)
+    options = dict(FAST) if body.core.options.compiler == "fast" else None
     run: Run = jitted.__wrapped__ if options else jitted
 
     def merged(kept: Sequence[Any], lost: Sequence[Any]) -> Any:

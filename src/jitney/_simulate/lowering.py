@@ -19,6 +19,7 @@ from .._jax.mesh import current, on_paper
 from .._jax.trees import tree_flatten
 from .._precision import elsewhere
 from .._program.entry import Entry, Retry, Undecided
+from .._program.tolerance import decide
 from .._program.wrappers import has_equinox_checks
 from .._stages.stage import Skip
 from .device import Device
@@ -62,7 +63,7 @@ class Case:
                     _refuse_callbacks(entry, jaxpr)
                     return jaxpr, jax.export.export(jitted, platforms=["cpu"])(*arrays)
             except Undecided as undecided:
-                entry.choose(undecided.key, arrays)
+                decide(entry, undecided.key, arrays)
             except TRACER_ERRORS as error:
                 raise trace_error(error, entry.core.where, entry.paths) from error
             finally:

@@ -41,7 +41,7 @@ def failure(verification: Verification, arrays: Sequence[Any], found: Difference
         found = verification.difference(smaller, verification.again(smaller))[0] or found
     operation = first_operation(verification, smaller)
     path = _write(verification, smaller, found)
-    core = verification.entry.core
+    core = verification.body.core
     changes = ", ".join(map(str, verification.changes))
     at = f" Sizes are cut to {', '.join(f'{name}={size}' for name, size in cut.items())}." if cut else ""
     where = f" The first operation that differs is {operation}." if operation else ""
@@ -107,11 +107,11 @@ else:
 
 def _write(verification: Verification, arrays: Sequence[Any], found: Difference) -> Path:
     """The script, in a folder of its own with the arguments beside it."""
-    core = verification.entry.core
+    core = verification.body.core
     folder = Path(tempfile.mkdtemp(prefix="jitney-verify-"))
     given = _Arguments()
     args, kwargs = core.binder.call(
-        lambda *args, **kwargs: (args, kwargs), verification.entry.layout.values(arrays, verification.entry.statics)
+        lambda *args, **kwargs: (args, kwargs), verification.body.layout.values(arrays, verification.body.statics)
     )
     fn = core.fn()
     source = Source(fn.fn if isinstance(fn, Derived) else fn)
@@ -153,7 +153,7 @@ def _settings() -> str:
 
 def _call(verification: Verification, name: str, given: _Arguments, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
     """Lines that make `result`."""
-    core = verification.entry.core
+    core = verification.body.core
     fn = core.fn()
     options = _written(core.options)
     lines = [f"program = jitney.optimize({', '.join([name, *(f'{key}={value}' for key, value in options.items())])})"]

@@ -15,6 +15,7 @@ from .._errors import JitneyError
 from .._jax.jaxprs import bound, name_of, opened, source_of
 from .._jax.trees import is_a, tree_flatten, tree_unflatten
 from .._signature.binding import signature_of
+from .._signature.options import tolerance_of
 from .._stages.vmap import levels_of
 from .._view.named_axes import named_axes, shape_at, sizes_of
 from .._view.view import is_array
@@ -31,11 +32,13 @@ FAILURES = (JitneyError, Refused, TypeError, ValueError, RuntimeError, Arithmeti
 
 def shrunk(verification: Verification, arrays: Sequence[Any]) -> tuple[list[Any], dict[str, int]]:
     """The arrays of a call cut along their named axes, as short as the difference stays, and the sizes that were cut."""
-    entry = verification.entry
+    body = verification.body
+    if tolerance_of(body.core.options.precision) is not None:
+        return list(arrays), {}  # what is cast is chosen by the numbers of the call
     until = time.perf_counter() + SECONDS
     arrays, cut = list(arrays), dict[str, int]()
-    view = entry.layout.view(entry.core.contract, arrays, entry.statics)
-    named = named_axes(view, levels_of(view, entry.request))
+    view = body.layout.view(body.core.contract, arrays, body.statics)
+    named = named_axes(view, levels_of(view, body.request))
     known = sizes_of(view, named)
     first = [name for change in verification.changes for name in change.axes if name in known]
     for name in dict.fromkeys((*first, *known)):
@@ -48,7 +51,7 @@ def shrunk(verification: Verification, arrays: Sequence[Any]) -> tuple[list[Any]
                 candidate = [_cut(x, shape) for x, shape in zip(arrays, shapes, strict=True)]
                 if _differs(verification, candidate):
                     arrays, known[name], cut[name] = candidate, smaller, smaller
-                    view = entry.layout.view(entry.core.contract, arrays, entry.statics)
+                    view = body.layout.view(body.core.contract, arrays, body.statics)
                     break
             except FAILURES:
                 continue
@@ -67,8 +70,8 @@ def _differs(verification: Verification, arrays: Sequence[Any]) -> bool:
 
 def first_operation(verification: Verification, arrays: Sequence[Any]) -> str | None:
     """The first operation of the body whose results differ, where a function that returns the results of all operations shows it."""
-    fn = verification.entry.core.fn()
-    if plain_function(fn) != fn:
+    fn = verification.body.core.fn()
+    if plain_function(fn) != fn or tolerance_of(verification.body.core.options.precision) is not None:
         return None  # a derivative that is not made as the plain one has other operations
     steps = Steps(fn)
     probe = verification.of(steps)

@@ -1,6 +1,6 @@
 """`verify`: each new program is also run plainly, and the results are compared.
 
-It stands around how an entry runs, and only where it was asked for: a function that is not verified does not know of it. What is verified
+It stands around how a body runs, and only where it was asked for: a function that is not verified does not know of it. What is verified
 is what was padded, cut, sharded, cast, recomputed or coloured, in the program or in those that its body calls; a program of which jitney
 changed nothing is traced plainly, to see that, and not run twice. A call of a new size in a known bucket is new here, since what
 goes wrong in a bucket goes wrong at some sizes: under `verify` each size costs a plain compile, as it does without jitney.
@@ -11,12 +11,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
 from jax.extend import core as jax_core
 
+from .._body.body import Body
 from .._body.plain import Change, Stripped, changes_of, plain_run, plainly
 from .._diagnosis.counters import LISTENER, Counters
 from .._errors import JitneyWarning, sentence
@@ -30,10 +31,6 @@ from .._view.result import unmixed
 from .difference import Allowed, Difference, compared, tree_of
 from .elementwise import elementwise
 from .noise import noisy
-
-if TYPE_CHECKING:
-    from .._program.entry import Entry
-    from .._program.padded_calls import Filling
 
 _jax: Any = jax
 _jax_core: Any = jax_core
@@ -52,12 +49,12 @@ def tells(effects: Iterable[Any]) -> str | None:
 
 
 class Plainly:
-    """The plain program of an entry for arrays of one set of shapes, traced and not compiled yet."""
+    """The plain program of a body for arrays of one set of shapes, traced and not compiled yet."""
 
-    def __init__(self, entry: Entry, arrays: Sequence[Any]):
-        self.entry = entry
-        with plainly() as stripped, entry.numbers(), jax.disable_jit(False):  # noqa: FBT003
-            self.traced: Any = _jax.jit(entry.plainly).trace(*arrays)
+    def __init__(self, body: Body, arrays: Sequence[Any]):
+        self.body = body
+        with plainly() as stripped, body.numbers(), jax.disable_jit(False):  # noqa: FBT003
+            self.traced: Any = _jax.jit(body.plainly).trace(*arrays)
         self.stripped: Stripped = stripped
         self._compiled: Any = None
 
@@ -67,29 +64,29 @@ class Plainly:
 
     def misfit(self) -> str | None:
         """Why it is not run, if it takes more memory than there is. It is compiled for that."""
-        with self.entry.numbers():
+        with self.body.numbers():
             self._compiled = self.traced.lower().compile()
         needed, free = counted_bytes(self._compiled), free_bytes()
         return f"plainly it takes {text(needed)}, and {text(free)} are free" if needed > free else None
 
     def __call__(self, arrays: Sequence[Any]) -> Any:
-        with self.entry.numbers():
+        with self.body.numbers():
             try:
                 return tree_of(unmixed(self._compiled(*arrays)))
             except Exception as error:
-                error.add_note(f"{self.entry.core.where} raises this when `verify` runs it plainly, and did not under its options.")
+                error.add_note(f"{self.body.core.where} raises this when `verify` runs it plainly, and did not under its options.")
                 raise
 
     def spread(self, arrays: Sequence[Any], allowed: Allowed) -> Iterator[Any]:
         """Results with other last bits, or as low types round."""
-        with self.entry.numbers():
+        with self.body.numbers():
             run = _jax.jit(noisy(self.traced.jaxpr, allowed.unit(), allowed.unit("-all")))
             for seed in range(SEEDS):
                 yield self._tree(run(_jax.random.key(seed), *tree_flatten(list(arrays))[0]))
 
     def step_by_step(self, arrays: Sequence[Any]) -> Any:
         """The result with each operation compiled by itself."""
-        with self.entry.numbers():
+        with self.body.numbers():
             return self._tree(_jax_core.jaxpr_as_fun(self.traced.jaxpr)(*tree_flatten(list(arrays))[0]))
 
     def _tree(self, flat: Sequence[Any]) -> Any:
@@ -97,27 +94,27 @@ class Plainly:
 
 
 class Verifying:
-    """Runs the calls of an entry, and verifies each that is new."""
+    """Runs the calls of a body, and verifies each that is new."""
 
-    def __init__(self, entry: Entry, run: Callable[..., Any], filling: Filling | None):
-        self.entry = entry
+    def __init__(self, body: Body, run: Callable[..., Any], pads: Callable[[Sequence[Any]], bool] | None):
+        self.body = body
         self.run = run
-        self.filling = filling
+        self.pads = pads
 
     def __call__(self, *arrays: Any) -> Any:
         if traced(arrays) or jit_is_off():
             return self.run(*arrays)
         if plain_run() is not None:  # on known values, in the body of another function that is run plainly
-            return self.entry.plainly(*arrays)
+            return self.body.plainly(*arrays)
         key = self._key(arrays)
-        if key in self.entry.verified:
+        if key in self.body.verified:
             return self.run(*arrays)
-        given = [_copied(x) if i in self.entry.request.donated else x for i, x in enumerate(arrays)]
+        given = [_copied(x) if i in self.body.request.donated else x for i, x in enumerate(arrays)]
         out = self.run(*arrays)
-        verified = self.entry.verified
+        verified = self.body.verified
         if len(verified) >= MAX_ENTRIES:
             verified.clear()
-        verified[key] = Verification(self.entry, self._fresh, self._changes(given)).verify(given, unmixed(out))
+        verified[key] = Verification(self.body, self._fresh, self._changes(given)).verify(given, unmixed(out))
         return out
 
     def _fresh(self, arrays: Sequence[Any]) -> Any:
@@ -125,14 +122,14 @@ class Verifying:
 
     def _key(self, arrays: Sequence[Any]) -> Hashable:
         settings: Any = jax.config
-        where = self.entry.placing.where() if self.entry.placing is not None else None
+        where = self.body.where()
         shardings = tuple(getattr(x, "sharding", None) for x in arrays)
         return (*map(described, arrays), shardings, where, settings.jax_enable_x64, settings.jax_default_matmul_precision)
 
     def _changes(self, arrays: Sequence[Any]) -> tuple[Change, ...]:
-        core = self.entry.core
+        core = self.body.core
         options = core.options
-        if self.filling is not None and not self.filling.pads(arrays):
+        if self.pads is not None and not self.pads(arrays):
             options = replace(options, pad=())
         return changes_of(options, core.fn())
 
@@ -141,21 +138,21 @@ class Verification:
     """The verification of one call.
 
     Args:
-        entry: The program.
+        body: The program.
         again: Runs it once more, on other arrays, without verifying.
         changes: What jitney did to it.
         options: Those of a call that does the same; by default the program's own.
     """
 
-    def __init__(self, entry: Entry, again: Callable[[Sequence[Any]], Any], changes: Sequence[Change], options: Options | None = None):
-        self.entry = entry
+    def __init__(self, body: Body, again: Callable[[Sequence[Any]], Any], changes: Sequence[Change], options: Options | None = None):
+        self.body = body
         self.again = again
         self.changes = tuple(changes)
-        self.options = options or entry.core.options
+        self.options = options or body.core.options
 
     def of(self, fn: Callable[..., Any]) -> Verification:
         """That of another function of the same arguments."""
-        probe = self.entry.of(self.entry.core.of(fn, replace(self.options, verify=False)))
+        probe = self.body.of(self.body.core.of(fn, replace(self.options, verify=False)))
         return Verification(probe, lambda arrays: unmixed(probe.run(*map(_copied, arrays))), self.changes)
 
     def verify(self, arrays: Sequence[Any], ours: Any) -> str:
@@ -171,7 +168,7 @@ class Verification:
         arrays = [_on_one_device(x) for x in arrays]
         if any(x is None for x in arrays):
             return None, "left out: its arrays lie on several processes"
-        plain = Plainly(self.entry, arrays)
+        plain = Plainly(self.body, arrays)
         self.changes = tuple(dict.fromkeys((*self.changes, *plain.stripped.changes)))
         if not self.changes:
             return None, "left out: nothing was changed"
@@ -197,7 +194,7 @@ class Verification:
         if compared(got, slowly, allowed, lambda: plain.spread(arrays, allowed)) is not None:
             return found, f"differs; plain `jax.jit` differs from its own operations one by one too: {own.text}"
         warnings.warn(
-            sentence(self.entry.core.where,
+            sentence(self.body.core.where,
                      f"plain `jax.jit` gives {found.plain!r} where its operations one by one, and this program, give {found.ours!r}.",
                      "`verify` compares with plain `jax.jit`, which the compiler XLA has got wrong here, not jitney.",
                      "set XLA_FLAGS=--xla_cpu_experimental_ynn_fusion_type= if this is a CPU, and report it to XLA."),
@@ -212,7 +209,7 @@ def _verified(verification: Verification, arrays: Sequence[Any], ours: Any, coun
 
     found, said = verification.difference(arrays, ours)
     if found is None:
-        verification.entry.core.counters.verified += said.startswith("verified")
+        verification.body.core.counters.verified += said.startswith("verified")
         return said
     raise failure(verification, arrays, found, said)
 
@@ -235,10 +232,10 @@ def _on_one_device(array: Any) -> Any:
     return _jax.numpy.asarray(np.asarray(array))
 
 
-def forecast(entry: Entry, arrays: Sequence[Any]) -> tuple[bool, str]:
+def forecast(body: Body, arrays: Sequence[Any]) -> tuple[bool, str]:
     """Whether a call with such arrays will be verified, and why, for its plan."""
-    plain = Plainly(entry, arrays)
-    changes = dict.fromkeys((*changes_of(entry.core.options, entry.core.fn()), *plain.stripped.changes))
+    plain = Plainly(body, arrays)
+    changes = dict.fromkeys((*changes_of(body.core.options, body.core.fn()), *plain.stripped.changes))
     if plain.effects is not None:
         return False, f"left out: {plain.effects}"
     if not changes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from inspect import Parameter
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -34,9 +34,7 @@ from .._signature.hints import ScalarHint
 from .._signature.static_values import Opaque, keyer_of, snapshot
 from .view import Leaf, LeafHint, View, is_array, leaf_hints
 
-if TYPE_CHECKING:
-    from .._program.entry import Entry
-
+_T = TypeVar("_T")
 MAX_ENTRIES = 4096  # sets of static values kept for one function; past that the oldest goes, and would be traced again
 
 
@@ -56,10 +54,11 @@ class Layout:
         self._keyers = tuple((i, keyer_of(type_of(leaves[i]))) for i in self.static)
         self.form: tuple[Any, ...] = (self.treedef, self.dynamic, tuple(type_of(leaves[i]) for i in self.static))
         """What two layouts must share for their calls to share programs."""
-        self.only: Entry | None = None  # the one entry, where no static value can tell two apart
-        self.entries: dict[Hashable, Entry] = {}
+        # What runs its calls, kept here because a call has found its layout when it looks for that.
+        self.only: Any = None  # the one entry, where no static value can tell two apart
+        self.entries: dict[Hashable, Any] = {}
 
-    def remember(self, key: Hashable, entry: Entry) -> Entry:
+    def remember(self, key: Hashable, entry: _T) -> _T:
         """Find this entry by the key of its static values from now on."""
         if not self.static:
             self.only = entry

@@ -1,0 +1,230 @@
+"""A function and one kind of its calls, as functions of flat arrays: planned, built, run without `jit`. Nothing here is compiled.
+
+A `Body` is one tree structure with one set of static values. The plan is made, and the contract checked, on abstract values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Self
+
+import jax
+from jax.tree_util import tree_map
+
+from .._axes import Refused
+from .._contract.contract import check_arguments, check_result
+from .._contract.sizes import Sizes
+from .._jax.mesh import current as current_mesh
+from .._precision import Policy
+from .._signature.hints import ArrayHint
+from .._signature.static_values import snapshot
+from .._stages.plan import Plan
+from .._stages.stage import Request, Skip
+from .._view.layout import Layout, described
+from .._view.module_axes import InModule, axes_in_modules, with_modules
+from .._view.named_axes import beside, named_axes, sizes_of, with_counts
+from .._view.result import Outcome, is_computed, unmixed
+from .._view.true_sizes import Counts, Known, knowing
+from .._view.view import View, is_array, leaf_hints
+from .call_key import key_of
+from .function import Function
+from .plain import plain_function, plain_run, without
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A plan, with what the contract check found on the way."""
+
+    view: View
+    plan: Plan
+    named: dict[str, Any] = field(default_factory=dict[str, Any], compare=False)
+    sizes: Sizes | None = field(default=None, compare=False)
+    notes: tuple[str, ...] = ()
+
+
+class Body:
+    """One function of flat arrays.
+
+    Args:
+        core: The function, with its options.
+        layout: How its arguments split into arrays and static values.
+        statics: The static values.
+        key: What tells it from other bodies of the function.
+    """
+
+    run: Callable[..., Any]
+    """How its calls run; whoever compiles it says so."""
+
+    def __init__(self, core: Function, layout: Layout, statics: tuple[Any, ...], key: Hashable):
+        self.core = core
+        self.layout = layout
+        self.statics = statics
+        self.key = key
+        donated = () if core.options.debug_nans else layout.donated
+        self.request = Request(core.where, core.options, donated, nested=layout.nested and core.differs_nested)
+        self.chosen: dict[Hashable, tuple[Policy, str]] = {}  # by `precision="auto:..."`, for each call key
+        self.checked = False  # whether one of its programs holds run-time checks of Equinox
+        self.verified: dict[Hashable, str] = {}  # call keys that have been run plainly too, and what came of it
+
+    def of(self, core: Function) -> Self:
+        """That of another function for the same calls."""
+        return type(self)(core, self.layout, self.statics, self.key)
+
+    def where(self) -> tuple[Any, ...]:
+        """What besides its arrays and the settings tells where a call runs: its mesh."""
+        return ()
+
+    @property
+    def paths(self) -> list[str]:
+        return [self.layout.names[i][1] for i in self.layout.dynamic]
+
+    def numbers(self) -> AbstractContextManager[Any]:
+        """The scope in which the numbers of this program live."""
+        x64: Any = jax.enable_x64
+        return x64(True) if self.core.options.precision == "f64" else nullcontext()  # noqa: FBT003
+
+    def is_plain(self) -> bool:
+        """Whether this trace is of the function as it was written."""
+        options, run = self.core.options, plain_run()
+        if run is None or options.verify is False:
+            return options.disabled is not None
+        run.add(options, self.core.fn())
+        return True
+
+    def plainly(self, *arrays: Any) -> Any:
+        """The function as it was written, with what belongs to its meaning around it: `vmap` and float64."""
+        core, outcome = self.core, Outcome()
+        precision = "f64" if core.options.precision == "f64" else None
+        request = replace(self.request, options=replace(without(core.options), precision=precision))
+        plan = Plan.make(self.layout.view(core.contract, arrays, self.statics), request)
+        return outcome.output(plan.build(self.flat(outcome, plain_function(core.fn())))(*arrays))
+
+    def as_written(self, *arrays: Any) -> Any:
+        """The function without any `jit` of ours. Its arrays are JAX's, as inside one."""
+        numpy: Any = jax.numpy
+        return unmixed(self.plainly(*map(numpy.asarray, arrays)))
+
+    def planned(self, arrays: Sequence[Any], counts: Counts | None = None, *, jit: bool = True, mesh: Any = None) -> Planned:
+        """The view and the plan of a call, padded if it has counts; the contract is checked on what the body will see. Without `jit`
+        nothing is cut into chunks or placed on devices.
+
+        Raises:
+            ContractError: An argument does not fit its annotation, or cannot be mapped as asked.
+        """
+        contract = self.core.contract
+        view = self.written_out(self.layout.view(contract, arrays, self.statics))
+        request = self.request
+        if request.options.shard is not None:
+            request = self.on_mesh(mesh) if jit else request  # within an abstract evaluation JAX does not say which mesh there is
+            view = with_modules(view, self._in_modules(view))
+        if self.chosen:
+            request = replace(request, chosen=self.chosen.get(key_of(arrays, counts)))
+        if counts is not None:
+            view = with_counts(view, counts.weak, counts.names)
+        elif request.options.pad:
+            request = replace(request, exact="at exact size")
+        if not jit:
+            request = replace(request, whole="un-jitted: all at once", single="un-jitted")
+        plan = Plan.make(view, request)
+        if not self.core.options.check:
+            return Planned(view, plan)
+        inside = plan.stage("mask").inner(plan.stage("vmap").inner(view))
+        values = self.layout.values([leaf.abstract() for leaf in inside.leaves], self.statics)
+        named = self.core.binder.named(values)
+        sizes, notes = check_arguments(contract, named)
+        return Planned(view, plan, named, sizes, notes)
+
+    def written_out(self, view: View) -> View:
+        """A view whose sizes in braces, such as `{model.width}*n`, are what they are in this call."""
+        if not any(isinstance(leaf.hint, ArrayHint) and leaf.hint.has_braces for leaf in view.leaves):
+            return view
+        values = self.core.binder.named(self.layout.values([leaf.abstract() for leaf in view.leaves], self.statics))
+        return View(tuple(replace(x, hint=x.hint.written_out(values)) if isinstance(x.hint, ArrayHint) else x for x in view.leaves))
+
+    def on_mesh(self, mesh: Any = None) -> Request:
+        """The request, with the mesh that the call runs on."""
+        mesh = mesh or current_mesh(self.core.options.mesh, nested=self.request.nested)
+        return replace(self.request, mesh=mesh, axes=tuple(self.core.contract.axes))
+
+    def _in_modules(self, view: View) -> list[InModule | None]:
+        values = self.layout.values([leaf.abstract() for leaf in view.leaves], self.statics)
+        found = axes_in_modules(values)
+        return [found[i] for i in self.layout.dynamic]
+
+    def called(self, *arrays: Any) -> Any:
+        """The body with every stage inside Jit around it, on tracers or on arrays."""
+        planned, outcome = self.planned(arrays, jit=False), Outcome()
+        return self.finished(planned, outcome, planned.plan.build(self.flat(outcome))(*arrays))
+
+    def finished(self, planned: Planned, outcome: Outcome, flat: Sequence[Any]) -> Any:
+        """The results of a call, placed, checked and put together again.
+
+        Raises:
+            AxisError: A number among them is made of the size of an axis that is cut.
+            ContractError: One does not fit its annotation.
+        """
+        flat = self._placed(planned, outcome, flat)
+        chunk = planned.plan.stage("chunk")
+        if not isinstance(chunk, Skip):
+            chunk.check(outcome)
+        if planned.sizes is not None:
+            levels = len(getattr(planned.plan.stage("vmap"), "levels", ()))
+            inner = tree_map(partial(_without_leading, count=levels), outcome.whole(flat))
+            check_result(self.core.contract, inner, planned.sizes, planned.named)
+        return outcome.output(flat)
+
+    def _placed(self, planned: Planned, outcome: Outcome, flat: Sequence[Any]) -> Sequence[Any]:
+        """The results where their annotations say, if the program is sharded."""
+        shard = planned.plan.stage("shard")
+        if isinstance(shard, Skip):
+            return flat
+        levels = getattr(planned.plan.stage("vmap"), "axes", ())
+        whole = outcome.whole(flat)
+        inner = tree_map(partial(_without_leading, count=len(levels)), whole)
+        hints = zip(leaf_hints(self.core.contract.result, inner), axes_in_modules(whole), jax.tree.leaves(whole), strict=True)
+        kept = [(hint or (inside and inside.hint) or None, inside is not None) for hint, inside, leaf in hints if is_computed(leaf)]
+        return shard.results(flat, kept, levels)
+
+    def flat(self, outcome: Outcome, fn: Callable[..., Any] | None = None) -> Callable[..., list[Any]]:
+        """The user's function, or this one, on flat arrays; what else it returns stays in the outcome."""
+        core = self.core
+        fn = fn or core.fn()
+
+        def body(*flat: Any) -> list[Any]:
+            statics = snapshot(self.statics)  # a body that changes one in place changes it for this trace only
+            return outcome.take_apart(core.binder.call(fn, self.layout.values(flat, statics)))
+
+        return body
+
+    def padded_plan(self, view: View) -> Plan:
+        """The plan of a call that is padded if it can be; else the plan at exact size, with the reason."""
+        request = self.on_mesh()
+        try:
+            plan = Plan.make(view, request)
+            mask = plan.stage("mask")
+            if isinstance(mask, Skip):
+                return plan
+            with knowing(Known({axis.name: axis.size for axis in plan.stage("fill").axes})):
+                each = mask.prove(self.body_inside(plan, "mask")).program.each
+        except Refused as refusal:
+            found = beside(view, named_axes(view), sizes_of(view, named_axes(view)), refusal)
+            return Plan.make(view, replace(request, exact=f"at exact size: {found}"))
+        if each is None:
+            return plan
+        told = replace(mask, why=f"{mask.why}; each new size is traced once, not compiled: {each}")
+        return Plan(tuple(told if stage is mask else stage for stage in plan.stages))
+
+    def body_inside(self, plan: Plan, stage: str, outcome: Outcome | None = None) -> Callable[..., Any]:
+        """The body as a stage wraps it."""
+        return plan.build(self.flat(outcome or Outcome()), stage)
+
+
+def _without_leading(leaf: Any, count: int) -> Any:
+    """What the body returned for one element, as a shape and a dtype."""
+    if not is_array(leaf):
+        return leaf
+    shape, dtype, weak = described(leaf)
+    return jax.ShapeDtypeStruct(shape[count:], dtype, weak_type=weak)

@@ -1,0 +1,345 @@
+"""What a low type costs in accuracy, on given data: the function beside its float64 shadow, and which products to keep in float32.
+
+One compiled program rounds the factors of any set of products, chosen at run time, so that as many sets can be tried as it takes. The
+choice is then held against the autocast itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import jax
+import numpy as np
+
+from .._errors import OptionError, PrecisionError, sentence
+from .._jax.trees import Tracer, is_a, issubdtype, keystr, tree_flatten_with_path
+from .._precision import FULL, Policy, Probe, Site, in_double
+from .._signature.options import DEFAULT, tolerance_of
+from .._stages.autocast import Autocast, body_of, labels_of
+from .._view.result import Outcome
+from .core import REGISTRY
+from .entry import Entry, Undecided
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_T = TypeVar("_T")
+_jax: Any = jax
+_FLOOR = 1e-3
+AUTO_LOW = "bf16"
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """How far an array is from its float64 shadow, in the 2-norm, relative to it.
+
+    An array a thousand times smaller than the largest of its kind is measured against that thousandth.
+
+    Args:
+        kind: "output" or "gradient".
+        name: The path of the result, or of the argument that the gradient is of.
+        single: In float32.
+        low: With every product in the low type, by the autocast itself, as a program under that policy computes.
+        pinned: Likewise, with those pinned that the report names.
+    """
+
+    kind: str
+    name: str
+    single: float
+    low: float
+    pinned: float
+
+
+@dataclass(frozen=True)
+class Product:
+    """One product, or several of one array or line, and what it costs.
+
+    Args:
+        name: What a policy calls it: the path of the array, or the line.
+        source: The line.
+        alone: The worst deviation if it alone is in the low type: of a probe that rounds the factors of one product at a time.
+        pinned: Whether it has to stay in float32.
+    """
+
+    name: str
+    source: str
+    alone: float
+    pinned: bool
+
+
+@dataclass(frozen=True)
+class PrecisionReport:
+    """What `jitney.precision_report` found.
+
+    Args:
+        function: Which function.
+        low: "bf16" or "fp16".
+        tolerance: The worst deviation that is allowed.
+        products: Those that are cast or pinned, the costliest first.
+        deviations: Of each output and gradient.
+    """
+
+    function: str
+    low: str
+    tolerance: float
+    products: tuple[Product, ...]
+    deviations: tuple[Deviation, ...]
+
+    @property
+    def policy(self) -> dict[str, str]:
+        """What to pass as `precision=`."""
+        return {DEFAULT: self.low, **{product.name: FULL for product in self.products if product.pinned}}
+
+    @property
+    def worst(self) -> float:
+        """The worst deviation under that policy."""
+        return max((deviation.pinned for deviation in self.deviations), default=0.0)
+
+    @property
+    def holds(self) -> bool:
+        """Whether the tolerance holds under that policy."""
+        return self.worst <= self.tolerance
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as plain data."""
+        return {
+            "function": self.function,
+            "low": self.low,
+            "tolerance": self.tolerance,
+            "policy": self.policy,
+            "worst": self.worst,
+            "holds": self.holds,
+            "products": [vars(product) for product in self.products],
+            "deviations": [vars(deviation) for deviation in self.deviations],
+        }
+
+    def __rich__(self) -> Table:
+        from .._console import figures
+
+        verdict = "holds" if self.holds else "does not hold"
+        title = f"precision of {self.function}: {self.low} {verdict} to {self.tolerance:g}, with precision={self.policy}"
+        single = max((deviation.single for deviation in self.deviations), default=0.0)
+        title += f"; float32 itself is off by {single:.1e}" if single > self.tolerance else ""
+        rows: list[list[str]] = [["", "", "float32", self.low, "pinned"]]
+        rows += [[d.kind, d.name, f"{d.single:.1e}", f"{d.low:.1e}", f"{d.pinned:.1e}"] for d in self.deviations]
+        rows += [[], ["product", "line", "", f"{self.low} alone", ""]]
+        rows += [[p.name, p.source, "", f"{p.alone:.1e}", FULL if p.pinned else self.low] for p in self.products]
+        return figures(title, rows)
+
+    def __str__(self) -> str:
+        from .._console import text_of
+
+        return text_of(self)
+
+    def _repr_html_(self) -> str:
+        from .._console import html_of
+
+        return html_of(self)
+
+
+def decided(entry: Entry, arrays: Sequence[Any], ask: Callable[[], _T]) -> _T:
+    """What is asked of an entry; where it finds that a policy is to be chosen by values, after that has been done with these.
+
+    Raises:
+        OptionError: The arrays have no values.
+        PrecisionError: Nothing holds the tolerance.
+    """
+    while True:
+        try:
+            return ask()
+        except Undecided as undecided:
+            key = undecided.key
+        decide(entry, key, arrays)
+
+
+def decide(entry: Entry, key: Hashable, arrays: Sequence[Any]) -> None:
+    """Choose the policy of `precision="auto:..."` for a call key, by the values of a call.
+
+    Raises:
+        OptionError: An argument has no value.
+        PrecisionError: Nothing holds the tolerance.
+    """
+    tolerance = tolerance_of(entry.core.options.precision)
+    if tolerance is None:
+        raise AssertionError("no tolerance was asked for")
+    found = report_on(entry, arrays, tolerance, AUTO_LOW)
+    if not found.holds:
+        worst = max(found.deviations, key=lambda deviation: deviation.pinned)
+        raise PrecisionError(
+            sentence(entry.core.where,
+                     f"no choice of products holds {tolerance:g}: {worst.kind} {worst.name!r} is off by {worst.pinned:.1e}.",
+                     f"In float32 it is off by {worst.single:.1e} from its float64 shadow; what is in float32 anyway cannot be pinned.",
+                     'ask for less (precision="auto:1e-2"), or compute in float64 (precision="f64").')
+        )  # fmt: skip
+    policy = dict(found.policy)
+    why = f"chosen on the first call's arguments to hold {tolerance:g}: off by {found.worst:.1e} at most"
+    entry.chosen[key] = Policy(policy.pop(DEFAULT), tuple(policy.items())), why
+
+
+def report_on(entry: Entry, arrays: Sequence[Any], tolerance: float, low: str) -> PrecisionReport:
+    """The report on a call; see `precision_report`.
+
+    Raises:
+        OptionError: An argument has no value.
+    """
+    where = entry.core.where
+    if any(is_a(array, (Tracer, jax.ShapeDtypeStruct)) for array in arrays):
+        raise OptionError(
+            sentence(where, "the error of a low type is asked for where arrays have no values.",
+                     "It is measured on data: not ahead of time by sizes, and not inside another transformation.",
+                     "call it with arrays first, or write the policy that `jitney.precision_report` gave.")
+        )  # fmt: skip
+    core = entry.core
+    alone = {"shard": None, "mesh": None, "accumulate": False, "on_trace_error": "raise", "debug_nans": False}
+    options = replace(core.options, precision=None, donate=(), pad=(), chunk=(), memory=None, remat=None, **alone)
+    plain = Entry(REGISTRY.core(core.fn(), options, core.namespace), entry.layout, entry.statics, None)
+    return _Measured(plain, arrays, low).report(tolerance)
+
+
+class _Measured:
+    """One function on one set of data."""
+
+    def __init__(self, entry: Entry, arrays: Sequence[Any], low: str):
+        self.entry = entry
+        self.arrays = [_jax.numpy.asarray(array) for array in arrays]
+        self.low = low
+        planned = entry.planned(self.arrays, jit=False)
+        self.plan = planned.plan
+        self.view = self.plan.stage("vmap").inner(planned.view)
+        self.varied = [i for i, array in enumerate(self.arrays) if issubdtype(array.dtype, np.floating)]
+        self.outcome = Outcome()
+        self.real: list[int] = []  # which results are real or complex numbers, of how many
+        self.count = 0
+        self.sites: list[Site] = []
+        exact = body_of(self.both(_as_it_is), self.arrays)
+        with jax.enable_x64(True):  # noqa: FBT003
+            self.shadow = _host(_jax.jit(partial(in_double, exact))(*self.arrays))
+        self.names = self.named()
+        _jax.eval_shape(self.both(lambda body: self.probed(body, {})), *self.arrays)
+        self.products = {site.key: site for site in self.sites if site.stays is None and site.key}
+        self.keys = list(self.products)
+        self.run: Any = _jax.jit(self.chosen)
+
+    # The programs.
+
+    def both(self, cast: Callable[[Any], Any]) -> Callable[..., list[Any]]:
+        """The real and complex outputs, and the gradient if that is one real number, of the function with its body under a cast."""
+        vmap = self.plan.stage("vmap")
+
+        def outputs(arrays: Sequence[Any]) -> list[Any]:
+            body = self.entry.body_inside(self.plan, "precision", self.outcome)
+            out = list(vmap.wrap(cast(body))(*arrays))
+            self.count = len(out)
+            self.real = [i for i, x in enumerate(out) if issubdtype(x.dtype, np.inexact)]
+            return [out[i] for i in self.real]
+
+        def run(*arrays: Any) -> list[Any]:
+            out = outputs(arrays)
+            if [x.shape for x in out] != [()] or not issubdtype(out[0].dtype, np.floating):
+                return out
+
+            def scalar(varied: list[Any]) -> Any:
+                given = dict(zip(self.varied, varied, strict=True))
+                return outputs([given.get(i, array) for i, array in enumerate(arrays)])[0]
+
+            return [out[0], *_jax.grad(scalar)([arrays[i] for i in self.varied])]
+
+        return run
+
+    def probed(self, body: Any, chosen: Mapping[str, Any]) -> Any:
+        def run(*arrays: Any) -> list[Any]:
+            probe = Probe(self.low, chosen)
+            out, _ = probe.run(body_of(body, arrays), arrays, labels_of(self.view))
+            self.sites = probe.sites
+            return out
+
+        return run
+
+    def chosen(self, flags: Any, *arrays: Any) -> list[Any]:
+        return self.both(lambda body: self.probed(body, {key: flags[i] for i, key in enumerate(self.keys)}))(*arrays)
+
+    # What they give.
+
+    def named(self) -> list[tuple[str, str]]:
+        """The kind and the name of each result."""
+        whole = self.outcome.whole([_Place(i) for i in range(self.count)])
+        paths = {leaf.number: keystr(path) for path, leaf in tree_flatten_with_path(whole)[0] if is_a(leaf, _Place)}
+        outputs = [("output", f"result{paths[i]}") for i in self.real]
+        gradients = [("gradient", self.entry.paths[i]) for i in self.varied]
+        return [*outputs, *gradients][: len(self.shadow)]
+
+    def deviations(self, results: Sequence[Any]) -> list[float]:
+        """Of each result from the shadow."""
+        sizes = [float(np.linalg.norm(exact)) for exact in self.shadow]
+        found: list[float] = []
+        for (kind, _), result, exact, size in zip(self.names, _host(results), self.shadow, sizes, strict=True):
+            largest = max(other for (of, _), other in zip(self.names, sizes, strict=True) if of == kind)
+            off, scale = float(np.linalg.norm(result - exact)), max(size, _FLOOR * largest)
+            found.append(np.inf if not np.isfinite(off) else off / scale if scale > 0 else off)
+        return found
+
+    def rounded(self, keys: set[str]) -> list[float]:
+        """The deviations with these products in the low type."""
+        return self.deviations(self.run(np.array([key in keys for key in self.keys], bool), *self.arrays))
+
+    def cast(self, pinned: Sequence[str]) -> list[float]:
+        """The deviations of the autocast itself."""
+        policy = Policy(self.low, tuple((key, FULL) for key in pinned))
+        stage = Autocast(policy, labels_of(self.view), self.entry.core.where, "")
+        return self.deviations(_jax.jit(self.both(stage.wrap))(*self.arrays))
+
+    def report(self, tolerance: float) -> PrecisionReport:
+        single, low = self.rounded(set()), self.cast([])
+        alone = {key: max(self.rounded({key}), default=0.0) for key in self.keys}
+        order = sorted(self.keys, key=lambda key: -alone[key])
+        pinned: list[str] = []
+        if max(single, default=0.0) <= tolerance:
+            pinned = self.pins(order, tolerance, low)
+        final = self.cast(pinned) if pinned else low
+        for key in order:  # the autocast itself may differ: float16 has numbers below its normal ones
+            if max(final, default=0.0) <= tolerance or max(single, default=0.0) > tolerance:
+                break
+            if key not in pinned:
+                pinned.append(key)
+                final = self.cast(pinned)
+        products = tuple(Product(key, self.products[key].source, alone[key], key in pinned) for key in order)
+        rows = [Deviation(kind, name, *three) for (kind, name), *three in zip(self.names, single, low, final, strict=True)]
+        return PrecisionReport(str(self.entry.core.where), self.low, tolerance, products, tuple(rows))
+
+    def pins(self, order: Sequence[str], tolerance: float, low: Sequence[float]) -> list[str]:
+        """The products that must not be cast: the costliest are pinned until the tolerance holds, then released where they need not be."""
+        pinned: list[str] = []
+        found = low
+        for key in order:
+            if max(found, default=0.0) <= tolerance:
+                break
+            pinned.append(key)
+            found = self.rounded(set(order) - set(pinned))
+        for key in list(reversed(pinned)):
+            rest = [other for other in pinned if other != key]
+            if max(self.rounded(set(order) - set(rest)), default=0.0) <= tolerance:
+                pinned = rest
+        return pinned
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Stands for one array of a result."""
+
+    number: int
+
+
+def _as_it_is(body: Any) -> Any:
+    return body
+
+
+def _host(results: Sequence[Any]) -> list[Any]:
+    return [_doubles(np.asarray(result).ravel()) for result in results]
+
+
+def _doubles(array: Any) -> Any:
+    """Complex numbers as their parts."""
+    return array.astype(np.complex128).view(np.float64) if issubdtype(array.dtype, np.complexfloating) else array.astype(np.float64)
