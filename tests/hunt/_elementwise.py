@@ -38,9 +38,9 @@ RECIPES = [
         {x} ** 2
         {x} // 3
         {x} % 3
-        jnp.ldexp({x}.astype(jnp.float32), 2)
         """, "real", _BITS,
     ),
+    *lines("jnp.ldexp({x}.astype(jnp.float32), 2)", "real", "loose"),  # XLA may leave out the rounding to bfloat16 before it
     *lines(
         """
         jnp.where({x} > {y}, {x}, {y})
