@@ -164,7 +164,7 @@ def frontier(
         OptionError: `memory` is not a size.
     """
     if isinstance(program, Derivative):
-        program, wrt = program.function, wrt if wrt is not None else program.function._defaults.wrt  # pyright: ignore[reportPrivateUsage]
+        program, wrt = program.function, wrt if wrt is not None else program.function.defaults.wrt
     entry, arrays = program_of("jitney.frontier()", program).abstract(examples, keywords, sizes)
     core = entry.core
     given = memory if memory is not None else core.options.memory

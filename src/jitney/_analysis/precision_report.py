@@ -40,7 +40,7 @@ def precision_report(
     program: Any = f
     if not is_a(f, Program):
         program = program_of("jitney.precision_report()", program) if is_a(f, Derivative) else optimize(program)
-    core = program._core
+    core = program.core
     low = low if low is not None else _low_of(core.options.precision)
     if low not in LOW or not 0 < tolerance < np.inf:
         raise OptionError(

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, get_args, overload
 
 from .._errors import OptionError, Where, sentence
 from .._jax.trees import is_a, type_of
-from .._program.core import REGISTRY
 from .._report.plan_report import Report
 from .._signature.binding import around_method
 from .._signature.options import AUTO
@@ -102,7 +101,7 @@ class Derivative:
         return given
 
     def _names(self, wrt: Wrt) -> tuple[tuple[str, ...] | None, bool]:
-        defaults = self._program._defaults
+        defaults = self._program.defaults
         if wrt is None:
             return defaults.wrt, defaults.single
         names, single = named(self._where, "wrt", wrt)
@@ -110,34 +109,33 @@ class Derivative:
         return names, single
 
     def _check(self, names: tuple[str, ...]) -> None:
-        check_names(self._where, names, self._program._core)
+        check_names(self._where, names, self._program.core)
 
     @property
     def _where(self) -> Where:
-        where: Where = self._program._core.where
+        where: Where = self._program.core.where
         return replace(where, name=f"{where.name}.{self.what}")
 
     def _made(self, names: tuple[str, ...] | None, single: bool) -> Any:  # noqa: FBT001
         program = self._program
         key = (self.what, names, single)
-        made = program._made.get(key)
+        made = program.kept(key)
         if made is None:
-            core, defaults = program._core, program._defaults
+            options, defaults = program.options, program.defaults
             derived = Derived(
-                program._fn,
+                program.body,
                 self.what,
                 names,
                 defaults.skip,
                 single,
                 defaults.mode,
                 defaults.sparse,
-                core.options.memory,
-                core.options.remat,
+                options.memory,
+                options.remat,
             )
-            auto = core.options.remat == AUTO
-            options = replace(core.options, donate=(), remat=None, memory=None if auto else core.options.memory)
-            made = program._made[key] = type(program)(REGISTRY.core(derived, options, core.namespace), derived)
-        return made.bound_to(program._args, program._kwargs) if program._args or program._kwargs else made
+            memory = None if options.remat == AUTO else options.memory
+            made = program.with_body(derived, replace(options, donate=(), remat=None, memory=memory), key)
+        return made
 
 
 def program_of(tool: str, given: Any, wrt: Wrt = None) -> Program[..., Any]:
@@ -244,5 +242,5 @@ def _decorated(fn: Any, defaults: Defaults) -> Any:
     if method is not None:
         return method
     program: Any = fn if is_a(fn, Program) else optimize(fn)
-    check_names(program._core.where, (*(defaults.wrt or ()), *defaults.skip), program._core)
+    check_names(program.core.where, (*(defaults.wrt or ()), *defaults.skip), program.core)
     return program.with_defaults(defaults)

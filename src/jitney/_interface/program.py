@@ -235,17 +235,50 @@ class Program(Generic[P, R]):
         """The result, and a linear function from directions of the arguments to directions of the result."""
         return Derivative(self, "linearize")
 
+    # What jitney's own tools ask.
+
+    @property
+    def core(self) -> Core:
+        """What it shares with programs of equal functions with equal options."""
+        return self._core
+
+    @property
+    def body(self) -> Callable[..., Any]:
+        """The function itself, without what it is bound to."""
+        return self._fn
+
+    @property
+    def defaults(self) -> Defaults:
+        """What its derivatives are with respect to, unless a call says so."""
+        return self._defaults
+
+    def with_body(self, fn: Callable[..., Any], options: Options, key: Any = None) -> Program[..., Any]:
+        """The program of another function of the same arguments, bound to what this one is bound to. It is kept if it has a key."""
+        made: Program[..., Any] = Program(REGISTRY.core(fn, options, self._core.namespace), fn)
+        if key is not None:
+            self._made[key] = made
+        return made.bound_as(self)
+
+    def kept(self, key: Any) -> Program[..., Any] | None:
+        """What `with_body` has made under a key."""
+        made = self._made.get(key)
+        return made and made.bound_as(self)
+
+    def bound_as(self, other: Program[..., Any]) -> Program[..., Any]:
+        """This program with the arguments that another one is given."""
+        return self.bound_to(other._args, other._kwargs) if other._args or other._kwargs else self
+
     def with_defaults(self, defaults: Defaults) -> Program[P, R]:
         """The same program, with other defaults for its derivatives; see `lazy_derivatives`."""
-        same: Any = self.bound_to(self._args, self._kwargs)
-        same._defaults, same._made = defaults, {}
-        return same
+        return self._with(_defaults=defaults, _made={})
 
     def bound_to(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Program[..., Any]:
         """The same program with these arguments already given. Light, since it happens on every call of a method."""
+        return self._with(_args=args, _kwargs=kwargs)
+
+    def _with(self, **changed: Any) -> Program[P, R]:
         same: Any = object.__new__(type_of(self))
-        same.__dict__.update(self.__dict__)
-        same._args, same._kwargs = args, kwargs
+        same.__dict__.update(self.__dict__, **changed)
         return same
 
     def abstract(self, args: Any, kwargs: Any, sizes: Mapping[str, int] | None) -> tuple[Entry, tuple[Any, ...]]:
@@ -265,7 +298,7 @@ class Program(Generic[P, R]):
     @overload
     def __get__(self: Program[Concatenate[S, Q], _T], instance: S, owner: Any = None, /) -> Program[Q, _T]: ...
     def __get__(self, instance: Any, owner: Any = None, /) -> Any:
-        return self if instance is None else _bound(self, instance)
+        return self if instance is None else self.bound_to((*self._args, instance), self._kwargs)
 
     @property
     def __wrapped__(self) -> Callable[P, R]:
@@ -295,6 +328,10 @@ class Program(Generic[P, R]):
     def __hash__(self) -> int:
         return hash((id(self._core), *map(id, self._args), *map(id, self._kwargs.values())))
 
+    def flattened(self) -> tuple[Any, _Function]:
+        """As a pytree: the arrays of what it is bound to, and the function."""
+        return (self._args, self._kwargs), _Function(self._core, self._fn)
+
     def __copy__(self) -> Program[P, R]:
         return self
 
@@ -307,11 +344,6 @@ class Program(Generic[P, R]):
         if not self._args and not self._kwargs and _found_by_name(self):
             return self.__dict__["__qualname__"]
         return _restore, (self._fn, self._core.options, self._args, self._kwargs)
-
-
-def _bound(program: Any, instance: Any) -> Program[Any, Any]:
-    """A method bound to its instance. Light, since it happens on every call of a method."""
-    return program.bound_to((*program._args, instance), program._kwargs)
 
 
 def is_call_of(fn: Any, instance: Any) -> bool:
@@ -344,12 +376,12 @@ class _Function:
         return hash(id(self.core))
 
 
+_program: Any = Program
 register_pytree_node(
     Program,
-    lambda program: ((program._args, program._kwargs), _Function(program._core, program._fn)),
+    _program.flattened,
     lambda function, bound: Program(function.core, function.fn, *bound),
 )
-_program: Any = Program
-LISTENER.owns(_program.__call__, lambda names: names["self"]._core.counters)
-LISTENER.owns(_program.compile, lambda names: names["self"]._core.counters)
-LISTENER.owns(_program.lower, lambda names: names["self"]._core.counters)
+LISTENER.owns(_program.__call__, lambda names: names["self"].core.counters)
+LISTENER.owns(_program.compile, lambda names: names["self"].core.counters)
+LISTENER.owns(_program.lower, lambda names: names["self"].core.counters)

@@ -6,6 +6,7 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import numpy as np
 from jax.extend import core
 
 from .._errors import DerivativeError, Where, sentence
@@ -27,7 +28,7 @@ def fitting(where: Where, name: str, given: Any, at: Any) -> Any:
     if _jax.tree.structure(given) != treedef:
         raise DerivativeError(
             sentence(where, f"the direction of {name!r} has another structure: {_jax.tree.structure(given)}, not {treedef}.",
-                     "A direction has the structure, shapes and dtypes of what it is a direction of.", "build it with _jax.tree.map.")
+                     "A direction has the structure, shapes and dtypes of what it is a direction of.", "build it with jax.tree.map.")
         )  # fmt: skip
     for (path, leaf), direction in zip(leaves, _jax.tree.leaves(given), strict=True):
         if direction.shape != leaf.shape or direction.dtype != leaf.dtype:
@@ -50,6 +51,12 @@ class Linear(eqx.Module):
     _kept: list[Any]
     _program: Any = eqx.field(static=True)
     _form: tuple[Any, ...] = eqx.field(static=True)
+
+    def draw(self, rng: np.random.Generator) -> Any:
+        """A direction of random numbers, as a call takes it."""
+        _, names, single, treedef, _ = self._form
+        at = treedef.unflatten([_jax.numpy.asarray(rng.normal(size=v.aval.shape), v.aval.dtype) for v in self._program.invars])
+        return at[names[0]] if single else at
 
     def __call__(self, tangents: Any) -> Any:
         where, names, single, treedef, out = self._form

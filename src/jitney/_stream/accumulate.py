@@ -14,7 +14,6 @@ from .._interface.derivatives import Wrt, check_names, named
 from .._interface.optimize import optimize
 from .._interface.program import Program
 from .._jax.trees import is_a, type_of
-from .._program.core import REGISTRY
 from .._signature.options import fail
 from .._stages.derive import Derived
 
@@ -52,20 +51,20 @@ def accumulate(
         OptionError: The axis or an argument does not exist, or an option of the loss contradicts it.
     """
     program: Any = loss if is_a(loss, Program) else optimize(loss)
-    core = program._core
+    core = program.core
     where = f"accumulate() of {core.where}"
     if not is_a(microbatch, int) or is_a(microbatch, bool) or microbatch < 1:
         fail(where, f"microbatch={microbatch!r} is no number of elements.", "It is an integer above 0.", "write microbatch=8.")
     if type_of(has_aux) is not bool:
         fail(where, f"has_aux={has_aux!r} is neither True nor False.", "It says whether the loss returns (number, aux).", "write one.")
     _check(where, core, axis)
-    names, single = named(where, "wrt", wrt) if wrt is not None else (program._defaults.wrt, program._defaults.single)
+    names, single = named(where, "wrt", wrt) if wrt is not None else (program.defaults.wrt, program.defaults.single)
     check_names(where, names or (), core)
     derived = Derived(
-        program._fn,
+        program.body,
         "value_and_grad",
         names,
-        program._defaults.skip,
+        program.defaults.skip,
         single,
         remat=core.options.remat,
         aux=has_aux,
@@ -74,8 +73,7 @@ def accumulate(
     options = core.options
     if options.disabled is None:
         options = replace(options, donate=(), remat=None, chunk=((axis, microbatch),), accumulate=True)
-    made = Program(REGISTRY.core(derived, options, core.namespace), derived)
-    return made.bound_to(program._args, program._kwargs) if program._args or program._kwargs else made
+    return program.with_body(derived, options)
 
 
 def _check(where: str, core: Any, axis: str) -> None:

@@ -23,9 +23,8 @@ from .._errors import AxisError, ContractError, JitneyError, OptionError, senten
 from .._interface.derivatives import Derivative, program_of
 from .._jax.memory import Misfit, text
 from .._jax.settings import settings
-from .._jax.trees import is_a, type_of
-from .._program.core import REGISTRY
-from .._signature.options import AUTO, Options
+from .._jax.trees import is_a
+from .._signature.options import AUTO
 from .._stages import Chunk
 from .._view.result import unmixed
 from .placement import Laid
@@ -138,7 +137,7 @@ def stream(
             sentence(str(program), f"retries={retries!r} is no number of times.", "A reading that failed is made again so often.",
                      "write retries=2, or retries=0 for none.")
         )  # fmt: skip
-    where = str(program._core.where)  # pyright: ignore[reportPrivateUsage]
+    where = str(program.core.where)
     sources = {name: source_of(name, value, where) for name, value in data.items()}
     entry, arrays = program.abstract((), {name: abstract(value) for name, value in sources.items()}, None)
     with entry.numbers(), entry.scope():
@@ -171,19 +170,16 @@ def stream(
 
 
 def _on_one_device(program: Any) -> Any:
-    options = program._core.options
+    options = program.options
     if options.shard is None:
         return program
-    return _with(program, replace(options, shard=None, mesh=None)).bound_to(program._args, program._kwargs)
+    return program.with_body(program.body, replace(options, shard=None, mesh=None))
 
 
 def _unverified(program: Any, chunk: Mapping[str, Any], data: Mapping[str, Any]) -> Any:
-    return stream(_with(program, replace(program._core.options, verify=False)), data, chunk=chunk, progress=False).value
-
-
-def _with(program: Any, options: Options) -> Any:
-    """The program of the same function with other options, bound to nothing."""
-    return type_of(program)(REGISTRY.core(program._fn, options, program._core.namespace), program._fn)
+    return stream(
+        program.with_body(program.body, replace(program.options, verify=False)).bound_to((), {}), data, chunk=chunk, progress=False
+    ).value
 
 
 def _one(program: Any, chunk: Any) -> tuple[str, int | None]:

@@ -157,12 +157,8 @@ def tree_of(result: Any) -> Any:
     return _jax.tree.map(plain, result, is_leaf=is_one)
 
 
-def _pushed(linear: Any) -> Any:
-    where, names, single, treedef, _ = linear._form
-    del where
-    rng = np.random.default_rng(0)
-    at = treedef.unflatten([_jnp.asarray(rng.normal(size=v.aval.shape), v.aval.dtype) for v in linear._program.invars])
-    return linear(at[names[0]] if single else at)
+def _pushed(linear: Linear) -> Any:
+    return linear(linear.draw(np.random.default_rng(0)))
 
 
 def compared(ours: Any, plain: Any, allowed: Allowed, spread: Callable[[], Iterable[Any]] | None = None) -> Difference | None:
