@@ -155,10 +155,11 @@ def on_backend(session: nox.Session, backend: str, jax: str) -> None:
 
 @nox.session(python=DEFAULT)
 def lint(session: nox.Session) -> None:
-    """Check style and formatting; `nox -s lint -- --fix` mends what it can."""
+    """Check style, formatting and the direction of imports; `nox -s lint -- --fix` mends what it can."""
     session.install(*EXTRAS["lint"])
     session.run("ruff", "check", *session.posargs)
     session.run("ruff", "format", *([] if "--fix" in session.posargs else ["--check"]))
+    session.run("lint-imports", "--no-cache", "--no-logo", env={"PYTHONPATH": "src"})  # it reads the source and imports none of it
 
 
 @nox.session(python=DEFAULT)
