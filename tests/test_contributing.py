@@ -20,7 +20,7 @@ BLOCK = re.compile(r'^( *)```(python|diff) title="([^"]+)"\n(.*?)^ *```$', flags
 LAYERS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]["layers"]
 
 # An operation that JAX does not have, so that only the recipe gives it a rule; and what each recipe should have brought about.
-SCRIPT = '''
+SCRIPT = """
 import json, runpy
 import jax, jax.numpy as jnp, numpy as np
 from jax.extend.core import Primitive
@@ -53,11 +53,13 @@ except jitney.OptionError as error:
 for test in runpy.run_path("tests/stages/test_limit.py").items():
     test[0].startswith("test_") and test[1]()
 print(json.dumps({
-    "of": jitney.__file__, "refused": refused, "plan": lines(limited), "without": lines(jitney.optimize(double)), "limited": limited(x).tolist(),
-    "doubled": jitney.optimize(double)(x).tolist(), "padded": float(padded(x)), "mask": lines(padded)["mask"], "cut": float(cut(x)),
-    "passes": lines(cut)["passes"],
+    "of": jitney.__file__, "refused": refused,
+    "plan": lines(limited), "without": lines(jitney.optimize(double)),
+    "limited": limited(x).tolist(), "doubled": jitney.optimize(double)(x).tolist(),
+    "padded": float(padded(x)), "mask": lines(padded)["mask"],
+    "cut": float(cut(x)), "passes": lines(cut)["passes"],
 }))
-'''
+"""
 
 
 def blocks() -> Iterator[tuple[str, str, str]]:
