@@ -138,6 +138,14 @@ def test_the_files_that_a_page_names_are_there(page: str):
     assert [f for f in sorted(named(page) - made) if not any((at / f).exists() for at in (ROOT, ROOT / "src" / "jitney"))] == []
 
 
+@pytest.mark.parametrize("page", [RECIPES, MAP], ids=["CONTRIBUTING.md", "architecture.md"])
+def test_what_a_page_points_to_in_a_file_is_defined(page: str):
+    """Private functions and tables, and methods: `_name` and `Class.name`."""
+    names = {span.rpartition(".")[2] for span in re.findall(r"`(_\w+|[A-Z][a-z]\w*\.\w+)`", page)}
+    source = "\n".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
+    assert [name for name in sorted(names) if not re.search(rf"(def|class) {name}\b|^{name}\b.*=", source, flags=re.MULTILINE)] == []
+
+
 def test_the_map_lists_the_folders_as_the_linter_orders_them():
     """The linter has the last folder first, and what stands on one line of it stands on one line of the map."""
     rows = re.findall(r"^\| (`_[^|]+) \|", MAP, flags=re.MULTILINE)
