@@ -227,7 +227,13 @@ def in_half_precision(x: V):
     return x.astype(jnp.float16) * (1 / x.shape[0])
 
 
-NUMBERS = [pairs, shrunk, cubed, as_integer, in_a_loop_too, in_a_branch, in_half_precision]
+def in_calls(x: V):
+    """Of a size that is a symbol, JAX's own jitted functions compute these: a remainder by what nearly divides it, a quotient."""
+    n = x.shape[0]
+    return x * (-n % (0.5 / 7)) + n // (0.1 / 7)
+
+
+NUMBERS = [pairs, shrunk, cubed, as_integer, in_a_loop_too, in_a_branch, in_half_precision, in_calls]
 
 
 @pytest.mark.parametrize("fn", NUMBERS, ids=lambda fn: fn.__name__)
@@ -241,7 +247,7 @@ def test_numbers_made_of_a_size_are_pythons_when_padded(fn):
     assert padded.stats.traces <= 4  # of two buckets: once to learn of the numbers, once with them
 
 
-@pytest.mark.parametrize("fn", [pairs, shrunk, cubed, as_integer, in_half_precision], ids=lambda fn: fn.__name__)
+@pytest.mark.parametrize("fn", [pairs, shrunk, cubed, as_integer, in_half_precision, in_calls], ids=lambda fn: fn.__name__)
 def test_numbers_made_of_a_size_are_pythons_in_chunks(fn):
     """The size is known there, and so is what Python made of it."""
     chunked, plain = optimize(fn, chunk={"n": 7000}), jax.jit(fn)

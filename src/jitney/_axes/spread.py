@@ -16,7 +16,7 @@ import jax
 import numpy as np
 from jax.extend import core
 
-from .._jax.jaxprs import CALLS, bound, equations, opened, programs
+from .._jax.jaxprs import HOLDERS, bound, equations, opened, programs
 from .._jax.trees import is_a
 from .monoids import MONOIDS, REDUCTIONS, SCATTERS
 from .typed_jax import dtypes, lax, make_jaxpr
@@ -31,7 +31,6 @@ POSITIONED: dict[str, tuple[int, int | None]] = {
     "dynamic_update_slice": (2, None),
 }
 """Which operands of an operation are positions: from, to."""
-_HOLDERS = (*CALLS, "cond", "while", "scan", "custom_linear_solve")  # not `shard_map`, in which arrays are parts
 
 
 def spread(fn: Callable[..., Any]) -> Callable[..., list[Any]]:
@@ -64,7 +63,7 @@ def kept(eqn: Any, values: Sequence[Any]) -> list[Any]:
     if _may_lose(eqn):
         (out,) = bound(eqn, values)
         return [lax.select(_meets_nan(eqn, values), lax.full(out.shape, np.nan, out.dtype), out)]
-    if eqn.primitive.name in _HOLDERS and any(map(_is_changed, (inner for each in programs(eqn.params) for inner in equations(each)))):
+    if eqn.primitive.name in HOLDERS and any(map(_is_changed, (inner for each in programs(eqn.params) for inner in equations(each)))):
         return bound(eqn, values, **{name: _made_anew(value) for name, value in eqn.params.items()})
     return bound(eqn, values)
 

@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 from jax.extend import core
 
-from .._jax.jaxprs import CALLBACKS, bound, opened, programs, source_of
+from .._jax.jaxprs import CALLBACKS, HOLDERS, bound, equations, opened, programs, source_of
 from .._jax.trees import is_a
 from .dims import Dim, evaluate, extent, is_ragged, symbols, tree_dims
+from .refusal import Refused
 from .spread import kept
 from .typed_jax import jnp, lax
 from .wide import scope_of
@@ -147,9 +148,22 @@ class Walk:
         told = bool(op.eqn.effects)
         if self.is_mute and told and op.name in CALLBACKS:
             return blanks(op)
-        if mentions(op) or (self.is_mute and told):
+        if mentions(op) or (self.is_mute and told) or self._holds_numbers(op):
             return self.rules[op.name].pad(self, op, list(values))
         return self.bind(op, values)
+
+    def _holds_numbers(self, op: Op) -> bool:
+        """Whether a number that Python made of the sizes stands inside an operation: `n % 0.5` is a call, which need not mention a size.
+
+        Raises:
+            Refused: It stands in a program that no rule evaluates.
+        """
+        inside = self.numbers and any(
+            eqn.outvars and eqn.outvars[0] in self.numbers for program in programs(op.params) for eqn in equations(program)
+        )
+        if inside and op.name not in HOLDERS:
+            raise Refused(op.place, f"computes a number of the size inside `{op.name}`")
+        return bool(inside)
 
     def run(self, jaxpr: Any, values: Sequence[Any]) -> list[Any]:
         """Evaluate a program, closed or open."""

@@ -31,6 +31,9 @@ CALLS: Final = {  # primitive -> the parameter that holds its program, in jax 0.
 CALLBACKS: Final = ("debug_callback", "debug_print", "io_callback")
 """Operations that are there for what they do; a `pure_callback` that nobody reads is dropped by JAX too."""
 
+HOLDERS: Final = (*CALLS, "cond", "while", "scan", "custom_linear_solve")
+"""Operations that run the programs they hold, on arrays as they are: not `shard_map`, in which these are parts."""
+
 
 @dataclass(frozen=True)
 class Const:

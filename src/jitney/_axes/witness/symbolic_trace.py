@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -13,6 +13,7 @@ from typing import Any
 import jax
 from jax import export
 
+from ..._jax.jaxprs import HOLDERS, opened, programs
 from ..._owners import is_users
 from ..refusal import Refused
 from ..typed_jax import make_jaxpr
@@ -92,11 +93,21 @@ def trace(fn: Callable[..., Any], avals: Avals, ranges: Mapping[str, tuple[int, 
     first = seen[0]
     if any(other.numbers.keys() != first.numbers.keys() for other in seen):
         raise Refused("", "computes other numbers of its size at each size")
+    if not first.numbers.keys() <= set(_evaluated(jaxpr)):
+        raise Refused("", "computes a number of its size where it cannot be put in")
     lines = list(dict.fromkeys(filter(None, first.places.values())))
     each = f"{', '.join(lines) or 'it'} computes numbers of the size" if first.numbers else None
     if looks:
         each = "; ".join(filter(None, [each, looks[0]]))
     return Traced(jaxpr, ranges, first.numbers, each)
+
+
+def _evaluated(jaxpr: Any) -> Iterator[Any]:
+    """What the operations make that an evaluator comes to one by one, in a program and in those whose rules evaluate them."""
+    for eqn in opened(jaxpr)[0].eqns:
+        yield from eqn.outvars[:1]
+        for inner in programs(eqn.params) if eqn.primitive.name in HOLDERS else ():
+            yield from _evaluated(inner)
 
 
 def witnessed(jaxpr: Any, fn: Callable[..., Any], avals: Avals, ranges: Mapping[str, tuple[int, int]], sizes: Mapping[str, int]) -> Witness:
