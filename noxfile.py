@@ -90,7 +90,7 @@ def tests_oldest(session: nox.Session) -> None:
     if interpreter(SUPPORTED[0]) is None:
         session.skip(f"no Python {SUPPORTED[0]} on this machine")
     # Of other sessions: what compares jitney with plain JAX, whichever that is, and the pages, which are for the JAX that resolves.
-    ours = ("hunt", "axes/test_verified.py", "test_verify.py", "test_disable.py", "test_docs.py")
+    ours = ("hunt", "axes/test_verified.py", "verify", "body/test_disable.py", "test_docs.py")
     # A sweep repeats a rule's arithmetic, which is ours, in every dtype or at random; each rule has its own test here too.
     paths = ("tests", "-m", "not slow and not sweep", *(f"--ignore=tests/{path}" for path in ours))
     run_tests(session, *lower_bounds(), paths=paths)
@@ -113,8 +113,8 @@ def tests_cpu(session: nox.Session) -> None:
 @nox.session(python=DEFAULT, name="tests-verify")
 def tests_verify(session: nox.Session) -> None:
     """Run the tests of what pads, cuts, streams and differentiates under `verify`: each new program is also run plainly and compared."""
-    names = ("pad", "chunk", "stream", "accumulate", "derivatives", "sparsity")
-    run_tests(session, paths=tuple(f"tests/test_{name}.py" for name in names), JITNEY_VERIFY="1")
+    names = ("stages/test_pad.py", "stages/test_chunk.py", "stream", "interface/test_derivatives.py", "sparsity/test_sparsity.py")
+    run_tests(session, paths=tuple(f"tests/{name}" for name in names), JITNEY_VERIFY="1")
 
 
 @nox.session(python=DEFAULT, name="tests-cpu8")

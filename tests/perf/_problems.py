@@ -1,4 +1,4 @@
-"""Functions whose Jacobians differ in size and structure: what `tests.perf.jacobians` measures and `tests/test_sparsity.py` checks."""
+"""Functions whose Jacobians differ in size and structure: `tests.perf.jacobians` measures them, `tests/sparsity` checks them."""
 
 from __future__ import annotations
 

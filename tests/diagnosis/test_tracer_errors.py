@@ -20,7 +20,7 @@ def place(fn, text):
     """`file:line (`code`)` of the line of a function that has `text`."""
     lines, first = inspect.getsourcelines(fn)
     (offset,) = [i for i, line in enumerate(lines) if text in line]
-    return f"test_diagnose.py:{first + offset} (`{lines[offset].strip()}`)"
+    return f"test_tracer_errors.py:{first + offset} (`{lines[offset].strip()}`)"
 
 
 def branch(x, threshold):
@@ -40,7 +40,7 @@ def test_names_function_line_code_and_arguments():
     """The condition depends on both."""
     first = refusal(branch, X, jnp.float32(0)).splitlines()[0]
     assert first == (
-        f"branch() at test_diagnose.py:{inspect.getsourcelines(branch)[1]}: {place(branch, 'if y')} "
+        f"branch() at test_tracer_errors.py:{inspect.getsourcelines(branch)[1]}: {place(branch, 'if y')} "
         "needs a concrete value, which depends on 'x' and 'threshold'."
     )
 

@@ -33,7 +33,7 @@ def test_data_says_everything():
     """Decisions, arguments with paths, static values, axes with sizes and who set them; it is JSON."""
     data = residual.plan(*ARGS).to_dict()
     assert json.loads(json.dumps(data)) == data
-    assert data["function"].startswith("residual() at test_report.py:")
+    assert data["function"].startswith("residual() at test_plan_report.py:")
     assert [d["name"] for d in data["decisions"]] == [
         "fill",
         "place",
@@ -97,7 +97,7 @@ def test_text_is_plain_where_nobody_watches():
     """One line for each decision, no escape codes."""
     text = str(residual.plan(*ARGS))
     assert "\x1b" not in text
-    assert text.splitlines()[0].startswith("plan of residual() at test_report.py:")
+    assert text.splitlines()[0].startswith("plan of residual() at test_plan_report.py:")
     assert "vmap          fit=8 over t, y; 1 arrays broadcast" in text
     assert "precision     skipped: no `precision` given" in text
     assert "points = 5, set by 't'" in text

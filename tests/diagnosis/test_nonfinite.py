@@ -31,7 +31,7 @@ def line_of(fn, text):
     """The place of the line of a function that has `text`, as a finding spells it."""
     lines, first = inspect.getsourcelines(fn)
     (offset,) = [i for i, line in enumerate(lines) if text in line]
-    return f"test_nans.py:{first + offset}"
+    return f"test_nonfinite.py:{first + offset}"
 
 
 @pytest.mark.parametrize(
@@ -279,7 +279,7 @@ def test_a_nan_written_into_the_code_is_called_a_constant():
     """No operation made it."""
     finding = found(lambda x: jnp.where(x > 0, jnp.nan, x), X)
     assert finding.primitive == "constant"
-    assert "written into the code at test_nans.py" in message(finding, "f()")
+    assert "written into the code at test_nonfinite.py" in message(finding, "f()")
 
 
 def test_keys_and_integers_pass_through():

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Key
 
 from jitney import DataError, JitneyError, optimize, stream
 from jitney._stream.resume import Checkpoint
-from tests.test_stream import Chunks, Sliceable, archive, rows, saved
+from tests.stream.test_stream import Chunks, Sliceable, archive, rows, saved
 
 F = np.float32
 

@@ -212,7 +212,7 @@ def test_sizes_that_are_missing_unknown_or_no_sizes(sizes, what, fix, how):
     with pytest.raises(ContractError) as caught:
         getattr(optimize(body), how)(sizes=sizes)
     first, rule, last = str(caught.value).splitlines()
-    assert first.startswith("body() at test_abstract.py:")
+    assert first.startswith("body() at test_examples.py:")
     assert what in first
     assert rule.endswith(".")
     assert last.startswith("Fix: ")
