@@ -25,7 +25,9 @@ def finite(x):
 
 def test_debug_nans_names_operation_and_line():
     """The option of the decorator."""
-    with pytest.raises(NonFiniteError, match=r"bad\(\) at test_wrappers\.py:\d+: `log` made the first NaN at test_wrappers\.py:\d+ \(bad\)"):
+    with pytest.raises(
+        NonFiniteError, match=r"bad\(\) at test_wrappers\.py:\d+: `log` made the first NaN at test_wrappers\.py:\d+ \(bad\)"
+    ):
         optimize(debug_nans=True)(bad)(X)
 
 

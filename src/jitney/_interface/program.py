@@ -111,13 +111,13 @@ class Program(Generic[P, R]):
 
     def _not_traceable(self, error: Exception, entry: Entry, arrays: Any) -> Any:
         core = self._core
-        eager = entry.run == entry.eagerly
+        eager = entry.state == "eager"
         explained = trace_error(error, core.where, entry.paths, eager=eager)
         if eager or core.options.on_trace_error == "raise":
             raise explained from error
         core.counters.misses -= 1  # the trace that failed; the call counts as an eager one
         if not traced(arrays):
-            entry.run = entry.eagerly
+            entry.turn_eager()
         if core.counters.warn_once("eager"):
             warnings.warn(
                 f"{str(explained).splitlines()[0]}\nIt runs un-jitted from now on, as `on_trace_error='eager'` asks.",

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import jax
 
@@ -60,6 +60,10 @@ class Flight:
         self.depth = 0  # above 0 while the body runs: a body that calls its own program must not land the outer trace
 
 
+State = Literal["first", "running", "eager"]
+"""What the next call of an entry does: decide how calls run, run, or run without Jit."""
+
+
 class Entry(Body):
     """One function of flat arrays, compiled once for each set of shapes and types that it meets."""
 
@@ -70,6 +74,7 @@ class Entry(Body):
         self.proofs: dict[Hashable, Proof] = {}  # of each padded program, where each new size is traced
         self._lock = threading.Lock()
         self.jitted: Any = self._jit()
+        self.state: State = "first"
         self.run: Callable[..., Any] = self._first
         self.placing = Placing(self) if core.options.shard is not None and not self.request.nested else None
         self.streams: dict[Hashable, Any] = {}  # what `jitney.stream` has planned and compiled
@@ -111,27 +116,36 @@ class Entry(Body):
             return self._un_jitted(arrays)
         options = self.core.options
         if options.disabled is not None:
-            self.run = self.jitted if options.disabled == "jit" else self.as_written
+            self._become("running", self.jitted if options.disabled == "jit" else self.as_written)
             return self.run(*arrays)
         if traced(arrays):
             return runner(self, arrays, self.jitted)(*arrays)
-        if options.pad and not options.debug_nans:
-            self.run = Filling(self)
+        filling = Filling(self) if options.pad and not options.debug_nans else None
+        run: Callable[..., Any]
+        if filling is not None:
+            run = filling
         elif self.placing is not None:
-            self.run = self.placing
+            run = self.placing
         else:
-            self.run = runner(self, arrays, self.jitted)
+            run = runner(self, arrays, self.jitted)
             self._settled = not self.checked
-        filling = self.run if isinstance(self.run, Filling) else None
         if is_verified(options):
-            self.run = Verifying(self, self.run, filling and filling.pads)
+            run = Verifying(self, run, filling and filling.pads)
+        self._become("running", run)
         return self.run(*arrays)
 
+    def _become(self, state: State, run: Callable[..., Any]) -> None:
+        self.state, self.run = state, run
+
     def decide_again(self) -> None:
-        """Have the next call decide how the later ones run."""
+        """Have the next call decide how the later ones run, unless they run eagerly."""
         self._settled = False
-        if self.run != self.eagerly:
-            self.run = self._first
+        if self.state != "eager":
+            self._become("first", self._first)
+
+    def turn_eager(self) -> None:
+        """Have all calls run without Jit from now on: the body cannot be traced."""
+        self._become("eager", self.eagerly)
 
     def overlooked(self, error: Exception) -> bool:
         """Whether a run-time check of Equinox failed in the first call of a new program, before anyone looked whether it holds one.
