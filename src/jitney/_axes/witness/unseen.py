@@ -1,11 +1,11 @@
 """Whether code that a trace has run may have looked at a size in a way that nobody sees.
 
 `type(n)` and `n is m` ask nothing of the object, so no hook sees them, and who catches the error of `float(n)` goes on another way. So the
-functions that have run, those of JAX aside, are held against what is allowed: all operations but `is` of two objects, no handler of
-exceptions, and of what they name or are given, and of what lies in that under the names that they ask for, only numbers, modules and
-functions that are known to ask nothing, and functions written in Python, which are looked at when they run. What they do call is held
-against the same list, wherever it comes from (in Python 3.11 the builtin functions; a class that came out of what nobody has seen is not).
-Whatever is not on the list is no error: it costs a trace for each new size.
+functions that have run (`code_that_ran.py`), those of JAX aside, are held against what is allowed: all operations but `is` of two objects,
+no handler of exceptions, and of what they name or are given, and of what lies in that under the names that they ask for, only numbers,
+modules and functions that are known to ask nothing, and functions written in Python, which are looked at when they run. What they do call is
+held against the same list, wherever it comes from (in Python 3.11 the builtin functions; a class that came out of what nobody has seen is
+not). Whatever is not on the list is no error: it costs a trace for each new size.
 """
 
 from __future__ import annotations
@@ -13,18 +13,14 @@ from __future__ import annotations
 import builtins
 import contextlib
 import dis
-import gc
 import inspect
 import operator
 import sys
-import threading
 import types
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -33,10 +29,6 @@ import numpy as np
 from ..._jax.trees import is_a, type_of
 from ..._owners import owner
 
-_TRUSTED = ("jax", "jaxlib", "jitney", "equinox", "numpy", "stdlib", "generated")
-"""They ask of objects what they are, and act alike."""
-_COMPANIONS = frozenset(("jaxtyping", "beartype", "wadler_lindig", "opt_einsum", "typing_extensions.py", "etils", "absl", "platformdirs"))
-"""What JAX, Equinox and jitney call; the last three where a constant is compiled, and looked for in the cache."""
 _MODULES = ("jax", "jaxlib", "jitney", "numpy", "math", "functools", "itertools", "collections", "typing", "dataclasses", "enum", "abc",
             "equinox", "jaxtyping", "beartype", "warnings", "operator", "_operator")  # fmt: skip
 _BARRED = (operator.is_, operator.is_not, contextlib.suppress)
@@ -52,143 +44,7 @@ _BUILTINS = frozenset(_NAMES.split())
 """`isinstance`, `hasattr` and their kin ask for attributes, which is seen; conversions raise, or are seen."""
 
 
-_BLIND = "other tools watch the code that runs, so that nobody sees whether it looks at sizes"
-
-
-@contextmanager
-def scanned(report: Callable[[str], None]) -> Generator[None]:
-    """Report each function that runs here, in this thread, and that may look at a size unseen, with its line and what it holds."""
-    watch = _Watch(report, sys._getframe(2))  # pyright: ignore[reportPrivateUsage]
-    try:
-        with _monitored(watch) if sys.version_info >= (3, 12) else _profiled(watch):
-            yield
-    finally:
-        watch.outside = None
-
-
-class _Watch:
-    """What is held against the list while a function is traced.
-
-    Args:
-        report: Takes each line.
-        outside: The frame that traces.
-    """
-
-    def __init__(self, report: Callable[[str], None], outside: types.FrameType | None):
-        self.report = report
-        self.outside = outside
-        self.seen: set[types.CodeType] = set()
-        self.others: set[types.CodeType] = set()  # code of nobody who is trusted
-
-    def started(self, frame: types.FrameType) -> None:
-        """A function runs that has not been looked at."""
-        code = frame.f_code
-        if _is_trusted(code.co_filename):
-            self.seen.add(code)
-        elif not self._is_aside(frame):
-            self.seen.add(code)
-            self.others.add(code)
-            for what in _unknown(code, frame.f_globals, frame.f_locals):
-                self._tell(code, what)
-                return
-
-    def called(self, code: types.CodeType, value: Any) -> None:
-        """It calls something."""
-        if not _is_allowed(value):
-            self._tell(code, f"calls `{getattr(value, '__name__', type_of(value).__name__)}`")
-
-    def _is_aside(self, frame: types.FrameType | None) -> bool:
-        """Whether code runs because Python collects garbage just now, or imports a module: nobody hands it a size."""
-        callbacks = {getattr(callback, "__code__", None) for callback in gc.callbacks}
-        while frame is not None and frame is not self.outside:
-            if frame.f_code in callbacks or frame.f_code.co_filename == _IMPORTS:
-                return True
-            frame = frame.f_back
-        return False
-
-    def _tell(self, code: types.CodeType, what: str) -> None:
-        self.report(f"{Path(code.co_filename).name}:{code.co_firstlineno} ({code.co_name}) {what}")
-
-
-_IMPORTS = "<frozen importlib._bootstrap>"
-
-
-def _is_trusted(file: str) -> bool:
-    return owner(file) in _TRUSTED or not _COMPANIONS.isdisjoint(Path(file).parts)
-
-
-@contextmanager
-def _profiled(watch: _Watch) -> Generator[None]:
-    """By a profile function, in Python 3.11."""
-
-    outer = sys.getprofile()
-    if outer is not None and not is_a(outer, _Profile):
-        watch.report(_BLIND)
-        yield
-        return
-    sys.setprofile(_Profile(watch, outer))
-    try:
-        yield
-    finally:
-        sys.setprofile(outer)
-
-
-class _Profile:
-    """A profile function; a trace inside another tells both."""
-
-    def __init__(self, watch: _Watch, outer: Any):
-        self.watch, self.outer = watch, outer
-
-    def __call__(self, frame: types.FrameType, what: str, value: Any) -> None:
-        if what == "call" and frame.f_code not in self.watch.seen:
-            self.watch.started(frame)
-        elif what == "c_call" and frame.f_code in self.watch.others:
-            self.watch.called(frame.f_code, value)
-        if self.outer is not None:
-            self.outer(frame, what, value)
-
-
-@contextmanager
-def _monitored(watch: _Watch) -> Generator[None]:
-    """By `sys.monitoring`, which costs next to nothing: functions that start, and what those of nobody who is trusted call."""
-    monitoring: Any = getattr(sys, "monitoring")  # noqa: B009 - of Python 3.12
-    tool = next((i for i in (3, 4, 5, 2, 1, 0) if monitoring.get_tool(i) is None), None)
-    if tool is None:
-        watch.report(_BLIND)
-        yield
-        return
-    here, events = threading.get_ident(), monitoring.events
-
-    def start(code: types.CodeType, _: int) -> Any:
-        if threading.get_ident() != here:
-            return None
-        if code not in watch.seen:
-            watch.started(sys._getframe(1))  # pyright: ignore[reportPrivateUsage]
-            if code in watch.others:
-                monitoring.set_local_events(tool, code, events.CALL)
-        return monitoring.DISABLE if code in watch.seen else None
-
-    def call(code: types.CodeType, _: int, value: Any, __: Any) -> None:
-        if threading.get_ident() == here:
-            watch.called(code, value)
-
-    monitoring.use_tool_id(tool, "jitney")
-    monitoring.register_callback(tool, events.PY_START, start)
-    monitoring.register_callback(tool, events.CALL, call)
-    monitoring.set_events(tool, events.PY_START)
-    monitoring.restart_events()
-    try:
-        yield
-    finally:
-        monitoring.set_events(tool, 0)
-        for code in watch.others:
-            monitoring.set_local_events(tool, code, 0)
-        for event in (events.PY_START, events.CALL):
-            monitoring.register_callback(tool, event, None)
-        monitoring.free_tool_id(tool)
-
-
-def _unknown(code: types.CodeType, names: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[str]:
+def unknown(code: types.CodeType, names: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[str]:
     """What a function does that is not on the list."""
     found = _summary(code)
     if found.catches_all or not all(_is_own_error(names.get(name)) for name in found.caught) or _rewords(found, names, given):
@@ -201,10 +57,10 @@ def _unknown(code: types.CodeType, names: Mapping[str, Any], given: Mapping[str,
     asked = None if "getattr" in found.names or "__dict__" in found.asked else found.asked
     for name in found.names:
         value = names[name] if name in names else getattr(builtins, name, None)
-        if not all(map(_is_allowed, _within(value, asked))):
+        if not all(map(is_allowed, _within(value, asked))):
             yield f"uses `{name}`"
     for name, value in given.items():  # arguments, their defaults, and what it closes over
-        if not all(map(_is_allowed, _within(value, asked))):
+        if not all(map(is_allowed, _within(value, asked))):
             yield f"is given `{name}`"
 
 
@@ -342,7 +198,7 @@ def _is_single(instruction: dis.Instruction) -> bool:
     return instruction.opname == "LOAD_CONST" and (instruction.argval is None or is_a(instruction.argval, (bool, type(...))))
 
 
-def _is_allowed(value: Any) -> bool:
+def is_allowed(value: Any) -> bool:
     if is_a(value, types.ModuleType):
         return value.__name__.partition(".")[0] in _MODULES or _is_users(value)
     if is_a(value, (types.WrapperDescriptorType, types.MethodWrapperType)):  # `object.__eq__` compares by `is`
@@ -354,8 +210,8 @@ def _is_allowed(value: Any) -> bool:
     if is_a(value, types.BuiltinFunctionType) or (is_a(value, type) and value.__module__ == "builtins"):
         return getattr(value, "__name__", "") in _BUILTINS or (getattr(value, "__module__", "") or "").partition(".")[0] in _MODULES
     if is_a(value, types.MethodType):
-        return _is_allowed(value.__func__)
-    return not is_a(value, partial) or _is_allowed(value.func)
+        return is_allowed(value.__func__)
+    return not is_a(value, partial) or is_allowed(value.func)
 
 
 def _is_users(module: types.ModuleType) -> bool:

@@ -28,7 +28,7 @@ from ..._owners import Owner, owner_of
 from ..dims import is_symbolic, symbolic_class
 from ..refusal import Refused
 from ..typed_jax import InconclusiveDimensionOperation
-from .unseen import scanned
+from .code_that_ran import scanned
 
 _LOCK = threading.RLock()
 _QUESTIONS = {
