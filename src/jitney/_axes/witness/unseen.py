@@ -4,8 +4,8 @@
 functions that have run (`code_that_ran.py`), those of JAX aside, are held against what is allowed: all operations but `is` of two objects,
 no handler of exceptions, and of what they name or are given, and of what lies in that under the names that they ask for, only numbers,
 modules and functions that are known to ask nothing, and functions written in Python, which are looked at when they run. What they do call
-is held against the same list, wherever it comes from (in Python 3.11 the builtin functions; a class that came out of what nobody has seen is
-not). Whatever is not on the list is no error: it costs a trace for each new size.
+is held against the same list, wherever it comes from (in Python 3.11 the builtin functions; a class that came out of what nobody has seen
+is not). Whatever is not on the list is no error: it costs a trace for each new size.
 """
 
 from __future__ import annotations
