@@ -77,6 +77,26 @@ def test_arrays_that_were_put_elsewhere_are_moved(mesh):
         np.testing.assert_allclose(f(x, W), np.tanh(X @ W), rtol=1e-5)
 
 
+@pytest.mark.parametrize(
+    "words", ["no such thing", "Received incompatible devices for jitted computation", "does not match the sharding on the respective arg"]
+)
+@pytest.mark.parametrize("options", [{}, {"compiler": "fast"}, {"cache": False}, {"donate": "x"}], ids=str)
+def test_a_body_that_fails_is_not_run_again_on_arrays_that_are_moved(mesh, options, words):
+    """Only a refusal of JAX, before anything has run, has them moved: not an error of the body, be it in JAX's words."""
+    runs = []
+
+    def failing(x: Float[Array, "batch n"]) -> Float[Array, "batch n"]:
+        runs.append(x.shape)
+        raise ValueError(words)
+
+    f = jitney.optimize(failing, shard={"batch": "data"}, mesh=mesh, **options)
+    for x in (X, X[:4]):
+        runs.clear()
+        with pytest.raises(ValueError, match=words):
+            f(jax.device_put(x, jax.devices()[3]))
+        assert len(runs) == 1
+
+
 def test_the_plan_says_what_is_moved(mesh):
     """With bytes and names; what lies right costs nothing."""
     f = jitney.optimize(layer, shard={"batch": "data"}, mesh=mesh)
