@@ -261,7 +261,13 @@ def parsed_bytes(value: Any) -> int | str | None:
         return AUTO
     if isinstance(value, bool) or not isinstance(value, int | str):
         return None
-    text = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", str(value))
-    if text is None or text[2].upper() not in _UNITS or float(text[1]) <= 0:
+    found = read_bytes(str(value))
+    return None if found is None or found <= 0 else int(found)
+
+
+def read_bytes(text: str) -> float | None:
+    """A number of bytes, with a unit or without; None if it is none."""
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
+    if found is None or found[2].upper() not in _UNITS:
         return None
-    return int(float(text[1]) * _UNITS[text[2].upper()])
+    return float(found[1]) * _UNITS[found[2].upper()]

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Num
 
 import jitney
 
@@ -75,6 +75,28 @@ def test_arrays_that_were_put_elsewhere_are_moved(mesh):
     f = jitney.optimize(layer, shard={"batch": "data"}, mesh=mesh)
     for x in (jax.device_put(X, jax.devices()[3]), jax.device_put(X, NamedSharding(mesh.mesh, P("model")))):
         np.testing.assert_allclose(f(x, W), np.tanh(X @ W), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "words", ["no such thing", "Received incompatible devices for jitted computation", "does not match the sharding on the respective arg"]
+)
+@pytest.mark.parametrize("options", [{}, {"compiler": "fast"}, {"cache": False}, {"donate": "x"}], ids=str)
+def test_a_body_that_fails_is_not_run_again_on_arrays_that_are_moved(mesh, options, words):
+    """Only a refusal of JAX, before anything has run, has them moved: not an error of the body, be it in JAX's words."""
+    runs = []
+
+    def positive(x: Num[Array, "batch n"]) -> Num[Array, "batch n"]:
+        runs.append(x.dtype)
+        if x.dtype == jnp.int32:
+            raise ValueError(words)
+        return x + 1
+
+    f = jitney.optimize(positive, shard={"batch": "data"}, mesh=mesh, **options)
+    f(jax.device_put(X, jax.devices()[3]))
+    runs.clear()
+    with pytest.raises(ValueError, match=words):
+        f(jax.device_put(X.astype(np.int32), jax.devices()[3]))
+    assert len(runs) == 1
 
 
 def test_the_plan_says_what_is_moved(mesh):

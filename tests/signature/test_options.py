@@ -28,6 +28,8 @@ REFUSED = [
     ({"vmapp": "batch"}, "unknown option 'vmapp'.", "did you mean 'vmap'?"),
     ({"donate_argnums": 0}, "unknown option 'donate_argnums'.", "did you mean 'donate'?"),
     ({"zzz": 1}, "unknown option 'zzz'.", "leave it out."),
+    ({"accumulate": True}, "unknown option 'accumulate'.", "leave it out."),
+    ({"disabled": "jit"}, "unknown option 'disabled'.", "leave it out."),
     # Not built yet.
     ({"chunk": "n"}, "chunk='n' does not say which axis is cut into chunks of what size.", "write chunk={"),
     ({"shard": "n"}, "shard='n' does not say which axis lies along which axis of the mesh.", 'write shard={"batch": "data"}'),

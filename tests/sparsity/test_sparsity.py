@@ -2,6 +2,8 @@
 
 import itertools
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import jax
 import jax.numpy as jnp
@@ -348,7 +350,7 @@ def attention(x):
 def test_near_ties_are_timed_once(tmp_path, monkeypatch):
     """A dense square Jacobian is made the way that was faster; the next process reads which, unless the file is damaged."""
     monkeypatch.setattr(_timed, "folder", lambda name: tmp_path / name)
-    monkeypatch.setattr(_timed, "_KNOWN", {})
+    monkeypatch.setattr(_timed, "_KNOWN", _timed.Times())
     x = rows(10, 8)
     want = jax.jit(jax.jacfwd(attention))(x)
 
@@ -361,11 +363,11 @@ def test_near_ties_are_timed_once(tmp_path, monkeypatch):
     (kept,) = (tmp_path / "modes").iterdir()
     assert kept.stat().st_mode & 0o077 == 0
     for faster in ("forward", "reverse"):
-        monkeypatch.setattr(_timed, "_KNOWN", {})
+        monkeypatch.setattr(_timed, "_KNOWN", _timed.Times())
         kept.write_text(json.dumps({"forward": 0.5, "reverse": 0.5, faster: 0.25}))
         assert made().startswith(f"{faster}: ")
     for damage in ("", "[]", '{"forward": 1.0}', '{"forward": "x", "reverse": 1.0}'):
-        monkeypatch.setattr(_timed, "_KNOWN", {})
+        monkeypatch.setattr(_timed, "_KNOWN", _timed.Times())
         kept.write_text(damage)
         assert "timed once" in made()
         assert set(json.loads(kept.read_text())) == {"forward", "reverse"}
@@ -374,7 +376,48 @@ def test_near_ties_are_timed_once(tmp_path, monkeypatch):
 def test_large_programs_are_not_compiled_for_timing(monkeypatch):
     """What takes long to compile is made by its sizes."""
     monkeypatch.setattr(_timed, "_LARGEST", 3)
-    monkeypatch.setattr(_timed, "_KNOWN", {})
+    monkeypatch.setattr(_timed, "_KNOWN", _timed.Times())
     f = lazy_derivatives(wrt="x")(lambda x: attention(x))
     plan = f.jacobian.plan(rows(10, 8)).to_dict()
     assert not any("timed" in d["why"] for d in plan["decisions"])
+
+
+def test_a_process_remembers_so_many_programs_and_no_more(monkeypatch):
+    """The one that was timed first is forgotten, and timed again when it comes back."""
+    monkeypatch.setattr(_timed, "_KNOWN", _timed.Times())
+    monkeypatch.setattr(_timed, "_MOST", 2)
+    monkeypatch.setattr(_timed, "folder", lambda name: None)
+    timed = []
+
+    def took(size):
+        def made(fn, at):
+            timed.append(size)
+            return fn(at)
+
+        x = rows(size)
+        return _timed.seconds(jax.make_jaxpr(jnp.sin)(x), [x], {"once": made})
+
+    first = took(3)
+    assert took(3) is first
+    for size in (4, 5, 5, 4, 3):
+        took(size)
+    assert timed == [3, 4, 5, 3]
+
+
+def test_threads_agree_on_what_was_faster(monkeypatch):
+    """All that time one program at the same moment are told the same, however often it was timed."""
+    monkeypatch.setattr(_timed, "_KNOWN", _timed.Times())
+    monkeypatch.setattr(_timed, "folder", lambda name: None)
+    count = 4
+    together, counted = threading.Barrier(count), itertools.count(1)
+
+    def measured(*_):
+        together.wait(timeout=60)
+        return {"once": float(next(counted))}
+
+    monkeypatch.setattr(_timed, "_measured", measured)
+    x = rows(3)
+    traced = jax.make_jaxpr(jnp.sin)(x)
+    with ThreadPoolExecutor(count) as pool:
+        found = list(pool.map(lambda _: _timed.seconds(traced, [x], {"once": None}), range(count)))
+    assert found == [found[0]] * count

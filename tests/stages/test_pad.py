@@ -406,6 +406,16 @@ def test_a_padded_program_pickles_and_copies():
     assert copy.deepcopy(padded_shares) is padded_shares
 
 
+@pytest.mark.parametrize("options", [{"pad": {"n": [8]}}, {"chunk": {"n": 3}}], ids=str)
+def test_an_argument_may_be_called_like_the_size_that_travels_along(options):
+    """It is told from the true size of an axis by what it is, not by its name."""
+
+    def total(x: Float[Array, "n"], **more: Float[Array, ""]) -> Float[Array, ""]:
+        return jnp.sum(x) + sum(more.values())
+
+    assert float(optimize(total, **options)(jnp.arange(5.0), **{"size of n": jnp.float32(3)})) == 13
+
+
 def test_integers_and_bools():
     """An axis of ints, and results of ints."""
 

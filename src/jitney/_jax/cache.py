@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import re
 import shutil
 import stat
 import sys
@@ -39,6 +38,7 @@ import platformdirs
 from jax.experimental.compilation_cache import compilation_cache
 
 from jitney._errors import JitneyWarning, OptionError, sentence
+from jitney._extent import read_bytes
 from jitney._jax.cache_limit import complete, trim
 from jitney._switches import VERIFY
 
@@ -53,9 +53,6 @@ _DEFAULT_SIZE: Final = 2 * 2**30
 _LOOK_AFTER: Final = 256  # programs
 _LEAST_FREE: Final = 64 * 2**20
 _PROBE: Final = 64 * 2**10
-_UNITS: Final = {"": 1, "b": 1} | {
-    f"{letter}{suffix}": base**power for power, letter in enumerate("kmgt", 1) for suffix, base in (("b", 1000), ("ib", 1024))
-}
 _ANOTHER: Final = "set JITNEY_CACHE_DIR to a writable folder of your own."
 _WITHOUT: Final = "The cache lies in a folder that only its user can write; until then programs are compiled without it."
 
@@ -384,10 +381,8 @@ def _bytes(size: object) -> int | None:
         return None
     if size.strip().lower() == "unlimited":
         return _UNLIMITED
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", size.strip().lower())
-    if match is None or match[2] not in _UNITS:
-        return None
-    return int(float(match[1]) * _UNITS[match[2]])
+    found = read_bytes(size)
+    return None if found is None else int(found)
 
 
 def _malformed(name: str, value: object, rule: str) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from traceback import walk_tb
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -53,8 +55,9 @@ class Placing:
             return self._keyed(*arrays)
         try:
             return self._only(*arrays)
-        except (OtherShapes, ValueError):
-            if shapes_of(arrays) == self._shapes:
+        except (OtherShapes, ValueError) as error:
+            failed = is_a(error, ValueError) and _is_of_body(error, self.entry.jitted)
+            if failed or shapes_of(arrays) == self._shapes:
                 raise
         return self._keyed(*arrays)
 
@@ -123,7 +126,7 @@ class Placing:
         inside = _automatic(arrays, shardings) if explicit else arrays
         with self.scope():
             run = agreed(runner(self.entry, inside, jitted), self.entry, mesh, jitted, inside, given or arrays, shardings)
-            run = _moving(run, shardings)
+            run = _moving(run, jitted, shardings)
         if explicit:
             run = _explicit(run, mesh, shardings)
         return run if context.empty or context == automatic(mesh) else _inside(run, self.scope)
@@ -144,19 +147,31 @@ def _abstract(array: Any, to: Any) -> Any:
     return jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=to, weak_type=bool(array.weak_type))
 
 
-def _moving(run: Run, shardings: Sequence[Any]) -> Run:
+def _moving(run: Run, jitted: Any, shardings: Sequence[Any]) -> Run:
     """JAX refuses arrays that were put elsewhere on purpose; they are moved then, and only then."""
 
     def moving(*arrays: Any) -> Any:
         try:
             return run(*arrays)
-        except ValueError:
+        except ValueError as error:
+            if not any(refusal in str(error) for refusal in _REFUSALS) or _is_of_body(error, jitted):
+                raise
             moved = [laid(x, to) if to is not None and _lies_elsewhere(x, to) else x for x, to in zip(arrays, shardings, strict=True)]
             if all(new is old for new, old in zip(moved, arrays, strict=True)):
                 raise
         return run(*moved)
 
     return moving
+
+
+# What jax 0.10.2 to 0.12.0.1 say of an array that does not lie where the program takes it, before anything runs: there is no type for it.
+_REFUSALS = ("does not match the sharding on the respective arg", "Received incompatible devices for jitted computation")
+
+
+def _is_of_body(error: Exception, jitted: Any) -> bool:
+    """Whether an error was raised while the function was traced, be it in the words of JAX."""
+    body = inspect.unwrap(jitted).__code__
+    return any(frame.f_code is body for frame, _ in walk_tb(error.__traceback__))
 
 
 def _lies_elsewhere(array: Any, to: Any) -> bool:

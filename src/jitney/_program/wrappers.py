@@ -13,13 +13,14 @@ import jax
 from jax.core import Tracer
 
 from .._body.body import Body
+from .._body.call_key import key_of
 from .._diagnosis.nonfinite import locate, message, nonfinite
 from .._errors import NonFiniteError
 from .._jax.cache import disabled as cache_disabled
 from .._jax.cache import ensure as ensure_cache
+from .._jax.compiler import FAST
 from .._jax.jaxprs import equations
-from .._stages.jit import FAST
-from .._view.layout import described, traced
+from .._view.layout import traced
 from .._view.true_sizes import parted
 
 Run = Callable[..., Any]
@@ -59,7 +60,7 @@ def _without_cache(run: Run) -> Run:
 
     def uncached(*arrays: Any) -> Any:
         plain, counts = parted(arrays)
-        key = (*(described(array) for array in plain), counts and counts.key)
+        key = key_of(plain, counts)
         if key in seen:
             return run(*arrays)
         with cache_disabled():

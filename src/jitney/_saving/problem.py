@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from .._jax.compiler import FAST
 from .._jax.memory import counted_bytes
 from .._jax.trees import issubdtype
 from .flat import Flat, flattened
@@ -18,8 +19,6 @@ from .option import EVERYTHING, Chain, Option, Saved, program_of
 
 _jax: Any = jax
 _STEPS = 12  # for how many numbers of layers there is an option, at most
-# What comes after the memory is laid out: it counts the same bytes, in half of the time. As `compiler="fast"`.
-_QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 _LOOP = 2  # turns that make a loop worth while
 
 
@@ -91,7 +90,7 @@ class Problem:
                 self._everything = work
             else:
                 self.measure(EVERYTHING)
-            self.points[option] = Point(option, counted_bytes(traced.lower().compile(_QUICK)), max(0, work - self._everything))
+            self.points[option] = Point(option, counted_bytes(traced.lower().compile(dict(FAST))), max(0, work - self._everything))
         return self.points[option]
 
     def _avals(self) -> Any:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any, NoReturn
 
 import jax
@@ -22,9 +22,8 @@ from .._precision import FULL, LOW, Policy, tokens
 from .._switches import Disabled
 from .buckets import Bucket
 
-NOT_BUILT = {
-    "max_compiles": "a limit on compiles",
-}
+NOT_BUILT = {"max_compiles": "a limit on compiles"}
+"""Options that are planned: refused as such rather than as unknown, and none is read. `docs/options.md` names them."""
 PRECISIONS = ("bf16", "fp16", "bf16-all", "fp16-all", "f32", "f64", "tf32")
 PRODUCT_TYPES = ("bf16", "fp16", "f32")
 DEFAULT = "default"
@@ -39,6 +38,8 @@ POLICIES = (
 )
 MAX_VMAP_AXES = 8
 FSDP = "fsdp"
+_NOT_CARRIED_OUT = "jitney accepts no option that it does not carry out."
+_OWN = {"set by": "jitney"}
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,10 @@ class Sharding:
 
 @dataclass(frozen=True)
 class Options:
-    """The options of one decoration. Two functions that are equal share programs when these are equal too."""
+    """The options of one decoration. Two functions that are equal share programs when these are equal too.
+
+    Beside those of `@optimize`, which people write, stand two that jitney itself sets, since programs are shared by them as well.
+    """
 
     static: tuple[str, ...] = ()
     donate: tuple[str, ...] = ()
@@ -77,13 +81,94 @@ class Options:
     shard: Sharding | None = None
     mesh: Any = None
     verify: bool | None = None  # None: as `jitney.configure` or JITNEY_VERIFY says
-    disabled: Disabled | None = None  # by JITNEY_DISABLE
-    accumulate: bool = (
-        False  # set by `jitney.accumulate`: the axis of `chunk` is summed over, which is to be proven, under an outer trace too
-    )
+    disabled: Disabled | None = field(default=None, metadata=_OWN)  # by JITNEY_DISABLE
+    # By `jitney.accumulate`: the axis of `chunk` is summed over, which is to be proven, under an outer trace too.
+    accumulate: bool = field(default=False, metadata=_OWN)
 
 
-NAMES = tuple(f.name for f in fields(Options) if f.name not in ("accumulate", "disabled"))
+NAMES = tuple(f.name for f in fields(Options) if not f.metadata)
+"""Those of `@optimize`."""
+
+
+@dataclass(frozen=True)
+class _Contradiction:
+    """Options of which each is right, and both together are not.
+
+    Args:
+        found: What of the options it is; nothing, or False, where there is none.
+        what: The first part of the message; `{}` stands for what was found.
+        rule: The second.
+        fix: The third.
+    """
+
+    found: Callable[[Options], object]
+    what: str
+    rule: str
+    fix: str
+
+
+_CONTRADICTIONS = (  # in the order in which they are looked for
+    _Contradiction(
+        lambda o: _listing({*o.static} & {*o.donate}),
+        "{} cannot be static and donated.",
+        "A static value has no device buffer to donate.",
+        "name it in one of the two options.",
+    ),
+    _Contradiction(
+        lambda o: o.pad and not o.check,
+        "`pad` and check=False contradict each other.",
+        "The sizes of padded axes are those that the contract binds, so it is checked.",
+        "drop check=False.",
+    ),
+    _Contradiction(
+        lambda o: o.pad and o.chunk,
+        "`pad` and `chunk` together are not there yet.",
+        _NOT_CARRIED_OUT,
+        "keep one: `chunk` needs no padding for a last chunk that is shorter.",
+    ),
+    _Contradiction(
+        lambda o: o.memory is not None and any(chunk != AUTO for _, chunk in o.chunk) and dict(o.chunk),
+        "`memory` chooses the size of chunks, and chunk={!r} says it already.",
+        'It goes with chunk={axis: "auto"}, or alone.',
+        'write chunk={"points": "auto"}, memory="2GiB".',
+    ),
+    _Contradiction(
+        lambda o: o.remat == AUTO and o.memory is None,
+        'remat="auto" has no memory to keep to.',
+        "It recomputes the least in the backward pass that brings a gradient below `memory`.",
+        'write memory="2GiB" beside it, or memory="auto" for what is free.',
+    ),
+    _Contradiction(
+        lambda o: o.remat == AUTO and o.chunk,
+        'remat="auto" and `chunk` together are not there yet.',
+        "`memory` is kept by recomputing or by cutting, one of them.",
+        "keep one; `jitney.accumulate` takes the batch of a loss in parts.",
+    ),
+    _Contradiction(
+        lambda o: o.remat == AUTO and o.shard is not None,
+        'remat="auto" and `shard` together are not there yet.',
+        "What a gradient takes is measured on one device.",
+        "keep one, or name a policy of `jax.checkpoint_policies`.",
+    ),
+    _Contradiction(
+        lambda o: o.memory is not None and o.pad,
+        "`pad` and `memory` together are not there yet.",
+        _NOT_CARRIED_OUT,
+        "keep one: what `memory` cuts needs no padding.",
+    ),
+    _Contradiction(
+        lambda o: o.on_trace_error == "eager" and _of_products(o.precision),
+        'precision={} and on_trace_error="eager" contradict each other.',
+        "Products are cast in the traced program; a body that cannot be traced has none.",
+        'drop on_trace_error="eager", or write precision="bf16-all", which casts arguments.',
+    ),
+    _Contradiction(
+        lambda o: _listing({name for axis in o.vmap for name, _ in axis.dims or ()} & {*o.static}),
+        "{} cannot be static and mapped.",
+        "A static value is one value for the whole program.",
+        "name it in one of the two options.",
+    ),
+)
 
 
 def read_options(where: Where | str, raw: Mapping[str, Any]) -> Options:
@@ -93,21 +178,7 @@ def read_options(where: Where | str, raw: Mapping[str, Any]) -> Options:
         OptionError: An option is unknown, malformed, not built yet, or contradicts another.
     """
     for name, value in raw.items():
-        if name in NOT_BUILT and value is not None:
-            fail(
-                where,
-                f"option {name!r} ({NOT_BUILT[name]}) is not there yet.",
-                "jitney accepts no option that it does not carry out.",
-                f"leave {name!r} out; the plan of `f.plan(...)` lists what is done.",
-            )
-        if name not in NAMES and name not in NOT_BUILT:
-            near = difflib.get_close_matches(name, [*NAMES, *NOT_BUILT], n=1)
-            fail(
-                where,
-                f"unknown option {name!r}.",
-                f"The options are {', '.join(NAMES)}.",
-                f"did you mean {near[0]!r}?" if near else "leave it out.",
-            )
+        _known(where, name, value)
     options = Options(
         static=_names(where, "static", raw.get("static")),
         donate=_names(where, "donate", raw.get("donate")),
@@ -126,49 +197,36 @@ def read_options(where: Where | str, raw: Mapping[str, Any]) -> Options:
         mesh=_mesh(where, raw.get("mesh"), raw.get("shard")),
         verify=None if raw.get("verify") is None else _flag(where, "verify", raw["verify"]),
     )  # fmt: skip
-    both = set(options.static) & set(options.donate)
-    if both:
-        fail(
-            where,
-            f"{_listing(both)} cannot be static and donated.",
-            "A static value has no device buffer to donate.",
-            "name it in one of the two options.",
-        )
-    if options.pad and not options.check:
-        fail(where, "`pad` and check=False contradict each other.",
-             "The sizes of padded axes are those that the contract binds, so it is checked.", "drop check=False.")  # fmt: skip
-    if options.pad and options.chunk:
-        fail(where, "`pad` and `chunk` together are not there yet.", "jitney accepts no option that it does not carry out.",
-             "keep one: `chunk` needs no padding for a last chunk that is shorter.")  # fmt: skip
-    if options.memory is not None and any(chunk != AUTO for _, chunk in options.chunk):
-        fail(where, f"`memory` chooses the size of chunks, and chunk={dict(options.chunk)!r} says it already.",
-             'It goes with chunk={axis: "auto"}, or alone.', 'write chunk={"points": "auto"}, memory="2GiB".')  # fmt: skip
-    if options.remat == AUTO and options.memory is None:
-        fail(where, 'remat="auto" has no memory to keep to.',
-             "It recomputes the least in the backward pass that brings a gradient below `memory`.",
-             'write memory="2GiB" beside it, or memory="auto" for what is free.')  # fmt: skip
-    if options.remat == AUTO and options.chunk:
-        fail(where, 'remat="auto" and `chunk` together are not there yet.', "`memory` is kept by recomputing or by cutting, one of them.",
-             "keep one; `jitney.accumulate` takes the batch of a loss in parts.")  # fmt: skip
-    if options.remat == AUTO and options.shard is not None:
-        fail(where, 'remat="auto" and `shard` together are not there yet.', "What a gradient takes is measured on one device.",
-             "keep one, or name a policy of `jax.checkpoint_policies`.")  # fmt: skip
-    if options.memory is not None and options.pad:
-        fail(where, "`pad` and `memory` together are not there yet.", "jitney accepts no option that it does not carry out.",
-             "keep one: what `memory` cuts needs no padding.")  # fmt: skip
-    if (policy_of(options.precision) or tolerance_of(options.precision)) is not None and options.on_trace_error == "eager":
-        fail(where, f"precision={raw['precision']!r} and on_trace_error=\"eager\" contradict each other.",
-             "Products are cast in the traced program; a body that cannot be traced has none.",
-             'drop on_trace_error="eager", or write precision="bf16-all", which casts arguments.')  # fmt: skip
-    mapped = {name for axis in options.vmap for name, _ in axis.dims or ()}
-    if mapped & set(options.static):
-        fail(
-            where,
-            f"{_listing(mapped & set(options.static))} cannot be static and mapped.",
-            "A static value is one value for the whole program.",
-            "name it in one of the two options.",
-        )
+    for each in _CONTRADICTIONS:
+        found = each.found(options)
+        if found:
+            fail(where, each.what.format(found), each.rule, each.fix)
     return options
+
+
+def _known(where: Where | str, name: str, value: Any) -> None:
+    if name in NOT_BUILT and value is not None:
+        fail(
+            where,
+            f"option {name!r} ({NOT_BUILT[name]}) is not there yet.",
+            _NOT_CARRIED_OUT,
+            f"leave {name!r} out; the plan of `f.plan(...)` lists what is done.",
+        )
+    if name not in NAMES and name not in NOT_BUILT:
+        near = difflib.get_close_matches(name, [*NAMES, *NOT_BUILT], n=1)
+        fail(
+            where,
+            f"unknown option {name!r}.",
+            f"The options are {', '.join(NAMES)}.",
+            f"did you mean {near[0]!r}?" if near else "leave it out.",
+        )
+
+
+def _of_products(precision: str | tuple[tuple[str, str], ...] | None) -> str:
+    """A policy of products as it was written; "" for any other."""
+    if policy_of(precision) is None and tolerance_of(precision) is None:
+        return ""
+    return repr(dict(precision) if isinstance(precision, tuple) else precision)
 
 
 def fail(where: Where | str, what: str, rule: str, fix: str) -> NoReturn:
@@ -336,7 +394,7 @@ def _cache(where: Where | str, value: Any) -> bool:
         fail(
             where,
             'cache="program" (serialised executables) is not there yet.',
-            "jitney accepts no option that it does not carry out.",
+            _NOT_CARRIED_OUT,
             "leave it out: JAX's persistent compilation cache is on by default.",
         )
     return _flag(where, "cache", value)

@@ -11,6 +11,7 @@ import json
 import os
 import re
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -32,7 +33,30 @@ Made = Callable[[Any, Sequence[Any]], Any]
 _CALLS = 5  # of which the fastest counts
 _LONG = 0.2  # seconds of a call after which one is enough
 _LARGEST = 500  # operations, beyond which compiling twice costs too much
-_KNOWN: dict[str, dict[str, float]] = {}
+_MOST = 1024  # programs that a process remembers
+
+
+class Times:
+    """What was found in this process, of the programs that were timed last. Threads share it."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, dict[str, float]] = {}
+        self._lock = threading.Lock()
+
+    def get(self, key: str) -> dict[str, float] | None:
+        with self._lock:
+            return self._found.get(key)
+
+    def keep(self, key: str, found: dict[str, float]) -> dict[str, float]:
+        """What counts from now on: that of the thread that came first."""
+        with self._lock:
+            kept = self._found.setdefault(key, found)
+            if len(self._found) > _MOST:
+                del self._found[next(iter(self._found))]
+            return kept
+
+
+_KNOWN = Times()
 
 
 def seconds(traced: Any, at: Sequence[Any], ways: Mapping[str, Made]) -> dict[str, float] | None:
@@ -46,13 +70,16 @@ def seconds(traced: Any, at: Sequence[Any], ways: Mapping[str, Made]) -> dict[st
     if sum(1 for _ in equations(traced)) > _LARGEST:
         return None
     key = _key(traced, at, sorted(ways))
-    if key not in _KNOWN:
-        path = _path(key)
-        kept = _read(path, ways)
-        _KNOWN[key] = kept or _measured(traced, at, ways)
-        if path is not None and kept is None:
-            _write(path, _KNOWN[key])
-    return _KNOWN[key]
+    known = _KNOWN.get(key)
+    if known is not None:
+        return known
+    path = _path(key)
+    kept = _read(path, ways)
+    # Not under the lock: what is measured may call rules of the user's, which may wait for another thread.
+    found = _KNOWN.keep(key, kept or _measured(traced, at, ways))
+    if path is not None and kept is None:
+        _write(path, found)
+    return found
 
 
 def _measured(traced: Any, at: Sequence[Any], ways: Mapping[str, Made]) -> dict[str, float]:

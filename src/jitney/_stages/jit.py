@@ -13,13 +13,11 @@ from typing import Any, Self
 import jax
 
 from .._errors import few
+from .._jax.compiler import FAST
 from .._view.view import View
 from .stage import Fn, Request, Skip
 
 _jax: Any = jax
-
-# What `compiler="fast"` asks of XLA; both names are accepted from jax 0.10.2 to 0.12.0.1 on CPU and ignored where they do not apply.
-FAST = (("xla_backend_optimization_level", 0), ("xla_llvm_disable_expensive_passes", True))
 
 
 @dataclass(frozen=True)

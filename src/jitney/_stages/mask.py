@@ -12,7 +12,7 @@ from typing import Any, Self
 import jax
 
 from .._axes import Refused, demand, run_padded, trace
-from .._view.named_axes import COUNT, Named, in_names, is_count, named_axes, shape_at, sizes_of
+from .._view.named_axes import Named, in_names, is_count, named_axes, shape_at, sizes_of
 from .._view.true_sizes import Known, NeedsNumbers, Proof, knowing, known
 from .._view.view import View
 from .stage import Fn, Request, Skip
@@ -41,7 +41,7 @@ class Mask:
 
     @classmethod
     def plan(cls, view: View, request: Request) -> Self | Skip:
-        counts = tuple(leaf.path.removeprefix(COUNT) for leaf in view.leaves if is_count(leaf))
+        counts = tuple(leaf.counts for leaf in view.leaves if leaf.counts is not None)
         if not counts:
             return Skip("mask", "nothing is padded")
         inside = cls._body(view)

@@ -17,8 +17,6 @@ from .._extent import Unreadable, names_in, read
 from .._signature.hints import ArrayHint
 from .view import Leaf, View
 
-COUNT = "size of "
-
 
 @dataclass(frozen=True)
 class Named:
@@ -118,11 +116,11 @@ def _unnamed(view: View, named: Sequence[Sequence[Named]], name: str, size: int,
 
 def count_leaf(name: str) -> Leaf:
     """The array that tells the program how much of a padded axis is valid."""
-    return Leaf(COUNT + name, "", (), np.dtype(np.int32), weak_type=False)
+    return Leaf(f"size of {name}", "", (), np.dtype(np.int32), weak_type=False, counts=name)
 
 
 def is_count(leaf: Leaf) -> bool:
-    return leaf.path.startswith(COUNT)
+    return leaf.counts is not None
 
 
 def with_counts(view: View, weak: Sequence[bool], names: Sequence[str]) -> View:

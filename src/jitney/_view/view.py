@@ -26,6 +26,7 @@ class Leaf:
     weak_type: bool
     hint: LeafHint = None
     in_module: bool = False  # known where `shard` asks
+    counts: str | None = None  # the padded axis whose true size this is; it is no argument then
 
     @property
     def declared_rank(self) -> int | None:
