@@ -1,7 +1,7 @@
 """What a body does along its named axes: proven on a program with symbolic sizes, and carried out on padded ones."""
 
 from .chunked import Chunked as Chunked
-from .chunked import Known as Known
+from .chunked import KnownValues as KnownValues
 from .chunked import run_chunked as run_chunked
 from .dims import evaluate as evaluate
 from .dims import is_symbolic as is_symbolic
@@ -17,7 +17,7 @@ from .rule import Use as Use
 from .spread import spread as spread
 from .uses import demand as demand
 from .uses import uses_of as uses_of
-from .witness.symbolic_trace import Traced as Traced
+from .witness.symbolic_trace import SymbolicProgram as SymbolicProgram
 from .witness.symbolic_trace import at_any_size as at_any_size
 from .witness.symbolic_trace import ranges_at_hand as ranges_at_hand
 from .witness.symbolic_trace import trace as trace

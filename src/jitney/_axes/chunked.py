@@ -21,7 +21,7 @@ State = list[list[Any]]
 
 
 @dataclass
-class Known:
+class KnownValues:
     """The values that do not have the axis, as far as they are known."""
 
     values: dict[int, Any]
@@ -48,12 +48,12 @@ class Chunked:
         self.devices = devices
         self.is_spread = is_spread or (devices is not None and devices.is_part)
 
-    def known(self, fixed: Sequence[Any]) -> Known:
+    def known(self, fixed: Sequence[Any]) -> KnownValues:
         """The arguments that do not have the axis, in order; in place of the others, anything."""
         takes = self.passes.flat.takes
-        return Known({n: x for n, x in zip(takes, fixed, strict=True) if n not in self.passes.streamed})
+        return KnownValues({n: x for n, x in zip(takes, fixed, strict=True) if n not in self.passes.streamed})
 
-    def settle(self, nodes: Sequence[Node], known: Known) -> None:
+    def settle(self, nodes: Sequence[Node], known: KnownValues) -> None:
         """Compute what can be computed now, once."""
         walk = self._walk(1, 1, 0)
         for node in nodes:
@@ -66,12 +66,21 @@ class Chunked:
         out = told(walk, node.op, values, devices.index() == 0)
         return [lax.all_gather(x, devices.along)[0] for x in out] if answers(node.op, is_used=True) else out
 
-    def start(self, work: Pass, known: Known) -> State:
+    def start(self, work: Pass, known: KnownValues) -> State:
         """The states that a pass begins with."""
         return [self._begin(node, known) for node in work.nodes if has_state(node, self.passes.streamed)]
 
     def step(
-        self, work: Pass, known: Known, chunk: dict[int, Any], state: State, start: Any, count: Any, allocated: int, *, here: Any = True
+        self,
+        work: Pass,
+        known: KnownValues,
+        chunk: dict[int, Any],
+        state: State,
+        start: Any,
+        count: Any,
+        allocated: int,
+        *,
+        here: Any = True,
     ) -> tuple[State, list[Any]]:
         """One chunk: the next states, and the results that come out of it. Where `here` is false it is worked on elsewhere as well, and
         its callbacks are called there."""
@@ -98,13 +107,13 @@ class Chunked:
             for node, held in zip(with_state, state, strict=True)
         ]
 
-    def finish(self, work: Pass, known: Known, state: State) -> None:
+    def finish(self, work: Pass, known: KnownValues, state: State) -> None:
         """What the pass has accumulated, put `together`, is known from now on."""
         with_state = [node for node in work.nodes if has_state(node, self.passes.streamed)]
         for node, held in zip(with_state, state, strict=True):
             known.values.update(zip(self._accumulated(node), held, strict=False))
 
-    def results(self, known: Known, emitted: dict[int, Any]) -> list[Any]:
+    def results(self, known: KnownValues, emitted: dict[int, Any]) -> list[Any]:
         """All results; those with the axis are given."""
         self.settle(self.passes.after, known)
         gives = self.passes.flat.gives
@@ -134,7 +143,7 @@ class Chunked:
     def _accumulated(self, node: Node) -> list[int]:
         return [n for n in node.makes if is_accumulated(node, n, self.passes.streamed)]
 
-    def _begin(self, node: Node, known: Known) -> list[Any]:
+    def _begin(self, node: Node, known: KnownValues) -> list[Any]:
         op = node.op
         if op.name == "scan":
             values = [None if isinstance(ref, int) and ref in self.passes.streamed else known.read([ref])[0] for ref in node.reads]
@@ -261,12 +270,12 @@ def _in_turn(work: Chunked, arrays: Sequence[Any], size: int, chunk: int) -> lis
         work.settle(each.before, known)
         here = known
 
-        def step(state: State, i: Any, each: Pass = each, here: Known = here) -> tuple[State, list[Any]]:
+        def step(state: State, i: Any, each: Pass = each, here: KnownValues = here) -> tuple[State, list[Any]]:
             at = i * np.int32(chunk)
             cut = {n: lax.dynamic_slice_in_dim(x, at, chunk, passes.axis(n)) for n, x in streamed.items()}
             return work.step(each, here, cut, state, offset + at, chunk, chunk)
 
-        def remainder(state: State, each: Pass = each, here: Known = here) -> tuple[State, list[Any]]:
+        def remainder(state: State, each: Pass = each, here: KnownValues = here) -> tuple[State, list[Any]]:
             at = full * chunk
             cut = {n: lax.slice_in_dim(x, at, size, axis=passes.axis(n)) for n, x in streamed.items()}
             return work.step(each, here, cut, state, offset + np.int32(at), rest, rest)

@@ -62,7 +62,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Flat:
+class NumberedProgram:
     """A program without calls: every value has a number."""
 
     nodes: tuple[Node, ...]
@@ -72,7 +72,7 @@ class Flat:
     dtypes: Mapping[int, Any]
 
 
-def flatten(jaxpr: Any, ranges: Ranges, numbers: Mapping[Any, Any]) -> Flat:
+def flatten(jaxpr: Any, ranges: Ranges, numbers: Mapping[Any, Any]) -> NumberedProgram:
     """Take the calls of a program apart."""
     nodes: list[Node] = []
     dims: dict[int, tuple[Any, ...]] = {}
@@ -124,7 +124,7 @@ def flatten(jaxpr: Any, ranges: Ranges, numbers: Mapping[Any, Any]) -> Flat:
     top, _ = opened(jaxpr)
     takes = tuple(number(atom) for atom in top.invars)
     gives = tuple(go(jaxpr, takes, ""))
-    return Flat(tuple(nodes), takes, gives, dims, dtypes)
+    return NumberedProgram(tuple(nodes), takes, gives, dims, dtypes)
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ class Passes:
         numbers: What Python makes of the size, by variables of the program.
     """
 
-    flat: Flat
+    flat: NumberedProgram
     symbol: str
     passes: tuple[Pass, ...]
     after: tuple[Node, ...]
@@ -269,7 +269,7 @@ def _accumulates(op: Op) -> bool:
     return (op.name in FOLDS or op.name in PLACES or op.name in SCATTERS) and any(map(ragged, op.ins))
 
 
-def _wanted(flat: Flat) -> set[int]:
+def _wanted(flat: NumberedProgram) -> set[int]:
     """The values that results depend on, and callbacks."""
     wanted = {ref for ref in flat.gives if isinstance(ref, int)} | {node.token for node in flat.nodes if node.token is not None}
     for node in reversed(flat.nodes):
@@ -287,7 +287,7 @@ def _check_dims(op: Op | None, dims: Sequence[Any], symbol: str) -> None:
         raise Refused(op.place, f"makes an array with {sizes} elements along it (`{op.name}`)")
 
 
-def _place(node: Node, flat: Flat, symbol: str, level: dict[int, int], streamed: set[int]) -> None:
+def _place(node: Node, flat: NumberedProgram, symbol: str, level: dict[int, int], streamed: set[int]) -> None:
     """Give the values that a node makes their levels."""
     op = node.op
     reads = [ref for ref in node.reads if isinstance(ref, int)]
@@ -364,14 +364,14 @@ def _can_be_cut(op: Op, uses: Sequence[Use]) -> bool:
     return op.name == "scan" and is_ragged(op.params["length"]) and len(uses) == 1  # none inside its body
 
 
-def _fixed(flat: Flat, streamed: set[int], wanted: set[int]) -> list[Node]:
+def _fixed(flat: NumberedProgram, streamed: set[int], wanted: set[int]) -> list[Node]:
     """What is computed once, from what does not have the axis."""
     return [node for node in flat.nodes if not wanted.isdisjoint(node.marks) and not _is_in_chunks(node, streamed)]
 
 
 def _passes(
     p: int,
-    flat: Flat,
+    flat: NumberedProgram,
     level: Mapping[int, int],
     streamed: set[int],
     outs: Sequence[tuple[int, int]],

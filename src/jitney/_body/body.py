@@ -27,7 +27,7 @@ from .._view.layout import Layout, described
 from .._view.module_axes import InModule, axes_in_modules, with_modules
 from .._view.named_axes import beside, named_axes, sizes_of, with_counts
 from .._view.result import Outcome, is_computed, unmixed
-from .._view.true_sizes import Counts, Known, knowing
+from .._view.true_sizes import Counts, KnownSizes, knowing
 from .._view.view import View, is_array, leaf_hints
 from .call_key import key_of
 from .function import Function
@@ -207,7 +207,7 @@ class Body:
             mask = plan.stage("mask")
             if isinstance(mask, Skip):
                 return plan
-            with knowing(Known({axis.name: axis.size for axis in plan.stage("fill").axes})):
+            with knowing(KnownSizes({axis.name: axis.size for axis in plan.stage("fill").axes})):
                 each = mask.prove(self.body_inside(plan, "mask")).program.each
         except Refused as refusal:
             found = beside(view, named_axes(view), sizes_of(view, named_axes(view)), refusal)

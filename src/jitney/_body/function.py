@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from .._contract.contract import Contract, contract_of
 from .._diagnosis.counters import Counters
-from .._diagnosis.retraces import Traced
+from .._diagnosis.retraces import TraceRecord
 from .._errors import Where
 from .._signature.annotations import annotated_names
 from .._signature.binding import Binder, signature_of, where_of
@@ -32,7 +32,7 @@ class Function:
         self.contract: Contract = self._read(fn, namespace)
         self._namespace = _mentioned(fn, namespace or {}) if self.contract.unresolved else None
         self.counters = Counters(self.name)
-        self.last: Traced | None = None
+        self.last: TraceRecord | None = None
 
     def fn(self) -> Callable[..., Any]:
         """The function.

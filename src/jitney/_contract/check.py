@@ -13,7 +13,7 @@ import numpy as np
 from .._signature.annotations import fields_of
 from .._signature.hints import AnyHint, ArrayHint, ContainerHint, Hint, ModuleHint, ScalarHint, StaticHint, TreeHint, UnionHint
 from .kinds import accepts, arrays_in, bearable, children_of, describe, dtype_text, fit_scalar, flatten_to, is_array, is_number, suggest
-from .sizes import Problem, Sizes, fit_shape, settle
+from .sizes import Mismatch, Sizes, fit_shape, settle
 
 _jtu: Any = jax.tree_util  # parts of its types are unknown to pyright
 
@@ -28,7 +28,7 @@ class Scope:
     leaf: str | None = None
 
 
-def fit(hint: Hint, value: Any, path: str, scope: Scope) -> Problem | None:
+def fit(hint: Hint, value: Any, path: str, scope: Scope) -> Mismatch | None:
     """What keeps a value from being what its hint says; sizes are bound on the way."""
     match hint:
         case ArrayHint():
@@ -51,13 +51,13 @@ def fit(hint: Hint, value: Any, path: str, scope: Scope) -> Problem | None:
             return None
 
 
-def _fit_array(hint: ArrayHint, value: Any, path: str, scope: Scope) -> Problem | None:
+def _fit_array(hint: ArrayHint, value: Any, path: str, scope: Scope) -> Mismatch | None:
     if not is_array(value):
         if not scope.strict:
             return None
         return None if hint.array_like and _number_allowed(hint, value) else _not_an_array(hint, value, path)
     if not hint.allows(value.dtype) and not (hint.array_like and isinstance(value, np.generic)):
-        return Problem(
+        return Mismatch(
             f"{path!r} has dtype {dtype_text(value)}, and {hint.text} allows {hint.allowed}.",
             "An annotation says which dtypes the body sees; nothing is cast in silence.",
             f"cast it with `.astype(...)`, or annotate `{suggest(value.dtype)}[Array, ...]`.",
@@ -75,18 +75,18 @@ def _number_allowed(hint: ArrayHint, value: Any) -> bool:
     return any(isinstance(item, str) and item.startswith(name) for item in allowed for name in names)
 
 
-def _not_an_array(hint: ArrayHint, value: Any, path: str) -> Problem:
+def _not_an_array(hint: ArrayHint, value: Any, path: str) -> Mismatch:
     number = is_number(value)
     kind = "float" if isinstance(value, float) else type(value).__name__
     fix = f"pass `jnp.asarray({value!r})`, or annotate it `{kind}`." if number else "pass an array, or correct the annotation."
-    return Problem(
+    return Mismatch(
         f"{path!r} is {describe(value)}, and {hint.text} is an array.",
         "An annotation says what the body sees: a Python number has neither shape nor dtype.",
         fix,
     )
 
 
-def _fit_static(hint: StaticHint, value: Any, path: str, scope: Scope) -> Problem | None:
+def _fit_static(hint: StaticHint, value: Any, path: str, scope: Scope) -> Mismatch | None:
     fits = bearable(value, hint.hint)
     if fits is None:
         scope.sizes.notes.append(f"{path!r} is not checked: beartype does not read `{hint.text}`")
@@ -94,7 +94,7 @@ def _fit_static(hint: StaticHint, value: Any, path: str, scope: Scope) -> Proble
         return None if hint.parts is None else fit(hint.parts, value, path, scope)
     if is_array(value):
         name = suggest(value.dtype)
-        return Problem(
+        return Mismatch(
             f"{path!r} is {describe(value)}, and is annotated `{hint.text}`.",
             f"`{hint.text}` is static: its value is part of the compiled program, so it cannot be an array.",
             f'annotate it `{name}[Array, "{"" if len(value.shape) == 0 else "..."}"]`, or pass a plain `{hint.text}`.',
@@ -102,15 +102,15 @@ def _fit_static(hint: StaticHint, value: Any, path: str, scope: Scope) -> Proble
     return _wrong_kind(hint, value, path)
 
 
-def _wrong_kind(hint: Hint, value: Any, path: str) -> Problem:
-    return Problem(
+def _wrong_kind(hint: Hint, value: Any, path: str) -> Mismatch:
+    return Mismatch(
         f"{path!r} is {describe(value)}, not a `{hint.text}`.",
         "An argument must be what its annotation says.",
         f"pass a `{hint.text}`, or correct the annotation.",
     )
 
 
-def _fit_union(hint: UnionHint, value: Any, path: str, scope: Scope) -> Problem | None:
+def _fit_union(hint: UnionHint, value: Any, path: str, scope: Scope) -> Mismatch | None:
     before = scope.sizes.copy()
     tried: list[str] = []
     options = hint.options if scope.strict else [option for option in hint.options if accepts(option, value)]
@@ -123,19 +123,19 @@ def _fit_union(hint: UnionHint, value: Any, path: str, scope: Scope) -> Problem 
         tried.append(f"{option.text}: {problem.what}")
         scope.sizes.restore(before)
     listed = "".join(f"\n  not {line}" for line in tried)
-    return Problem(
+    return Mismatch(
         f"{path!r} fits no alternative of {hint.text}:{listed}",
         "A union takes the first alternative that fits.",
         "pass what one alternative describes, or add an alternative.",
     )
 
 
-def _fit_container(hint: ContainerHint, value: Any, path: str, scope: Scope) -> Problem | None:
+def _fit_container(hint: ContainerHint, value: Any, path: str, scope: Scope) -> Mismatch | None:
     if not isinstance(value, hint.kind):
         return _wrong_kind(hint, value, path) if scope.strict else None
     length = len(value)
     if scope.strict and not hint.variadic and not isinstance(value, Mapping) and length != len(hint.items):
-        return Problem(
+        return Mismatch(
             f"{path!r} has {length} items, and `{hint.text}` has {len(hint.items)}.",
             "An argument must be what its annotation says.",
             "pass that many items, or correct the annotation.",
@@ -147,7 +147,7 @@ def _fit_container(hint: ContainerHint, value: Any, path: str, scope: Scope) -> 
     return None
 
 
-def _fit_tree(hint: TreeHint, value: Any, path: str, scope: Scope) -> Problem | None:
+def _fit_tree(hint: TreeHint, value: Any, path: str, scope: Scope) -> Mismatch | None:
     if value is None:  # jaxtyping takes None for every PyTree
         return None
     leaves, structure = flatten_to(hint.leaf, value)
@@ -162,7 +162,7 @@ def _fit_tree(hint: TreeHint, value: Any, path: str, scope: Scope) -> Problem | 
     return None
 
 
-def _fit_structure(name: str, structure: Any, path: str, scope: Scope) -> Problem | None:
+def _fit_structure(name: str, structure: Any, path: str, scope: Scope) -> Mismatch | None:
     known = scope.sizes.structures
     if name.isidentifier():
         first, setter = known.setdefault(name, (structure, repr(path)))
@@ -209,15 +209,15 @@ def _ends_with(structure: Any, wanted: Any) -> bool:
     return all(at_end(node) for node in _jtu.tree_leaves(_dummy(structure), is_leaf=at_end))
 
 
-def _two_structures(name: str, first: tuple[Any, str], second: tuple[Any, str]) -> Problem:
-    return Problem(
+def _two_structures(name: str, first: tuple[Any, str], second: tuple[Any, str]) -> Mismatch:
+    return Mismatch(
         f"tree structure '{name}' is {first[0]} from {first[1]} and {second[0]} from {second[1]}.",
         f"Every tree annotated with '{name}' must have the same structure.",
         "pass trees of one structure, or rename it in one annotation.",
     )
 
 
-def _fit_module(hint: ModuleHint, value: Any, path: str, scope: Scope) -> Problem | None:
+def _fit_module(hint: ModuleHint, value: Any, path: str, scope: Scope) -> Mismatch | None:
     cls = value.__class__
     fits = bearable(value, hint.cls)
     if fits is None and scope.strict:
@@ -249,7 +249,7 @@ def _is_stacked(children: list[tuple[Hint, Any, str]]) -> bool:
     return len(lead) == 1 and lead != {()}
 
 
-def _per_instance(problem: Problem, value: Any) -> Problem:
+def _per_instance(problem: Mismatch, value: Any) -> Mismatch:
     if not problem.rule.startswith("Every argument"):
         return problem
     return replace(problem, rule=problem.rule.replace("Every argument", f"Every field of one `{type(value).__name__}`"))

@@ -16,7 +16,7 @@ from .._signature.annotations import hints_of
 from .._signature.hints import AnyHint, ArrayHint, Hint, ModuleHint, ScalarHint, UnionHint
 from .check import Scope, fit, fits_alone
 from .kinds import accepts, arrays_in, children_of, is_array, is_number
-from .sizes import Problem, Sizes, settle
+from .sizes import Mismatch, Sizes, settle
 
 
 @dataclass(frozen=True)
@@ -150,6 +150,6 @@ def _pieces(parameter: Parameter, arguments: Mapping[str, Any]) -> Iterator[tupl
         yield name, value
 
 
-def _raise(where: Where, problem: Problem | None) -> None:
+def _raise(where: Where, problem: Mismatch | None) -> None:
     if problem is not None:
         raise ContractError(sentence(where, problem.what, problem.rule, problem.fix))

@@ -15,7 +15,7 @@ import numpy as np
 
 from .._signature.annotations import fields_of
 from .._signature.hints import AnyHint, ArrayHint, ContainerHint, Hint, ModuleHint, ScalarHint, StaticHint, TreeHint, UnionHint, dtype_name
-from .sizes import Problem
+from .sizes import Mismatch
 
 _jtu: Any = jax.tree_util  # parts of its types are unknown to pyright
 
@@ -107,16 +107,16 @@ def accepts(hint: Hint, value: Any) -> bool:
             return True
 
 
-def fit_scalar(hint: ScalarHint, value: Any, path: str) -> Problem | None:
+def fit_scalar(hint: ScalarHint, value: Any, path: str) -> Mismatch | None:
     """What keeps a value from being a number of rank 0."""
     rule = f"`{hint.kind}` is a number of rank 0: a Python number, or an array without axes."
     if not is_array(value):
         kinds = (int, float) if hint.kind == "float" else (int, float, complex)
         if isinstance(value, kinds) and not isinstance(value, bool):
             return None
-        return Problem(f"{path!r} is {describe(value)}, not a `{hint.kind}`.", rule, f"pass a {hint.kind}.")
+        return Mismatch(f"{path!r} is {describe(value)}, not a `{hint.kind}`.", rule, f"pass a {hint.kind}.")
     if len(value.shape) != 0:
-        return Problem(
+        return Mismatch(
             f"{path!r} is {describe(value)}, not a `{hint.kind}`.",
             rule,
             f'pass a number, annotate `{suggest(value.dtype)}[Array, "..."]`, or give the extra axis to `vmap`.',
@@ -125,7 +125,7 @@ def fit_scalar(hint: ScalarHint, value: Any, path: str) -> Problem | None:
     if any(jnp.issubdtype(value.dtype, kind) for kind in kinds):
         return None
     suggestion = f'annotate `{suggest(value.dtype)}[Array, ""]`, or cast it with `.astype(...)`.'
-    return Problem(f"{path!r} has dtype {dtype_text(value)}, and is annotated `{hint.kind}`.", rule, suggestion)
+    return Mismatch(f"{path!r} has dtype {dtype_text(value)}, and is annotated `{hint.kind}`.", rule, suggestion)
 
 
 def bearable(value: Any, hint: Any) -> bool | None:

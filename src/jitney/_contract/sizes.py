@@ -24,7 +24,7 @@ class Unknown:
 
 
 @dataclass(frozen=True)
-class Problem:
+class Mismatch:
     """Why a value does not fit: the parts of a message."""
 
     what: str
@@ -70,7 +70,7 @@ class Sizes:
 
 def fit_shape(
     hint: ArrayHint, shape: tuple[int, ...], who: str, sizes: Sizes, arguments: Mapping[str, Any], leaf: str | None = None
-) -> Problem | None:
+) -> Mismatch | None:
     """Compare a shape with a hint and bind its names. `leaf` is the position that `?n` stands for."""
     pairs, middle = _align(hint, shape)
     if pairs is None:
@@ -85,7 +85,7 @@ def fit_shape(
     return None if dim.name is None else _fit_variadic(dim, part, who, sizes, leaf)
 
 
-def settle(sizes: Sizes, arguments: Mapping[str, Any]) -> Problem | None:
+def settle(sizes: Sizes, arguments: Mapping[str, Any]) -> Mismatch | None:
     """Evaluate the expressions that waited, now that every name is bound; what stays unknown becomes a note."""
     waiting, sizes.later = sizes.later, []
     for item in waiting:
@@ -123,7 +123,7 @@ def _fit_axis(
     sizes: Sizes,
     arguments: Mapping[str, Any],
     leaf: str | None,
-) -> Problem | None:
+) -> Mismatch | None:
     if dim.kind == "anonymous" or (dim.broadcast and size == 1):
         return None
     if dim.kind == "fixed":
@@ -143,7 +143,7 @@ def _fit_axis(
     return None if first == size else _two_sizes(name, (first, setter), (size, who))
 
 
-def _fit_variadic(dim: Dim, part: tuple[int, ...], who: str, sizes: Sizes, leaf: str | None) -> Problem | None:
+def _fit_variadic(dim: Dim, part: tuple[int, ...], who: str, sizes: Sizes, leaf: str | None) -> Mismatch | None:
     """jaxtyping's rule: a `*#name` may broadcast against the others, a `*name` may not."""
     if dim.per_leaf and leaf is None:
         sizes.notes.append(f"{who}: `{dim.text}` is not checked: it needs a `PyTree[..., 'T']` around it")
@@ -174,21 +174,21 @@ def _key(dim: Dim, leaf: str | None) -> str:
 # Messages.
 
 
-def _two_sizes(name: str, first: tuple[object, str], second: tuple[object, str]) -> Problem:
+def _two_sizes(name: str, first: tuple[object, str], second: tuple[object, str]) -> Mismatch:
     apart = f"{first[0]} from {first[1]} and {second[0]} from {second[1]}"
     together = f"{first[0]} and {second[0]}, both from {first[1]}"
-    return Problem(
+    return Mismatch(
         f"axis '{name}' has two sizes, {together if first[1] == second[1] else apart}.",
         f"Every argument annotated with '{name}' must agree on it.",
         "pass equal sizes, or rename the axis in one annotation.",
     )
 
 
-def _wrong_rank(hint: ArrayHint, shape: tuple[int, ...], who: str) -> Problem:
+def _wrong_rank(hint: ArrayHint, shape: tuple[int, ...], who: str) -> Mismatch:
     rank = hint.rank
     least = len(hint.dims) - 1
     wants = f"at least {_axes(least)}" if rank is None else _axes(rank)
-    return Problem(
+    return Mismatch(
         f"{who} has {_axes(len(shape))}, shape {tuple(shape)}, and {hint.text} has {wants}.",
         "An annotation says which axes the body sees.",
         "pass an array of that rank, correct the annotation, or give an extra axis to `vmap`.",
@@ -199,18 +199,18 @@ def _axes(count: int) -> str:
     return "1 axis" if count == 1 else f"{count} axes"
 
 
-def _wrong_fixed(dim: Dim, size: int, axis: int, who: str, text: str) -> Problem:
-    return Problem(
+def _wrong_fixed(dim: Dim, size: int, axis: int, who: str, text: str) -> Mismatch:
+    return Mismatch(
         f"{who} has size {size} along axis {axis}, and {text} says {dim.size}.",
         "A number in a shape is the only size that fits.",
         f"pass size {dim.size}, or put a name in place of '{dim.text}' in the annotation.",
     )
 
 
-def _wrong_expression(expr: str, value: float, size: int, who: str, text: str, sizes: Sizes) -> Problem:
+def _wrong_expression(expr: str, value: float, size: int, who: str, text: str, sizes: Sizes) -> Mismatch:
     used = [f"{name}={got} from {by}" for name, (got, by) in sizes.bound.items() if name in names_in(expr)]
     given = f" with {', '.join(used)}" if used else ""
-    return Problem(
+    return Mismatch(
         f"axis '{expr}' of {who} has size {size}, and {text} makes it {value}{given}.",
         "A size that is written as an expression must equal its value.",
         "pass an array of that size, or correct the expression in the annotation.",

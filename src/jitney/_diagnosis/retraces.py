@@ -12,7 +12,7 @@ from .._view.view import View
 
 
 @dataclass(frozen=True)
-class Traced:
+class TraceRecord:
     """What one trace was made for."""
 
     view: View
@@ -21,7 +21,7 @@ class Traced:
     plan: Plan
 
 
-def cause(old: Traced | None, new: Traced) -> str:
+def cause(old: TraceRecord | None, new: TraceRecord) -> str:
     """One line: what differs from the trace before."""
     if old is None:
         return "first call"
@@ -54,7 +54,7 @@ def _short(leaf: Any) -> str:
     return str(leaf).split(": ", 1)[1]
 
 
-def _statics(old: Traced, new: Traced) -> list[str]:
+def _statics(old: TraceRecord, new: TraceRecord) -> list[str]:
     before = dict(old.static)
     return _few(
         [

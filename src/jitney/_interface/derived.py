@@ -34,11 +34,11 @@ class Kept:
 
     def __init__(self, held: list[Any] | None):
         self.held = held
-        self.values: dict[Hashable, list[Value]] = {}
+        self.values: dict[Hashable, list[KeptValue]] = {}
 
 
 @dataclass(frozen=True)
-class Value:
+class KeptValue:
     """A derived value, and the trace that it is of; None if it holds no tracers."""
 
     trace: Any
@@ -71,7 +71,7 @@ class Reading:
         value = rule(state)
         traced = _has_tracers(value)
         kept = passing if traced and not _has_tracers(state) else lasting
-        kept.values.setdefault(key, []).append(Value(trace if traced else None, value))
+        kept.values.setdefault(key, []).append(KeptValue(trace if traced else None, value))
         return value
 
 

@@ -60,13 +60,13 @@ class Site:
         return written(self.paths[0]) if self.own else self.source.partition(" ")[0]
 
 
-class Walk(ABC):
+class Feeds(ABC):
     """One evaluation of a program."""
 
     def run(self, jaxpr: Any, operands: Sequence[Any], labels: Sequence[Label], seen_at: str = "") -> tuple[list[Any], list[Label]]:
         """The results of a program and where they come from; `seen_at` is the line of the operation that holds it."""
         program, constants = opened(jaxpr)
-        return _Run(self, program, seen_at).go([*constants, *operands], [*[NOWHERE] * len(constants), *labels])
+        return _Feeding(self, program, seen_at).go([*constants, *operands], [*[NOWHERE] * len(constants), *labels])
 
     def plain(self, eqn: Any, operands: Sequence[Any]) -> list[Any]:
         """The results of any other operation."""
@@ -85,10 +85,10 @@ class Walk(ABC):
         """The results of an operation that holds programs; None for one that is taken as it is."""
 
 
-class _Run:
+class _Feeding:
     """One program, with what is known of its values."""
 
-    def __init__(self, walk: Walk, program: Any, seen_at: str):
+    def __init__(self, walk: Feeds, program: Any, seen_at: str):
         self.walk = walk
         self.program = program
         self.seen_at = seen_at

@@ -18,7 +18,7 @@ import jax
 from .._errors import few
 from .._jax.jaxprs import CALLS, bound, name_of, opened, programs, while_parts
 from .._jax.trees import type_of
-from .fed_by import Label, Site, Walk
+from .fed_by import Feeds, Label, Site
 from .policy import LOW, Policy
 from .products import SOLVERS, holds_products, low_product, solves
 
@@ -81,7 +81,7 @@ def autocast(closed: Any, arrays: Sequence[Any], labels: Sequence[Label], policy
     return out, walk.sites
 
 
-class _Autocast(Walk):
+class _Autocast(Feeds):
     def __init__(self, policy: Policy):
         self.policy = policy
         self.tally = Tally()

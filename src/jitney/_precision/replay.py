@@ -14,7 +14,7 @@ import numpy as np
 
 from .._jax.jaxprs import CALLS, bound, programs, scan_parts, solve_operands, while_parts
 from .._jax.trees import issubdtype
-from .fed_by import Label, Site, Walk
+from .fed_by import Feeds, Label, Site
 from .policy import LOW
 from .products import PRODUCTS, holds_products, solves
 
@@ -24,7 +24,7 @@ _lax: Any = jax.lax
 DOUBLE = np.dtype(np.float64)
 
 
-class _Replay(Walk):
+class _Replay(Feeds):
     """Rebuilds control flow by JAX's public functions, which close over values."""
 
     def other(self, eqn: Any, operands: Sequence[Any], labels: Sequence[Label], source: str) -> tuple[list[Any], list[Label]] | None:

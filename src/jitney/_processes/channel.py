@@ -19,7 +19,7 @@ from typing import Any
 
 from .._errors import sentence
 from .compare import worded
-from .connection import CONNECT, NONCE, Line, connected, welcomed
+from .connection import CONNECT, NONCE, Connection, connected, welcomed
 
 _TOGETHER = "Before its first step all processes compare what they are about to do."
 _AGAIN = "look at what it says; then start all again from the last checkpoint."
@@ -109,12 +109,12 @@ class Hub:
                     if index is None or index in self._tell:
                         came.close()
                         continue
-                    line = Line(came)
+                    line = Connection(came)
                     self._tell[index] = line.send
                     _thread(self._serve, index, line)
         self.all_here.set()
 
-    def _serve(self, index: int, line: Line) -> None:
+    def _serve(self, index: int, line: Connection) -> None:
         why = "stopped: its connection is cut"
         for message in line.messages():
             if "facts" in message:
@@ -139,7 +139,7 @@ class Channel:
         self.index, self.timeout, self.grace = index, timeout, grace
         self.inbox = Inbox()
         self.hub: Hub | None = None
-        self._line: Line | None = None
+        self._line: Connection | None = None
         self._numbers: dict[tuple[int, ...], int] = {}
         self._known: set[str] = set()  # verdicts, which every process has got
         self._over = False
@@ -200,7 +200,7 @@ class Channel:
         elif self._line is not None:
             self._line.send({"why": why})
 
-    def _listen(self, line: Line) -> None:
+    def _listen(self, line: Connection) -> None:
         for message in line.messages():
             self._told(message)
         if 0 not in self.inbox.gone:

@@ -20,7 +20,7 @@ CONNECT = 5.0  # seconds for one address of process 0; it has several names, not
 _LENGTH = struct.Struct(">Q")
 
 
-class Line:
+class Connection:
     """One connection: texts there and back, in whole messages."""
 
     def __init__(self, connected: socket.socket):
@@ -66,7 +66,7 @@ def _proof(secret: bytes, *parts: bytes) -> bytes:
     return hmac.digest(secret, b"".join(parts), hashlib.sha256)
 
 
-def connected(index: int, hosts: Sequence[str], port: int, secret: bytes) -> Line:
+def connected(index: int, hosts: Sequence[str], port: int, secret: bytes) -> Connection:
     """A line to process 0, which may be reached by any of these names.
 
     Raises:
@@ -81,7 +81,7 @@ def connected(index: int, hosts: Sequence[str], port: int, secret: bytes) -> Lin
             theirs = _exactly(found, NONCE)
             found.sendall(number + nonce + _proof(secret, b"member", number, theirs))
             if hmac.compare_digest(_exactly(found, NONCE), _proof(secret, b"hub", number, nonce)):
-                return Line(found)
+                return Connection(found)
             found.close()
         except OSError as error:
             failed.append(f"{host} ({error.strerror or error})")

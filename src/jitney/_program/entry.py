@@ -21,7 +21,7 @@ from .._body.body import Body, Planned
 from .._body.call_key import key_of, padded_key
 from .._body.function import Function
 from .._diagnosis.nonfinite import nonfinite
-from .._diagnosis.retraces import Traced, cause
+from .._diagnosis.retraces import TraceRecord, cause
 from .._errors import NonFiniteError, sentence
 from .._jax.cache import disabled as cache_disabled
 from .._jax.cache import ensure as ensure_cache
@@ -32,7 +32,7 @@ from .._verify.verification import Verifying, is_verified
 from .._view.layout import Layout, jit_is_off, traced
 from .._view.named_axes import is_count
 from .._view.result import Outcome, unmixed
-from .._view.true_sizes import Counts, Known, NeedsNumbers, Proof, knowing, known, parted
+from .._view.true_sizes import Counts, KnownSizes, NeedsNumbers, Proof, knowing, known, parted
 from .._view.view import View
 from .padded_calls import Cut, Filling, cuts_of, warn_refused
 from .sharded_calls import OtherShapes, Placing, shapes_of
@@ -169,7 +169,7 @@ class Entry(Body):
         ensure_cache()
         while True:
             plain, counts = parted(arrays)
-            at_hand = Known(counts and counts.sizes)
+            at_hand = KnownSizes(counts and counts.sizes)
             try:
                 with suppress(Retry), knowing(at_hand), self.numbers(), self.scope(), jax.disable_jit(False):  # noqa: FBT003
                     return self.jit_for(arrays).lower(*(arrays if self.placing is None else self.placing.arrived(arrays, abstract=True)))
@@ -275,6 +275,6 @@ class Entry(Body):
         if at_any_size():  # it is no program: an outer one asks what it would be
             return
         static = tuple(zip(self.layout.static_names(), self.statics, strict=True))
-        new = Traced(planned.view, static, self.key, planned.plan)
+        new = TraceRecord(planned.view, static, self.key, planned.plan)
         self.core.counters.cause(cause(self.core.last, new))
         self.core.last = new

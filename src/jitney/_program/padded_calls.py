@@ -27,7 +27,7 @@ from .._stages.place import divided
 from .._stages.stage import Skip
 from .._view.layout import MAX_ENTRIES, described, jit_is_off, traced
 from .._view.named_axes import beside, named_axes
-from .._view.true_sizes import Counts, Known, NeedsNumbers, knowing
+from .._view.true_sizes import Counts, KnownSizes, NeedsNumbers, knowing
 from .._view.view import View
 from .wrappers import Run, runner
 
@@ -61,7 +61,7 @@ class Padded:
     shapes: tuple[tuple[int, ...], ...]
     counts: Counts
     key: Hashable  # of the program that runs them
-    known: Known  # of its sizes, for a trace
+    known: KnownSizes  # of its sizes, for a trace
 
     def arrays(self, arrays: Sequence[Any]) -> list[Any]:
         return [array if described(array)[0] == shape else filled(array, shape) for array, shape in zip(arrays, self.shapes, strict=True)]
@@ -184,7 +184,7 @@ class Filling:
         except Refused as refusal:
             raise SizeRefused(fill, refusal) from refusal
         counts = Counts([np.asarray(size, np.int32) for size in sizes.values()], tuple(sizes), weak, numbers, sizes)
-        return Padded(fill, shapes, counts, key, Known(sizes))
+        return Padded(fill, shapes, counts, key, KnownSizes(sizes))
 
     def _shapes(self, fill: Fill, view: View) -> tuple[tuple[int, ...], ...]:
         """The shape that each array gets.

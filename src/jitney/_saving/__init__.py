@@ -6,7 +6,7 @@ from .choice import choose as choose
 from .choice import flops_text as flops_text
 from .choice import frontier_of as frontier_of
 from .choice import not_fitting as not_fitting
-from .flat import Flat as Flat
+from .flat import FlatProgram as FlatProgram
 from .flat import Step as Step
 from .flat import flattened as flattened
 from .flops import of_equation as of_equation

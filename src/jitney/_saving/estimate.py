@@ -10,7 +10,7 @@ from typing import Any
 import jax
 
 from .._jax.jaxprs import opened, scan_parts
-from .flat import Flat, bytes_of
+from .flat import FlatProgram, bytes_of
 from .flops import of_equation
 from .layers import Stack
 from .option import Option, Saved, evaluated, policy_of
@@ -76,12 +76,12 @@ class Estimate:
         return total
 
 
-def layers_of(flat: Flat, stacks: Sequence[Stack]) -> tuple[Layer, ...]:
+def layers_of(flat: FlatProgram, stacks: Sequence[Stack]) -> tuple[Layer, ...]:
     """Look at the one in the middle of each stack."""
     return tuple(_turn(flat, stack) if stack.turns else _segment(flat, stack) for stack in stacks)
 
 
-def _segment(flat: Flat, stack: Stack) -> Layer:
+def _segment(flat: FlatProgram, stack: Stack) -> Layer:
     middle = stack.count // 2
     start, stop = stack.bounds[middle], stack.bounds[middle + 1]
     reads, writes = flat.reads_of(start, stop), flat.needed_after(start, stop)
@@ -98,7 +98,7 @@ def _segment(flat: Flat, stack: Stack) -> Layer:
     return _layer(stack.count, sum(flat.sizes[n] for n in writes), segment, [flat.avals[n] for n in reads], [s.eqn for s in steps], own)
 
 
-def _turn(flat: Flat, stack: Stack) -> Layer:
+def _turn(flat: FlatProgram, stack: Stack) -> Layer:
     eqn = flat.steps[stack.start].eqn
     body, constants = opened(eqn.params["jaxpr"])
     _, carry, _ = scan_parts(eqn, [atom.aval for atom in eqn.invars])

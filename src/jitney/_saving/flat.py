@@ -36,7 +36,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Flat:
+class FlatProgram:
     """A program without calls.
 
     Args:
@@ -85,7 +85,7 @@ class Flat:
         return found
 
 
-def flattened(jaxpr: Any, calls: Collection[str] = ("jit", "pjit")) -> Flat:
+def flattened(jaxpr: Any, calls: Collection[str] = ("jit", "pjit")) -> FlatProgram:
     """Take calls of a program apart, by default those without a rule of their own. Its constants come before its arguments."""
     steps: list[Step] = []
     avals: dict[int, Any] = {}
@@ -116,7 +116,7 @@ def flattened(jaxpr: Any, calls: Collection[str] = ("jit", "pjit")) -> Flat:
     takes = [number(atom) for atom in (*program.constvars, *program.invars)]
     split = len(program.constvars)
     gives = go(program, takes[:split], takes[split:])
-    return Flat(tuple(steps), tuple(takes), tuple(gives), avals)
+    return FlatProgram(tuple(steps), tuple(takes), tuple(gives), avals)
 
 
 def bytes_of(aval: Any) -> int:

@@ -17,7 +17,7 @@ import numpy as np
 
 from .._jax.jaxprs import bound, opened, programs
 from .._jax.trees import is_a, issubdtype
-from .flat import Const, Flat, Step, bytes_of
+from .flat import Const, FlatProgram, Step, bytes_of
 from .flops import of_equation
 
 _jax: Any = jax
@@ -55,7 +55,7 @@ class Stack:
         return self.bounds[-1]
 
 
-def stacks_of(flat: Flat) -> tuple[Stack, ...]:
+def stacks_of(flat: FlatProgram) -> tuple[Stack, ...]:
     """The stacks of a program, in its order; where nothing repeats, one of pieces of about equal work."""
     weights = [sum(flat.sizes[n] for n in step.makes) + _inside(step) for step in flat.steps]
     crossing = flat.crossing()
@@ -68,7 +68,7 @@ def stacks_of(flat: Flat) -> tuple[Stack, ...]:
     return tuple(sorted(found, key=lambda stack: stack.start)) or _pieces(flat, crossing)
 
 
-def _repeated(flat: Flat, labels: Any, weights: Any, crossing: Sequence[int], low: int, high: int, least: float) -> Iterator[Stack]:
+def _repeated(flat: FlatProgram, labels: Any, weights: Any, crossing: Sequence[int], low: int, high: int, least: float) -> Iterator[Stack]:
     """The repetition that covers most, and what stands before and behind it."""
     best = _best(labels[low:high], weights[low:high])
     if best is None or best[0] < least:
@@ -97,7 +97,7 @@ def _best(labels: Any, weights: Any) -> tuple[float, int, int, int] | None:
     return best
 
 
-def _cut(flat: Flat, crossing: Sequence[int], first: int, end: int, period: int) -> Stack:
+def _cut(flat: FlatProgram, crossing: Sequence[int], first: int, end: int, period: int) -> Stack:
     """Cut a repetition where the fewest bytes cross."""
     spare = (end - first) % period + (period if (end - first) // period > 2 else 0)
     starts = range(first, first + min(spare, period - 1) + 1)
@@ -108,7 +108,7 @@ def _cut(flat: Flat, crossing: Sequence[int], first: int, end: int, period: int)
     return Stack(bounds, alike=len(kinds) == 1 and pure)
 
 
-def _pieces(flat: Flat, crossing: Sequence[int]) -> tuple[Stack, ...]:
+def _pieces(flat: FlatProgram, crossing: Sequence[int]) -> tuple[Stack, ...]:
     """Pieces of about equal work, cut where little crosses."""
     work = list(accumulate(of_equation(step.eqn) + 1 for step in flat.steps))
     if len(work) < 2 * _PIECES:
@@ -147,7 +147,7 @@ def _kind(atom: Any) -> Hashable:
     return getattr(atom.aval, "shape", ()), str(getattr(atom.aval, "dtype", "")), getattr(atom.aval, "weak_type", False)
 
 
-def alike(flat: Flat, start: int, stop: int) -> tuple[Hashable, list[int], list[int]]:
+def alike(flat: FlatProgram, start: int, stop: int) -> tuple[Hashable, list[int], list[int]]:
     """What steps are, such that equal ones compute the same of what they read; what they read from outside; and what they make.
 
     Functions among the parameters are told apart by identity: two rules of differentiation may differ though their programs agree.

@@ -11,7 +11,7 @@ import jax
 from jax.extend import core
 
 from .._jax.jaxprs import opened, scan_parts
-from .flat import Flat
+from .flat import FlatProgram
 from .layers import Stack, alike
 
 _jax: Any = jax
@@ -59,10 +59,10 @@ def policy_of(saved: Saved) -> Any:
 
 
 @dataclass
-class _Run:
+class _Evaluation:
     """One evaluation of a program."""
 
-    flat: Flat
+    flat: FlatProgram
     option: Option
     env: dict[int, Any]
 
@@ -79,7 +79,7 @@ class _Run:
         reads, writes = flat.reads_of(start, stop), flat.needed_after(start, stop)
 
         def segment(*values: Any) -> list[Any]:
-            inner = _Run(flat, self.option, dict(zip(reads, values, strict=True)))
+            inner = _Evaluation(flat, self.option, dict(zip(reads, values, strict=True)))
             inner.plain(start, stop)
             return [inner.env[n] for n in writes]
 
@@ -177,7 +177,7 @@ class Chain:
     wanted: tuple[int, ...]
 
     @classmethod
-    def of(cls, flat: Flat, stack: Stack, layers: int) -> Chain | None:
+    def of(cls, flat: FlatProgram, stack: Stack, layers: int) -> Chain | None:
         """None if they read something of a layer that is not the one before."""
         pairs = list(pairwise(stack.bounds))[:layers]
         parts = [alike(flat, *pair) for pair in pairs]
@@ -198,7 +198,7 @@ class Chain:
         wanted = sorted({makes[k].index(n) for k, found in enumerate(later) for n in found})
         return cls(stack, layers, sources, makes, carried, tuple(wanted))
 
-    def run(self, run: _Run) -> None:
+    def run(self, run: _Evaluation) -> None:
         env, flat = run.env, run.flat
         start, stop = self.stack.bounds[0], self.stack.bounds[1]
         places = range(len(self.sources[0]))
@@ -208,7 +208,7 @@ class Chain:
 
         def layer(carry: Any, row: Any) -> Any:
             values = {**shared, **dict(zip(self.carried, carry, strict=True)), **dict(zip(own, row, strict=True))}
-            inner = _Run(flat, run.option, {self.sources[0][p]: values[p] for p in places})
+            inner = _Evaluation(flat, run.option, {self.sources[0][p]: values[p] for p in places})
             inner.plain(start, stop)
             out = [inner.env[n] for n in self.makes[0]]
             return [out[made] for made in self.carried.values()], [out[made] for made in self.wanted]
@@ -221,7 +221,7 @@ class Chain:
         env.update({self.makes[-1][made]: value for made, value in zip(self.carried.values(), last, strict=True)})
 
 
-def _read_by_next(flat: Flat, own: list[set[int]], sources: Any, k: int, layers: int) -> set[int]:
+def _read_by_next(flat: FlatProgram, own: list[set[int]], sources: Any, k: int, layers: int) -> set[int]:
     """What a layer makes and only the next one reads; of the last one the loop hands on what it carries."""
     read = set(sources[k + 1]) if k + 1 < layers else set[int]()
     after = own[k + 1] if k + 1 < layers else set[int]()
@@ -229,11 +229,11 @@ def _read_by_next(flat: Flat, own: list[set[int]], sources: Any, k: int, layers:
     return read - others
 
 
-def program_of(flat: Flat, stacks: Sequence[Stack], option: Option) -> Callable[[Sequence[Any]], list[Any]]:
+def program_of(flat: FlatProgram, stacks: Sequence[Stack], option: Option) -> Callable[[Sequence[Any]], list[Any]]:
     """The program on its constants and arguments, saving what the option says."""
 
     def whole(values: Sequence[Any]) -> list[Any]:
-        run = _Run(flat, option, dict(zip(flat.takes, values, strict=True)))
+        run = _Evaluation(flat, option, dict(zip(flat.takes, values, strict=True)))
         at, done = 0, 0
         for stack in () if option.whole else stacks:
             run.plain(at, stack.start)

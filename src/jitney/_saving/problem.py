@@ -12,7 +12,7 @@ import numpy as np
 from .._jax.compiler import FAST
 from .._jax.memory import counted_bytes
 from .._jax.trees import issubdtype
-from .flat import Flat, flattened
+from .flat import FlatProgram, flattened
 from .flops import flops, of_equation
 from .layers import Stack, stacks_of
 from .option import EVERYTHING, Chain, Option, Saved, program_of
@@ -47,7 +47,7 @@ class Problem:
     """
 
     def __init__(self, traced: Any, wrt: Sequence[int] | None = None, lies: Sequence[Any] | None = None):
-        self.flat: Flat = flattened(traced)
+        self.flat: FlatProgram = flattened(traced)
         self.constants: list[Any] = list(getattr(traced, "consts", ()))
         count = len(self.constants)
         arguments = self.flat.takes[count:]

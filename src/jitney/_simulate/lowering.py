@@ -24,7 +24,7 @@ from .._program.wrappers import has_equinox_checks
 from .._stages.stage import Skip
 from .device import Device
 from .figures import Share, Simulation, Sizes, Traffic
-from .other_process import Compiled
+from .other_process import CompiledElsewhere
 from .roofline import links, products_by_type, seconds_of, sends
 from .traffic import Sent, sent
 
@@ -69,7 +69,7 @@ class Case:
             finally:
                 entry.land()
 
-    def simulation(self, found: Compiled, device: Device, seconds: float) -> Simulation:
+    def simulation(self, found: CompiledElsewhere, device: Device, seconds: float) -> Simulation:
         """The figures, from the compiled program."""
         work = Work(found.text)
         traffic = tuple(self._traffic(sent(found.text, found.divided, self.mesh), work, device))

@@ -34,7 +34,7 @@ _OPTIONS = {
 
 
 @dataclass(frozen=True)
-class Compiled:
+class CompiledElsewhere:
     """What another process tells of a compiled program; bytes are those on one device."""
 
     text: str
@@ -49,7 +49,7 @@ class Failed(Exception):
     """The other process could not compile it; the last line of what it said."""
 
 
-def compiled(programs: Sequence[tuple[Any, dict[str, int], tuple[int, ...]]]) -> list[Compiled]:
+def compiled(programs: Sequence[tuple[Any, dict[str, int], tuple[int, ...]]]) -> list[CompiledElsewhere]:
     """Compile exported programs, each with the sizes of its mesh and what it may reuse of its arguments.
 
     Raises:
@@ -67,7 +67,7 @@ def compiled(programs: Sequence[tuple[Any, dict[str, int], tuple[int, ...]]]) ->
         if done.returncode or not answered.exists():
             said = [line for line in done.stderr.splitlines() if line.strip() and not line.lstrip().startswith("@")]  # not frames of C++
             raise Failed(said[-1] if said else f"it ended with {done.returncode}")
-        return [Compiled(*each) for each in pickle.loads(answered.read_bytes())]  # noqa: S301 - written by this file, in a folder of this user's
+        return [CompiledElsewhere(*each) for each in pickle.loads(answered.read_bytes())]  # noqa: S301 - written by this file, in a folder of this user's
 
 
 def _compile(exported: Any, sizes: dict[str, int], donated: tuple[int, ...], folder: Path) -> tuple[Any, ...]:

@@ -11,8 +11,8 @@ import numpy as np
 
 from .._jax.jaxprs import Ref, opened, scan_parts, solve_operands, while_parts
 from .dependence_rules import READ, RULES
-from .known_values import Known, Programs, constant
-from .operation import Found, Op, everything
+from .known_values import Constants, Programs, constant
+from .operation import Found, SparsityOp, everything
 from .pattern import Pattern, TooDenseError, stacked, union
 
 _LONGEST_LOOP = 1 << 10
@@ -46,12 +46,12 @@ def dependence(jaxpr: Any, patterns: Sequence[Found], programs: Programs | None 
         inside = [pattern(ref) for ref in step.reads]
         if any(part is not None for part in inside):
             rule, there = _LOOPS.get(step.name), [value(ref) for ref in step.reads]
-            out = rule(_Loop(step.eqn, inside, there, programs)) if rule else _plain(step.eqn, inside, there)
+            out = rule(_Nested(step.eqn, inside, there, programs)) if rule else _plain(step.eqn, inside, there)
             found.update(zip(step.makes, out, strict=True))
     return [pattern(ref) for ref in flat.gives]
 
 
-def _asked(known: Known, varying: set[int]) -> list[int]:
+def _asked(known: Constants, varying: set[int]) -> list[int]:
     """The known values that rules will read: those of operations on what varies."""
     asked: dict[int, None] = {}
     for step in known.flat.steps:
@@ -64,7 +64,7 @@ def _asked(known: Known, varying: set[int]) -> list[int]:
 
 def _plain(eqn: Any, patterns: Sequence[Found], values: Sequence[Any]) -> Sequence[Found]:
     shapes = [tuple(atom.aval.shape) for atom in eqn.invars]
-    op = Op(eqn.primitive.name, eqn.params, shapes, [tuple(var.aval.shape) for var in eqn.outvars], patterns, values)
+    op = SparsityOp(eqn.primitive.name, eqn.params, shapes, [tuple(var.aval.shape) for var in eqn.outvars], patterns, values)
     return RULES.get(op.name, everything)(op)
 
 
@@ -76,7 +76,7 @@ def _size(var: Any) -> int:
 
 
 @dataclass(frozen=True)
-class _Loop:
+class _Nested:
     """An operation that holds programs, what its operands depend on, and their values where they are known."""
 
     eqn: Any
@@ -97,10 +97,10 @@ class _Loop:
     def everything(self) -> list[Found]:
         """All results depend on all that any operand does."""
         ins, outs = ([tuple(atom.aval.shape) for atom in atoms] for atoms in (self.eqn.invars, self.eqn.outvars))
-        return everything(Op(self.eqn.primitive.name, self.eqn.params, ins, outs, self.patterns, self.values))
+        return everything(SparsityOp(self.eqn.primitive.name, self.eqn.params, ins, outs, self.patterns, self.values))
 
 
-def _cond(loop: _Loop) -> list[Found]:
+def _cond(loop: _Nested) -> list[Found]:
     if loop.patterns[0] is not None:
         return loop.everything()
     branches = [dependence(branch, loop.patterns[1:], loop.programs, loop.values[1:]) for branch in loop.eqn.params["branches"]]
@@ -112,7 +112,7 @@ def _either(parts: Sequence[Found]) -> Found:
     return union(there) if there else None
 
 
-def _scan(loop: _Loop) -> list[Found]:
+def _scan(loop: _Nested) -> list[Found]:
     eqn = loop.eqn
     consts, carry, xs = scan_parts(eqn, list(loop.patterns))
     given, *rest = scan_parts(eqn, list(loop.values))
@@ -157,7 +157,7 @@ def _nothing(size: int, columns: int) -> Pattern:
     return Pattern(np.zeros(size + 1, np.int64), np.zeros(0, np.int64), columns)
 
 
-def _while(loop: _Loop) -> list[Found]:
+def _while(loop: _Nested) -> list[Found]:
     """Round after round, until nothing more is reached."""
     eqn = loop.eqn
     condition, consts, carry = while_parts(eqn, list(loop.patterns))
@@ -178,7 +178,7 @@ def _while(loop: _Loop) -> list[Found]:
     raise TooDenseError
 
 
-def _linear_solve(loop: _Loop) -> list[Found]:
+def _linear_solve(loop: _Nested) -> list[Found]:
     operands = solve_operands(loop.eqn, list(loop.patterns))
     lengths = loop.eqn.params["const_lengths"]
     rest = [p for p in loop.patterns if p is not None and not any(p is q for q in operands)]

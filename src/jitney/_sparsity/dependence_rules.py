@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 
 from . import indexing, moves
 from . import product_rules as products
-from .operation import Op, Rule
+from .operation import Rule, SparsityOp
 from .typed_numpy import np
 
 
-def _last(op: Op, rank: int) -> Sequence[int]:
+def _last(op: SparsityOp, rank: int) -> Sequence[int]:
     return [axis % rank for axis in (op.params["axis"],)]
 
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from .gathered import are_sure, gathered, is_sure, scattered, window_sizes
-from .operation import Found, Op, Shape, everything
+from .operation import Found, Shape, SparsityOp, everything
 from .pattern import Pattern, union
 from .typed_numpy import np
 
 
-def gather(op: Op) -> list[Found]:
+def gather(op: SparsityOp) -> list[Found]:
     if op.varying != [0]:
         return everything(op)
     pattern, shape, starts = op.pattern(0), op.shapes[0], op.values[1]
@@ -35,7 +35,7 @@ def _blurred(pattern: Pattern, shape: Shape, axes: Sequence[int]) -> tuple[Patte
     return pattern.merge(np.broadcast_to(groups, shape), groups.size), kept
 
 
-def dynamic_slice(op: Op) -> list[Found]:
+def dynamic_slice(op: SparsityOp) -> list[Found]:
     if op.varying != [0]:
         return everything(op)
     pattern, shape = op.pattern(0), op.shapes[0]
@@ -58,7 +58,7 @@ def _clipped(start: Any, last: int) -> int:
     return min(max(int(start), 0), last)
 
 
-def dynamic_update_slice(op: Op) -> list[Found]:
+def dynamic_update_slice(op: SparsityOp) -> list[Found]:
     if any(i > 1 for i in op.varying):
         return everything(op)
     shape, window = op.shapes[0], op.shapes[1]
@@ -77,7 +77,7 @@ def dynamic_update_slice(op: Op) -> list[Found]:
     return [union(parts)]
 
 
-def scatter(op: Op) -> list[Found]:
+def scatter(op: SparsityOp) -> list[Found]:
     """Updates land where known indices say; what a plain scatter overwrites is gone."""
     if op.values[1] is None or op.patterns[1] is not None:
         return everything(op)

@@ -16,7 +16,7 @@ import jax
 
 from .._jax.jaxprs import CALLS, Const, Ref, bound, opened
 from .._jax.trees import Tracer, canonicalize_dtype, extended, is_a, issubdtype
-from .._saving import Flat, Step, flattened
+from .._saving import FlatProgram, Step, flattened
 from .typed_numpy import np
 
 _jax: Any = jax
@@ -39,7 +39,7 @@ _TAKEN = frozenset((*_MOVES.split(), *_WHOLE.split(), *_ROUNDED.split()))
 _JUMPS = ("sign", "floor", "ceil", "round", "rem")
 
 
-class Known:
+class Constants:
     """What of a program is known.
 
     Some known values are exact: every compiler makes the same bits of them. Sums and products of floats are not, since a compiler may fuse
@@ -52,7 +52,7 @@ class Known:
         decided: Whether decisions are known.
     """
 
-    def __init__(self, flat: Flat, given: Mapping[int, Any], *, decided: bool):
+    def __init__(self, flat: FlatProgram, given: Mapping[int, Any], *, decided: bool):
         self.flat = flat
         self.given = {number: value for number, value in given.items() if _is_value(value)}
         self.decisions: list[Step] = []
@@ -165,10 +165,10 @@ class Programs:
     """Programs taken apart once, however often they are followed: the body of a loop is, until nothing more is reached."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[int, ...], Known] = {}
+        self._found: dict[tuple[int, ...], Constants] = {}
         self._held: list[Any] = []  # what is told apart by identity
 
-    def known(self, jaxpr: Any, values: Sequence[Any] = ()) -> Known:
+    def known(self, jaxpr: Any, values: Sequence[Any] = ()) -> Constants:
         """What of a program is known without deciding by it.
 
         Args:
@@ -180,7 +180,7 @@ class Programs:
             self._held += [jaxpr, *values]
             flat = flattened(jaxpr, CALLS)
             given = dict(zip(flat.takes, (*opened(jaxpr)[1], *values), strict=False))
-            self._found[key] = Known(flat, given, decided=False)
+            self._found[key] = Constants(flat, given, decided=False)
         return self._found[key]
 
 

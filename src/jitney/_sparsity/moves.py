@@ -6,21 +6,21 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .operation import Found, Op, Rule, everything
+from .operation import Found, Rule, SparsityOp, everything
 from .pattern import Pattern, union
 from .typed_numpy import np
 
 
-def elementwise(op: Op) -> list[Found]:
+def elementwise(op: SparsityOp) -> list[Found]:
     """Each element depends on the same element of the operands; axes of size 1 are stretched."""
     return [union([_stretched(op, i) for i in op.varying])]
 
 
-def _stretched(op: Op, i: int) -> Pattern:
+def _stretched(op: SparsityOp, i: int) -> Pattern:
     return op.pattern(i) if op.shapes[i] == op.out else op.pattern(i).take(np.broadcast_to(op.positions(i), op.out))
 
 
-def scaled(op: Op) -> list[Found]:
+def scaled(op: SparsityOp) -> list[Found]:
     """A product: elementwise, but nothing comes through where the other factor is a known zero.
 
     It would if it were infinite; then each pass says so, and elements outside of the pattern are NaN.
@@ -33,7 +33,7 @@ def scaled(op: Op) -> list[Found]:
     return [found]
 
 
-def selected(op: Op) -> list[Found]:
+def selected(op: SparsityOp) -> list[Found]:
     """Of the cases that a known choice takes, else of all."""
     which = op.values[0]
     if which is None:
@@ -42,32 +42,32 @@ def selected(op: Op) -> list[Found]:
     return [union([_stretched(op, i).keep(which == i - 1) for i in op.varying])]
 
 
-def moved(positions: Callable[[Op], Any]) -> Rule:
+def moved(positions: Callable[[SparsityOp], Any]) -> Rule:
     """One operand, whose elements are put elsewhere: `positions` says for each element of the result which it was, or -1."""
     return lambda op: [op.pattern(0).take(positions(op))]
 
 
-def broadcast(op: Op) -> Any:
+def broadcast(op: SparsityOp) -> Any:
     sizes = [1] * len(op.out)
     for axis, size in zip(op.params["broadcast_dimensions"], op.shapes[0], strict=True):
         sizes[axis] = size
     return np.broadcast_to(op.positions(0).reshape(sizes), op.out)
 
 
-def sliced(op: Op) -> Any:
+def sliced(op: SparsityOp) -> Any:
     steps = op.params["strides"] or (1,) * len(op.out)
     return op.positions(0)[tuple(map(slice, op.params["start_indices"], op.params["limit_indices"], steps))]
 
 
-def concatenated(op: Op) -> list[Found]:
+def concatenated(op: SparsityOp) -> list[Found]:
     return [_assembled(op, lambda parts: np.concatenate(parts, op.params["dimension"]))]
 
 
-def stack(op: Op) -> list[Found]:
+def stack(op: SparsityOp) -> list[Found]:
     return [_assembled(op, lambda parts: np.stack(parts, op.params["axis"]))]
 
 
-def _assembled(op: Op, join: Callable[[list[Any]], Any]) -> Pattern:
+def _assembled(op: SparsityOp, join: Callable[[list[Any]], Any]) -> Pattern:
     """Several operands put together: each in turn where it lands, the others empty."""
     found: list[Pattern] = []
     for i in op.varying:
@@ -76,18 +76,18 @@ def _assembled(op: Op, join: Callable[[list[Any]], Any]) -> Pattern:
     return union(found)
 
 
-def split(op: Op) -> list[Found]:
+def split(op: SparsityOp) -> list[Found]:
     axis = op.params["axis"]
     parts = np.split(op.positions(0), np.cumsum(op.params["sizes"])[:-1], axis)
     return [op.pattern(0).take(part) for part in parts]
 
 
-def unstack(op: Op) -> list[Found]:
+def unstack(op: SparsityOp) -> list[Found]:
     axis = op.params["axis"]
     return [op.pattern(0).take(np.take(op.positions(0), i, axis)) for i in range(len(op.outs))]
 
 
-def padded(op: Op) -> list[Found]:
+def padded(op: SparsityOp) -> list[Found]:
     target = np.full(op.out, -1)
     source = op.positions(0)
     for axis, (low, _, inner) in enumerate(op.params["padding_config"]):
@@ -104,17 +104,17 @@ def padded(op: Op) -> list[Found]:
     return [union(parts)]
 
 
-def summed(op: Op) -> list[Found]:
+def summed(op: SparsityOp) -> list[Found]:
     """A sum over axes."""
     kept = [1 if axis in op.params["axes"] else size for axis, size in enumerate(op.shapes[0])]
     into = np.broadcast_to(np.arange(math.prod(kept)).reshape(kept), op.shapes[0])
     return [op.pattern(0).merge(into, math.prod(op.out))]
 
 
-def mixed(axes: Callable[[Op, int], Sequence[int]]) -> Rule:
+def mixed(axes: Callable[[SparsityOp, int], Sequence[int]]) -> Rule:
     """Results of the operand's shape, whose elements depend on all others along some axes."""
 
-    def rule(op: Op) -> list[Found]:
+    def rule(op: SparsityOp) -> list[Found]:
         parts: list[Pattern] = []
         for i in op.varying:
             shape, along = op.shapes[i], axes(op, len(op.shapes[i]))

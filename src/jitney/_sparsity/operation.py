@@ -15,7 +15,7 @@ Found = Pattern | None
 
 
 @dataclass(frozen=True)
-class Op:
+class SparsityOp:
     """An operation, what its operands depend on, and their values where they are known."""
 
     name: str
@@ -43,10 +43,10 @@ class Op:
         return np.arange(math.prod(self.shapes[i])).reshape(self.shapes[i])
 
 
-Rule = Callable[[Op], Sequence[Found]]
+Rule = Callable[[SparsityOp], Sequence[Found]]
 
 
-def everything(op: Op) -> list[Found]:
+def everything(op: SparsityOp) -> list[Found]:
     """Every element of every result depends on all that any operand does."""
     whole = union([op.pattern(i).merge(np.zeros(math.prod(op.shapes[i]), int), 1) for i in op.varying])
     return [whole.take(np.zeros(math.prod(shape), int)) for shape in op.outs]

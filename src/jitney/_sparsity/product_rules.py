@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .operation import Found, Op, Shape, everything
+from .operation import Found, Shape, SparsityOp, everything
 from .pattern import Pattern, union
 from .typed_numpy import np
 
 
-def product(op: Op) -> list[Found]:
+def product(op: SparsityOp) -> list[Found]:
     """A matrix product: along contracted axes of the operand that varies, unless the other one is known to be zero there."""
     return [union([_product(op, side) for side in op.varying])]
 
 
-def _product(op: Op, side: int) -> Pattern:
+def _product(op: SparsityOp, side: int) -> Pattern:
     contract, batch = op.params["dimension_numbers"]
     other = 1 - side
 
@@ -52,7 +52,7 @@ def _out_shape(side: int, groups: int, free: int, their_free: int) -> Shape:
     return (groups, free, their_free) if side == 0 else (groups, their_free, free)
 
 
-def convolution(op: Op) -> list[Found]:
+def convolution(op: SparsityOp) -> list[Found]:
     """The windows of an input that varies; of a kernel that varies, everything."""
     if op.varying != [0]:
         return everything(op)
@@ -94,7 +94,7 @@ def convolution(op: Op) -> list[Found]:
     return [windows.take(back.transpose(np.argsort((out_batch, out_feature, *out_spatial))))]
 
 
-def linear_algebra(op: Op) -> list[Found]:
+def linear_algebra(op: SparsityOp) -> list[Found]:
     """Of stacks of matrices: each result depends on its own stack element alone."""
     shapes = [op.shapes[i] for i in op.varying]
     rank = max(len(op.shapes[i]) for i in range(len(op.shapes))) - 2

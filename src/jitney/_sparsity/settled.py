@@ -13,7 +13,7 @@ import jax
 
 from .._jax.jaxprs import bound, opened, programs, scan_parts, while_parts
 from .._saving import flattened
-from .known_values import Known
+from .known_values import Constants
 
 _jax: Any = jax
 _lax: Any = jax.lax
@@ -44,9 +44,9 @@ def _rebuilds(eqn: Any) -> bool:
     return eqn.primitive.name in _BUILDERS and any(map(_is_open, programs(eqn.params)))
 
 
-def _known(jaxpr: Any) -> Known:
+def _known(jaxpr: Any) -> Constants:
     flat = flattened(jaxpr, _INSIDE)
-    return Known(flat, dict(zip(flat.takes, opened(jaxpr)[1], strict=False)), decided=True)
+    return Constants(flat, dict(zip(flat.takes, opened(jaxpr)[1], strict=False)), decided=True)
 
 
 def _run(jaxpr: Any, operands: Sequence[Any]) -> list[Any]:

@@ -26,7 +26,7 @@ from .stage import Fn, Request, Skip
 from .vmap import levels_of
 
 SYMBOL = "d0"
-BUDGET = 64 * 2**20
+CACHE_BYTES = 64 * 2**20
 """About how many bytes the values of one chunk take where nothing is said of memory."""
 _LEAST = 1024  # of a chunk
 _MOST = 2**31 - 1
@@ -227,7 +227,7 @@ class Chunk:
 
     def suiting(self, passes: Passes) -> int:
         """How long a chunk is whose values suit caches: longer ones take more memory and no less time."""
-        most = BUDGET // max(1, bytes_per_element(passes))
+        most = CACHE_BYTES // max(1, bytes_per_element(passes))
         return min(self.part, max(_LEAST, most - most % _LEAST))
 
     def bytes(self, fn: Fn, avals: Sequence[Any]) -> int:

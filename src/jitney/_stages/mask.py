@@ -13,7 +13,7 @@ import jax
 
 from .._axes import Refused, demand, run_padded, trace
 from .._view.named_axes import Named, in_names, is_count, named_axes, shape_at, sizes_of
-from .._view.true_sizes import Known, NeedsNumbers, Proof, knowing, known
+from .._view.true_sizes import KnownSizes, NeedsNumbers, Proof, knowing, known
 from .._view.view import View
 from .stage import Fn, Request, Skip
 
@@ -96,7 +96,7 @@ class Mask:
         sizes = known().sizes
         at_hand = None if sizes is None else {s.symbol: sizes[s.name] for s in self.symbols}
         try:
-            with knowing(Known()):  # nothing of a padded program inside the body
+            with knowing(KnownSizes()):  # nothing of a padded program inside the body
                 program = trace(fn, self.avals, self.ranges, at_hand)
             demand(program.jaxpr, self.ranges)
         except Refused as refusal:

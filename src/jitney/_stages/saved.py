@@ -29,7 +29,7 @@ _BY_ITSELF = (
 
 
 @dataclass(frozen=True)
-class Saving:
+class SavedBody:
     """A function as its backward pass will see it.
 
     Args:
@@ -43,7 +43,7 @@ class Saving:
     why: str
 
 
-def saving(where: Where, fn: Callable[..., Any], arrays: Sequence[Any], budget: int) -> Saving:
+def saving(where: Where, fn: Callable[..., Any], arrays: Sequence[Any], budget: int) -> SavedBody:
     """What to save so that the gradient of a function fits.
 
     Raises:
@@ -51,12 +51,12 @@ def saving(where: Where, fn: Callable[..., Any], arrays: Sequence[Any], budget: 
     """
     problem = Problem(_jax.make_jaxpr(fn)(*arrays))
     if not problem.has_gradient:
-        return Saving(lambda arrays: list(fn(*arrays)), again=False, why="no gradient: no result or no argument is real and varies")
+        return SavedBody(lambda arrays: list(fn(*arrays)), again=False, why="no gradient: no result or no argument is real and varies")
     try:
         chosen = choose(problem, budget)
     except Nothing as failed:
         raise not_fitting(where, failed.points, budget) from None
-    return Saving(chosen.fn, chosen.point.option != EVERYTHING, chosen.text(budget))
+    return SavedBody(chosen.fn, chosen.point.option != EVERYTHING, chosen.text(budget))
 
 
 @dataclass(frozen=True)

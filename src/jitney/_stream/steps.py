@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from .._axes import Chunked, Known, Passes
+from .._axes import Chunked, KnownValues, Passes
 from .._errors import ContractError, sentence
 from .._jax.memory import Fit, counted_bytes, fit
 from .._jax.trees import device_put
@@ -106,7 +106,7 @@ class Steps:
             values.update(new)
             state = self.laid.accumulated(state)
             most = max(most, counted_bytes(self.step[p].lower(values, state, chunk, number).compile()))
-            known = Known(dict(values))
+            known = KnownValues(dict(values))
             self.work.finish(each, known, _jax.eval_shape(self.join[p], state))
             values.update(known.values)
         return most + sum(x.size * x.dtype.itemsize for x in chunk.values()) // self.laid.parts
@@ -125,7 +125,7 @@ class Steps:
         """What is computed once when the pass before is over, and the state that a pass starts with."""
 
         def begin(values: Any) -> Any:
-            known = Known(dict(values))
+            known = KnownValues(dict(values))
             self.work.settle(each.before, known)
             return _new(known, values), self.work.start(each, known)
 
@@ -137,7 +137,7 @@ class Steps:
         def step(values: Any, state: Any, chunk: Any, start: Any, *, here: Any = True) -> Any:
             n = next(iter(chunk))
             count = chunk[n].shape[self.passes.axis(n)]
-            return self.work.step(each, Known(dict(values)), chunk, state, start, count, count, here=here)
+            return self.work.step(each, KnownValues(dict(values)), chunk, state, start, count, count, here=here)
 
         return step
 
@@ -145,7 +145,7 @@ class Steps:
         """What is computed from what all passes have accumulated: the results that do not have the axis."""
         emitted: dict[int, Any] = {i: None for each in self.passes.passes for i in each.emits}
         on_all = Chunked(self.passes, np.int32(self.total), is_spread=self.work.is_spread)  # here the devices work as one
-        return on_all.results(Known(dict(values)), emitted)
+        return on_all.results(KnownValues(dict(values)), emitted)
 
 
 def widest(entry: Entry, stage: Chunk, laid: Laid, budget: int) -> tuple[Steps, Fit]:
@@ -166,5 +166,5 @@ def widest(entry: Entry, stage: Chunk, laid: Laid, budget: int) -> tuple[Steps, 
     return made[found.width], found
 
 
-def _new(known: Known, values: Mapping[int, Any]) -> dict[int, Any]:
+def _new(known: KnownValues, values: Mapping[int, Any]) -> dict[int, Any]:
     return {n: x for n, x in known.values.items() if n not in values}

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
 import jax
 import numpy as np
 
-from .._axes import Known
+from .._axes import KnownValues
 from .._errors import AxisError, ContractError, JitneyError, OptionError, sentence
 from .._interface.derivatives import Derivative, program_of
 from .._jax.memory import Misfit, text
@@ -204,7 +204,7 @@ def _steps(entry: Entry, stage: Chunk, laid: Laid, size: int | None) -> Steps:
     if found is None:
         if len(entry.streams) >= _MAX_STEPS:
             entry.streams.clear()
-        made = Steps(entry, stage, laid, size) if size else _widest(entry, stage, laid, stage.budget or BUDGET)
+        made = Steps(entry, stage, laid, size) if size else _widest(entry, stage, laid, stage.budget or CHUNK_BYTES)
         found = entry.streams[key] = made
     return found
 
@@ -307,7 +307,7 @@ class _Run:
                                 p, over, {n: x for n, x in values.items() if n not in self.fixed}, state, self._known(p, over)
                             )
                             kept.reached(reached)
-                    known = Known(dict(values))
+                    known = KnownValues(dict(values))
                     steps.work.finish(each, known, steps.join[p](state))
                     values.update(known.values)
                     at, state = 0, None
@@ -366,6 +366,6 @@ def _bar(steps: Steps, done: int, *, show: bool) -> Generator[Callable[[], None]
         yield advance
 
 
-BUDGET = 256 * 2**20
+CHUNK_BYTES = 256 * 2**20
 """How many bytes a step takes at most where nothing is said of memory."""
 _MAX_STEPS = 64  # lengths and chunk sizes that one function remembers

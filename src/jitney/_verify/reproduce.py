@@ -26,7 +26,7 @@ from .._stages.derive import COTANGENT, Derived
 from .._version import __version__
 from .difference import Difference, numbers
 from .shrunk import first_operation, shrunk
-from .source import Source
+from .source import SourceText
 
 if TYPE_CHECKING:
     from .verification import Verification
@@ -114,7 +114,7 @@ def _write(verification: Verification, arrays: Sequence[Any], found: Difference)
         lambda *args, **kwargs: (args, kwargs), verification.body.layout.values(arrays, verification.body.statics)
     )
     fn = core.fn()
-    source = Source(fn.fn if isinstance(fn, Derived) else fn)
+    source = SourceText(fn.fn if isinstance(fn, Derived) else fn)
     settings = _settings()
     text = _SCRIPT.format(
         title=f"{core.where}: another result than plain jax.jit.",

@@ -73,7 +73,7 @@ def first_operation(verification: Verification, arrays: Sequence[Any]) -> str | 
     fn = verification.body.core.fn()
     if plain_function(fn) != fn or tolerance_of(verification.body.core.options.precision) is not None:
         return None  # a derivative that is not made as the plain one has other operations
-    steps = Steps(fn)
+    steps = EachOperation(fn)
     probe = verification.of(steps)
     try:
         with warnings.catch_warnings():
@@ -96,7 +96,7 @@ def _computes(eqn: Any) -> bool:
     return large and eqn.primitive.name not in _MOVES and all(getattr(getattr(a, "dtype", None), "kind", "") in "fcV" for a in avals)
 
 
-class Steps:
+class EachOperation:
     """A function of the same arguments that returns what each operation of another makes, in order; `labels` says which."""
 
     def __init__(self, fn: Callable[..., Any]):

@@ -21,7 +21,7 @@ _STANDARD = {"jax", "jnp", "np", "jitney"}
 _MODULES = (types.ModuleType,)
 
 
-class Source:
+class SourceText:
     """How a script gets a function.
 
     Args:

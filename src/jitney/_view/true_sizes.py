@@ -107,7 +107,7 @@ class NeedsNumbers(Exception):
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownSizes:
     """What is known of the sizes of a padded call while its program is traced.
 
     Args:
@@ -119,12 +119,12 @@ class Known:
     numbers: tuple[Any, ...] = ()
 
 
-_NOTHING = Known()
-_KNOWN: ContextVar[Known] = ContextVar("known_sizes", default=_NOTHING)
+_NOTHING = KnownSizes()
+_KNOWN: ContextVar[KnownSizes] = ContextVar("known_sizes", default=_NOTHING)
 
 
 @contextmanager
-def knowing(what: Known) -> Generator[None]:
+def knowing(what: KnownSizes) -> Generator[None]:
     """The scope in which this is known of the sizes of a padded call."""
     token = _KNOWN.set(what)
     try:
@@ -133,7 +133,7 @@ def knowing(what: Known) -> Generator[None]:
         _KNOWN.reset(token)
 
 
-def known() -> Known:
+def known() -> KnownSizes:
     """What is known of the sizes of the padded call that is being traced."""
     return _KNOWN.get()
 

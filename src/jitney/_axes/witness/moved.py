@@ -25,7 +25,7 @@ Known = Callable[[Value], Any]
 
 
 @dataclass(frozen=True)
-class View:
+class Selection:
     """A value as a choice of elements of another.
 
     Args:
@@ -38,7 +38,7 @@ class View:
     axes: tuple[tuple[int | None, Positions], ...]
     fixed: tuple[tuple[int, int], ...]
 
-    def same_places(self, other: View) -> bool:
+    def same_places(self, other: Selection) -> bool:
         """Whether two views choose the same places, each of its own base."""
         return self.fixed == other.fixed and len(self.axes) == len(other.axes) and all(map(_same, self.axes, other.axes))
 
@@ -80,19 +80,19 @@ class Move:
     fixed: tuple[tuple[int, int], ...] = ()
 
 
-def seen_through(value: Value, known: Known) -> View:
+def seen_through(value: Value, known: Known) -> Selection:
     """The value as a view of what is made by no move."""
-    return _peeled(View(value, tuple(_whole(value)), ()), known)
+    return _peeled(Selection(value, tuple(_whole(value)), ()), known)
 
 
-def _peeled(view: View, known: Known) -> View:
+def _peeled(view: Selection, known: Known) -> Selection:
     view = _normal(view)
     while (move := _move(view.base, known)) is not None:
         view = _normal(_composed(view, move))
     return view
 
 
-def _composed(view: View, move: Move) -> View:
+def _composed(view: Selection, move: Move) -> Selection:
     axes: list[tuple[int | None, Positions]] = []
     fixed = dict(move.fixed)
     for axis, positions in view.axes:
@@ -105,10 +105,10 @@ def _composed(view: View, move: Move) -> View:
         below, inner = move.axes[axis]
         if below is not None:
             fixed[below] = int(inner[position])
-    return View(move.source, tuple(axes), tuple(sorted(fixed.items())))
+    return Selection(move.source, tuple(axes), tuple(sorted(fixed.items())))
 
 
-def _normal(view: View) -> View:
+def _normal(view: Selection) -> Selection:
     """An axis along which one position is chosen is a fixed one."""
     fixed, axes = dict(view.fixed), list[tuple[int | None, Positions]]()
     for axis, positions in view.axes:
@@ -117,7 +117,7 @@ def _normal(view: View) -> View:
             axes.append((None, 1))
         else:
             axes.append((axis, positions))
-    return View(view.base, tuple(axes), tuple(sorted(fixed.items())))
+    return Selection(view.base, tuple(axes), tuple(sorted(fixed.items())))
 
 
 def _whole(value: Value) -> list[tuple[int | None, Positions]]:
@@ -279,7 +279,7 @@ class Embedded:
         shape: Of the result.
     """
 
-    updates: View
+    updates: Selection
     places: tuple[Positions, ...]
     shape: tuple[int, ...]
 
@@ -308,7 +308,7 @@ def embedded(value: Value, known: Known) -> Embedded | None:
         places.append(_through(target, order))
         axes.append((None, 1) if axis is None else (axis, order))
     fixed = set(range(len(updates.shape))) - {axis for axis, _ in axes}
-    view = View(updates, tuple(axes), tuple((axis, 0) for axis in sorted(fixed)))
+    view = Selection(updates, tuple(axes), tuple((axis, 0) for axis in sorted(fixed)))
     return Embedded(_peeled(view, known), tuple(places), value.shape)
 
 

@@ -35,7 +35,7 @@ _fresh: Any = _jax.make_user_context(None)
 
 
 @dataclass(frozen=True)
-class Traced:
+class SymbolicProgram:
     """A program with symbolic sizes.
 
     Args:
@@ -72,7 +72,9 @@ def symbolic_sizes(ranges: Mapping[str, tuple[int, int]]) -> dict[str, Any]:
     return dict(zip(ranges, export.symbolic_shape(", ".join(ranges), constraints=bounds), strict=True))
 
 
-def trace(fn: Callable[..., Any], avals: Avals, ranges: Mapping[str, tuple[int, int]], sizes: Mapping[str, int] | None = None) -> Traced:
+def trace(
+    fn: Callable[..., Any], avals: Avals, ranges: Mapping[str, tuple[int, int]], sizes: Mapping[str, int] | None = None
+) -> SymbolicProgram:
     """Trace `fn` for all sizes in the ranges at once, and compare with what it is at the sizes at hand.
 
     Args:
@@ -88,7 +90,7 @@ def trace(fn: Callable[..., Any], avals: Avals, ranges: Mapping[str, tuple[int, 
     at_hand = [sizes] if sizes is not None else probes(ranges)
     jaxpr, looks = _symbolic(fn, avals, ranges, at_hand[0])
     if not ranges:
-        return Traced(jaxpr, ranges)
+        return SymbolicProgram(jaxpr, ranges)
     seen = [witnessed(jaxpr, fn, avals, ranges, known) for known in at_hand]
     first = seen[0]
     if any(other.numbers.keys() != first.numbers.keys() for other in seen):
@@ -99,7 +101,7 @@ def trace(fn: Callable[..., Any], avals: Avals, ranges: Mapping[str, tuple[int, 
     each = f"{', '.join(lines) or 'it'} computes numbers of the size" if first.numbers else None
     if looks:
         each = "; ".join(filter(None, [each, looks[0]]))
-    return Traced(jaxpr, ranges, first.numbers, each)
+    return SymbolicProgram(jaxpr, ranges, first.numbers, each)
 
 
 def _evaluated(jaxpr: Any) -> Iterator[Any]:
