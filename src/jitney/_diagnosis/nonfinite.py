@@ -26,6 +26,7 @@ from jax.extend import core
 
 from jitney._errors import Where, sentence
 from jitney._jax.jaxprs import CALLS, opened, scan_parts, solve_operands, source_of, while_parts
+from jitney._jax.primitives import ARITHMETIC
 
 _jax = cast(Any, jax)  # much of `jax.lax` and `jax.core` has no annotations
 
@@ -36,12 +37,7 @@ _TRACED_TEST: Final[dict[Kind, Callable[[Any], Any]]] = {"NaN": jnp.isnan, "inf"
 _GIVEN: Final = ("argument", "constant")
 _VISITS: Final = 64  # iterations of one loop that are followed inside
 
-_NAMES: Final = (
-    "abs acos acosh add add_any asin asinh atan atan2 atanh cbrt ceil clamp complex conj convert_element_type copy cos cosh digamma "
-    "div erf erf_inv erfc exp exp2 expm1 floor igamma imag integer_pow lgamma log log1p log2 logistic max min mul neg nextafter "
-    "one_minus_square polynomial pow real reduce_precision rem round rsqrt sign sin sinh sqrt square stop_gradient sub tan tanh zeta"
-)
-_ELEMENTWISE: Final = frozenset(_NAMES.split())
+_ELEMENTWISE: Final = ARITHMETIC | frozenset(("igamma", "one_minus_square", "polynomial", "reduce_precision", "zeta"))
 _FIXES: Final = {
     "log": "keep what it is taken of above 0",
     "log1p": "keep what it is taken of above -1",

@@ -16,11 +16,11 @@ from jax.custom_derivatives import SymbolicZero
 from jax.extend import core
 
 from .._jax.jaxprs import bound, equations, opened, programs, source_of
+from .._jax.primitives import PRODUCTS
 from .._jax.trees import is_a
 
 _jax: Any = jax
 SINGLE = np.dtype(jnp.float32)
-PRODUCTS = ("dot_general", "conv_general_dilated", "ragged_dot_general", "ragged_dot")
 _SOLVERS = (
     "qr geqrf geqp3 householder_product ormqr svd eigh eig schur hessenberg cholesky cholesky_update lu lu_pivots_to_permutation "
     "symmetric_product triangular_solve tridiagonal tridiagonal_solve custom_linear_solve linear_solve"

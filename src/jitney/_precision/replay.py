@@ -12,11 +12,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._jax.jaxprs import CALLS, bound, programs, scan_parts, solve_operands, while_parts
+from .._jax.jaxprs import CALLS, HOLDERS, bound, programs, scan_parts, solve_operands, while_parts
+from .._jax.primitives import PRODUCTS
 from .._jax.trees import issubdtype
 from .fed_by import Feeds, Label, Site
 from .policy import LOW
-from .products import PRODUCTS, holds_products, solves
+from .products import holds_products, solves
 
 _jax: Any = jax
 _jnp: Any = jnp
@@ -141,7 +142,7 @@ class Shadow(_Replay):
     """Computes every real number in float64; an operation that is not known to take it is computed as it was."""
 
     def enters(self, eqn: Any) -> bool:
-        return eqn.primitive.name in (*CALLS, "cond", "while", "scan", "custom_linear_solve")
+        return eqn.primitive.name in HOLDERS
 
     def literal(self, atom: Any) -> Any:
         return _jnp.asarray(atom.val, atom.aval.dtype)

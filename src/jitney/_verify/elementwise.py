@@ -9,14 +9,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from .._jax.jaxprs import CALLS, opened
+from .._jax.primitives import ARITHMETIC, LOGIC
 
-_ALONE: Final = frozenset((
-    "abs", "acos", "acosh", "add", "add_any", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "clamp", "complex",
-    "conj", "convert_element_type", "copy", "cos", "cosh", "digamma", "div", "erf", "erf_inv", "erfc", "exp", "exp2", "expm1",
-    "floor", "imag", "integer_pow", "is_finite", "lgamma", "log", "log1p", "logistic", "max", "min", "mul", "neg", "nextafter",
-    "pow", "real", "rem", "round", "rsqrt", "select_n", "sign", "sin", "sinh", "sqrt", "square", "stop_gradient", "sub", "tan",
-    "tanh", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not", "xor",
-))  # fmt: skip
+_ALONE: Final = ARITHMETIC | LOGIC
 _MOVED: Final = frozenset((
     "broadcast_in_dim", "concatenate", "expand_dims", "iota", "reshape", "rev", "slice", "squeeze", "transpose",
 ))  # fmt: skip

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from .._jax.jaxprs import CALLS, bound, opened
+from .._jax.primitives import PRODUCTS
 
 _jax: Any = jax
 _jnp: Any = jnp
@@ -23,7 +24,6 @@ _EXACT: Final = frozenset((
     "min", "neg", "pad", "real", "reduce_max", "reduce_min", "reshape", "rev", "round", "scatter", "select_n", "sign", "slice",
     "sort", "squeeze", "stop_gradient", "top_k", "transpose",
 ))  # fmt: skip
-_PRODUCTS: Final = ("dot_general", "conv_general_dilated", "ragged_dot_general")
 
 
 def noisy(closed: Any, products: float, others: float) -> Callable[..., list[Any]]:
@@ -78,4 +78,4 @@ class _Noise:
         out = bound(eqn, operands)
         if name in _EXACT:
             return out
-        return [self.on(x, self.products if name in _PRODUCTS else self.others) for x in out]
+        return [self.on(x, self.products if name in PRODUCTS else self.others) for x in out]
