@@ -17,6 +17,15 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 SOURCES = [path for folder in ("src", "examples") for path in sorted((ROOT / folder).rglob("*.py"))]
 PUBLIC = sorted(name for name, value in vars(jitney).items() if not name.startswith("_") and not isinstance(value, type(sys)))
 
+API = (
+    "AxisError AxisFacts Bucket BudgetError CacheFacts Checkpoints Collective Communication ContractError DataError Derivative "
+    "DerivativeError DerivedField Deviation Device DonationError Fetch Frontier JitneyError JitneyWarning LossScale Mesh MeshError "
+    "NonFiniteError OptionError Pipeline Placement PrecisionError PrecisionReport ProcessError Processes Product Program Report "
+    "Saving Schedule Share Simulation State StateError StaticError Stats Strategy StreamStats Streamed Sweep TraceError Traffic "
+    "VerificationError Way accumulate axes communication configure derived distributed from_processes frontier host "
+    "lazy_derivatives mesh optimize pipeline place precision_report register_axes shared simulate strategy stream visualize "
+)
+
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
@@ -29,6 +38,11 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 def test_installed_version_is_the_one_of_pyproject():
     """Package metadata, and so `pip show`, and `jitney.__version__` give the version that the tree says."""
     assert importlib.metadata.version("jitney") == jitney.__version__ == PROJECT["version"]
+
+
+def test_public_names_are_these():
+    """A name that comes or goes is a decision, which is made here and in the changelog."""
+    assert API.split() == PUBLIC
 
 
 def test_changelog_knows_the_version():
