@@ -100,6 +100,8 @@ class _Crew:
         line = self.process.stdout.readline() if self.process and self.process.stdout else ""
         if not line:
             return self.ended(crashed=True)
+        if not line.startswith('{"'):  # what XLA writes by itself, or a process that dies, is no message
+            return True
         message = json.loads(line)
         self.at = time.time()
         if "began" in message:
