@@ -1,7 +1,7 @@
 """Operations that look along an axis: reductions, products, orders, places, shapes, random numbers.
 
 Counts of a histogram have the type of its numbers: in 8 and 16 bits they stop at the last number that the type can count to, which plain
-XLA reaches and partial sums do not, so these take wide numbers. Literal positions of unsigned types are below half of their range: what
+XLA reaches and partial sums do not, so these are of float32. Literal positions of unsigned types are below half of their range: what
 XLA for CPUs folds while it compiles, it takes for negative above (`lax.dynamic_slice` of 4 elements at `uint8(200)` gives the first).
 
 Where `lax.dynamic_update_slice` writes is an int32: of a narrower type plain XLA for CPUs computes the last place in that type, and at 256
@@ -17,7 +17,9 @@ REDUCED = [
     *each("jnp._({x})", "max min argmax argmin", "ordered"),
     *each("jnp._({x}, axis={A})", "any all", "any"),
     *each("jnp._({x}, axis={A})", "median nanmedian", "float"),
-    *lines("jnp.histogram({x}, bins=4, range=(-2, 2))[0]\njnp.histogram2d({v}, {u}, bins=3)[0]\njnp.histogramdd({m}, bins=2)[0]", "wide"),
+    *lines("jnp.histogram({x}.astype(jnp.float32), bins=4, range=(-2, 2))[0]", "wide"),
+    *lines("jnp.histogram2d({v}.astype(jnp.float32), {u}.astype(jnp.float32), bins=3)[0]", "wide"),
+    *lines("jnp.histogramdd({m}.astype(jnp.float32), bins=2)[0]", "wide"),
     *each("jnp._({x}, {C} / 8, axis={A})", "quantile nanquantile percentile nanpercentile", "wide"),
     *lines(
         """
