@@ -228,9 +228,8 @@ _OPEN_CALLS: Mapping[str, Callable[..., Any]] = {  # of sizes that are not known
 
 
 def _call(node: ast.expr, name: str, args: list[Any]) -> Any:
-    flat = (
-        list(cast(Sequence[Any], args[0])) if len(args) == 1 and isinstance(args[0], list | tuple) else args
-    )  # `min((a, b))` is `min(a, b)`
+    # `min((a, b))` is `min(a, b)`
+    flat = list(cast(Sequence[Any], args[0])) if len(args) == 1 and isinstance(args[0], list | tuple) else args
     if name == "len" or all(isinstance(arg, _PLAIN) for arg in flat):
         return _guard(node, lambda: _CALLS[name](*args))
     _demand_numbers(node, flat)

@@ -1,10 +1,10 @@
-"""What tells one call from another, so that two calls with one key may run one program.
+"""What tells one trace of a function from another; and where the rest of a call's key is.
 
-Between calls of one function with one set of options a program is found in two steps. The first is a `Layout`'s: the structure of the
-arguments, which of their leaves are static, and these by value. The second is here: of each array what JAX's own key has too, and of a
-padded call which sizes are true. What else changes a program (shardings, x64, matmul precision, the mesh, the default device) is in the key
-of the `jax.jit`-ed function, which JAX looks up faster than Python could; where a program is kept beside that, `Body.where` and the
-settings stand in the key as well.
+A call finds its program in steps. The structure of its arguments and the type of each leaf find a `Layout` (`Program.__call__`); its static
+values, by value, find an entry (`Layout.key`, `Core.entry`). Shapes, dtypes, weak types, shardings, x64, matmul precision, the mesh and the
+default device are in the key of the entry's `jax.jit`-ed function, which JAX looks up faster than Python could. What is kept beside that,
+of one trace (flights, choices by values, what was compiled without the cache), has the key that is made here; a padded call has its
+bucket and `Body.where` in it as well (`padded_calls.py`).
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ What JAX does, read in its source and tried with 0.10.2 and 0.12.0.1:
   flag after that is not seen until `reset_cache()`.
 - No public way excludes one compile, and the flag is not thread-local: `disabled` switches the whole process.
 - Its size limit reads the whole folder at each write, and needs the package `filelock`. So jitney keeps its own limit
-  (`_cache_limit`); both count entries, the autotuning files of GPUs lie beside, uncounted.
+  (`cache_limit.py`); both count entries, the autotuning files of GPUs lie beside, uncounted.
 - A failed read or write is a warning, not an error. An entry cut short by a kill costs one warning per process, and one
   that another process is writing at that moment costs one warning: without a limit of its own JAX takes no lock.
 - Nothing records whether a setting was made: a value equal to JAX's default counts as not made, unless its

@@ -1,7 +1,7 @@
 """Checkpoints of trees whose arrays may lie on many devices, in many processes: written and read by orbax, each device its own part.
 
 Orbax knows arrays and files. What is here is what it does not know: Equinox modules, whose other leaves stay the caller's; which leaf does
-not fit; and that all processes save the same thing. `_checkpoint` is about streams.
+not fit; and that all processes save the same thing. `_stream/resume.py` is about streams.
 """
 
 from __future__ import annotations
