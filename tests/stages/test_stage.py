@@ -6,14 +6,17 @@ import jax.numpy as jnp
 import pytest
 
 from jitney._stages.stage import Skip
+from jitney._view.result import Outcome
 from jitney._view.view import Leaf, View
 
 
 def test_a_skip_changes_nothing():
-    """Neither the function nor what the stages inside see."""
+    """Neither the function, nor what the stages inside see, nor the results."""
     view = View((Leaf("x", "x", (3,), jnp.dtype("float32"), weak_type=False),))
     skip = Skip("vmap", "no `vmap` axis given")
-    assert skip.wrap(len) is len
+    outcome, results = Outcome(), [1]
+    assert skip.wrap(len, outcome) is len
+    assert skip.finish(results, outcome) is results
     assert skip.inner(view) is view
 
 

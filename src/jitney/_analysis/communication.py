@@ -12,7 +12,7 @@ from .._jax.hlo import Operation, collectives
 from .._jax.memory import text as bytes_text
 from .._jax.mesh import described
 from .._jax.trees import is_a
-from .._program.padded_calls import Filling
+from .._program.padded_calls import PaddedCalls
 from .._program.tolerance import decided
 from .._signature.options import FSDP, Sharding
 from .._stages.place import Place
@@ -110,10 +110,10 @@ def communication(f: Program[..., Any] | Derivative, /, *args: Any, **kwargs: An
             sentence(entry.core.where, "it is not sharded.", "Devices talk where `shard` lays axes along a mesh.",
                      'decorate it with @jitney.optimize(shard={"batch": "data"}).')
         )  # fmt: skip
-    runs = Filling(entry).ahead(arrays) if program.options.pad else arrays
+    runs = PaddedCalls(entry).ahead(arrays) if program.options.pad else arrays
     with entry.numbers():
         planned = entry.planned(*parted(runs))
-    place: Place = planned.plan.stage("place")
+    place: Any = planned.plan.of(Place)  # there is one, since the function shards
     text = decided(entry, arrays, lambda: entry.lowered(runs)).compile().as_text()
     found = collectives(text, dict(place.mesh.shape))
     return Communication(str(entry.core.where), described(place.mesh), _grouped(found, place, planned.view, program.options.shard))

@@ -13,8 +13,8 @@ from .._errors import DerivativeError, sentence
 from .._interface.derivatives import Derivative, Wrt, check_names, named, program_of
 from .._jax.memory import budget_of, text
 from .._saving import Nothing, Point, Problem, choose, flops_text, frontier_of, unsupported
+from .._stages import Place, Saved
 from .._stages.plan import Plan
-from .._stages.stage import Skip
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -173,11 +173,11 @@ def frontier(
     check_names(core.where, names or (), core)
     with entry.numbers(), entry.scope():
         planned = entry.planned(arrays)
-        view, place = planned.view, planned.plan.stage("place")
+        view, place = planned.view, planned.plan.of(Place)
         request = replace(entry.on_mesh(), options=replace(core.options, pad=(), chunk=(), memory=None, remat=None))
-        body: Any = entry.body_inside(Plan.make(view, request), "saved")
+        body: Any = entry.body_inside(Plan.make(view, request), Saved)
         chosen = [i for i, leaf in enumerate(view.leaves) if names is None or leaf.argument in names]
-        lies = None if isinstance(place, Skip) else place.shardings
+        lies = None if place is None else place.shardings
         problem = Problem(_jax.make_jaxpr(body)(*(leaf.abstract() for leaf in view.leaves)), chosen, lies)
         if not problem.has_gradient:
             raise DerivativeError(

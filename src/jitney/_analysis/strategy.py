@@ -112,8 +112,8 @@ def strategy(
     where = entry.core.where
     budget = budget_of(where, memory)
     with entry.numbers(), entry.scope():
-        view = entry.planned(arrays).view
-        asked = replace(entry.on_mesh(), nested=False)
+        planned = entry.planned(arrays)
+        view, asked = planned.view, replace(entry.on_mesh(), nested=False, outer=planned.plan.stages)
         stage = Chunk.any(view, asked)
         if stage is None:
             raise ContractError(
@@ -121,7 +121,7 @@ def strategy(
                          'annotate the arrays: x: Float[Array, "points"].')
             )  # fmt: skip
         request = replace(asked, options=replace(entry.core.options, pad=(), chunk=(), memory=None))
-        body = entry.body_inside(Plan.make(view, request), "chunk")
+        body = entry.body_inside(Plan.make(view, request), Chunk)
         avals = stage.avals({SYMBOL: stage.size})
         whole = stage.bytes(body, avals)
         ways = [

@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, Self
 
 import jax
-from jax.tree_util import tree_map
 
 from .._axes import Refused
 from .._contract.contract import check_arguments, check_result
@@ -21,15 +19,16 @@ from .._jax.mesh import current as current_mesh
 from .._precision import Policy
 from .._signature.hints import ArrayHint
 from .._signature.static_values import snapshot
+from .._stages import Fill, Mask
 from .._stages.plan import Plan
-from .._stages.stage import Request, Skip
-from .._view.layout import Layout, described
+from .._stages.stage import Request, Stage
+from .._view.layout import Layout
 from .._view.module_axes import InModule, axes_in_modules, with_modules
 from .._view.named_axes import beside, named_axes, sizes_of, with_counts
-from .._view.result import Outcome, is_computed, unmixed
-from .._view.true_sizes import Counts, KnownSizes, knowing
-from .._view.view import View, is_array, leaf_hints
-from .call_key import key_of
+from .._view.result import Outcome, unmixed
+from .._view.true_sizes import Counts, KnownSizes, knowing, known
+from .._view.view import View
+from .call_key import trace_key
 from .function import Function
 from .plain import plain_function, plain_run, without
 
@@ -100,7 +99,7 @@ class Body:
         precision = "f64" if core.options.precision == "f64" else None
         request = replace(self.request, options=replace(without(core.options), precision=precision))
         plan = Plan.make(self.layout.view(core.contract, arrays, self.statics), request)
-        return outcome.output(plan.build(self.flat(outcome, plain_function(core.fn())))(*arrays))
+        return outcome.output(plan.build(self.flat(outcome, plain_function(core.fn())), outcome)(*arrays))
 
     def as_written(self, *arrays: Any) -> Any:
         """The function without any `jit` of ours. Its arrays are JAX's, as inside one."""
@@ -121,7 +120,7 @@ class Body:
             request = self.on_mesh(mesh) if jit else request  # within an abstract evaluation JAX does not say which mesh there is
             view = with_modules(view, self._in_modules(view))
         if self.chosen:
-            request = replace(request, chosen=self.chosen.get(key_of(arrays, counts)))
+            request = replace(request, chosen=self.chosen.get(trace_key(arrays, counts)))
         if counts is not None:
             view = with_counts(view, counts.weak, counts.names)
         elif request.options.pad:
@@ -131,7 +130,7 @@ class Body:
         plan = Plan.make(view, request)
         if not self.core.options.check:
             return Planned(view, plan)
-        inside = plan.stage("mask").inner(plan.stage("vmap").inner(view))
+        inside = plan.seen_inside(Mask, view)
         values = self.layout.values([leaf.abstract() for leaf in inside.leaves], self.statics)
         named = self.core.binder.named(values)
         sizes, notes = check_arguments(contract, named)
@@ -147,7 +146,7 @@ class Body:
     def on_mesh(self, mesh: Any = None) -> Request:
         """The request, with the mesh that the call runs on."""
         mesh = mesh or current_mesh(self.core.options.mesh, nested=self.request.nested)
-        return replace(self.request, mesh=mesh, axes=tuple(self.core.contract.axes))
+        return replace(self.request, mesh=mesh, axes=tuple(self.core.contract.axes), result=self.core.contract.result)
 
     def _in_modules(self, view: View) -> list[InModule | None]:
         values = self.layout.values([leaf.abstract() for leaf in view.leaves], self.statics)
@@ -156,37 +155,25 @@ class Body:
 
     def called(self, *arrays: Any) -> Any:
         """The body with every stage inside Jit around it, on tracers or on arrays."""
-        planned, outcome = self.planned(arrays, jit=False), Outcome()
-        return self.finished(planned, outcome, planned.plan.build(self.flat(outcome))(*arrays))
+        return self.applied(self.planned(arrays, jit=False), arrays, Outcome())
 
-    def finished(self, planned: Planned, outcome: Outcome, flat: Sequence[Any]) -> Any:
-        """The results of a call, placed, checked and put together again.
+    def applied(self, planned: Planned, arrays: Sequence[Any], outcome: Outcome, counts: Counts | None = None) -> Any:
+        """The results of a call as it was planned, checked and put together again.
 
         Raises:
             AxisError: A number among them is made of the size of an axis that is cut.
             ContractError: One does not fit its annotation.
+            Refused: The call is padded, and something besides the arrays of its result depends on the size.
         """
-        flat = self._placed(planned, outcome, flat)
-        chunk = planned.plan.stage("chunk")
-        if not isinstance(chunk, Skip):
-            chunk.check(outcome)
+        body = planned.plan.build(self.flat(outcome), outcome)
+        if counts is None:
+            flat = body(*arrays)
+        else:
+            with knowing(replace(known(), numbers=counts.numbers)):
+                flat = body(*arrays, *counts.values)
         if planned.sizes is not None:
-            levels = len(getattr(planned.plan.stage("vmap"), "levels", ()))
-            inner = tree_map(partial(_without_leading, count=levels), outcome.whole(flat))
-            check_result(self.core.contract, inner, planned.sizes, planned.named)
+            check_result(self.core.contract, outcome.inner(flat), planned.sizes, planned.named)
         return outcome.output(flat)
-
-    def _placed(self, planned: Planned, outcome: Outcome, flat: Sequence[Any]) -> Sequence[Any]:
-        """The results where their annotations say, if the program is sharded."""
-        shard = planned.plan.stage("shard")
-        if isinstance(shard, Skip):
-            return flat
-        levels = getattr(planned.plan.stage("vmap"), "axes", ())
-        whole = outcome.whole(flat)
-        inner = tree_map(partial(_without_leading, count=len(levels)), whole)
-        hints = zip(leaf_hints(self.core.contract.result, inner), axes_in_modules(whole), jax.tree.leaves(whole), strict=True)
-        kept = [(hint or (inside and inside.hint) or None, inside is not None) for hint, inside, leaf in hints if is_computed(leaf)]
-        return shard.results(flat, kept, levels)
 
     def flat(self, outcome: Outcome, fn: Callable[..., Any] | None = None) -> Callable[..., list[Any]]:
         """The user's function, or this one, on flat arrays; what else it returns stays in the outcome."""
@@ -204,11 +191,11 @@ class Body:
         request = self.on_mesh()
         try:
             plan = Plan.make(view, request)
-            mask = plan.stage("mask")
-            if isinstance(mask, Skip):
+            mask, fill = plan.of(Mask), plan.of(Fill)
+            if mask is None or fill is None:
                 return plan
-            with knowing(KnownSizes({axis.name: axis.size for axis in plan.stage("fill").axes})):
-                each = mask.prove(self.body_inside(plan, "mask")).program.each
+            with knowing(KnownSizes({axis.name: axis.size for axis in fill.axes})):
+                each = mask.prove(self.body_inside(plan, Mask)).program.each
         except Refused as refusal:
             found = beside(view, named_axes(view), sizes_of(view, named_axes(view)), refusal)
             return Plan.make(view, replace(request, exact=f"at exact size: {found}"))
@@ -217,14 +204,7 @@ class Body:
         told = replace(mask, why=f"{mask.why}; each new size is traced once, not compiled: {each}")
         return Plan(tuple(told if stage is mask else stage for stage in plan.stages))
 
-    def body_inside(self, plan: Plan, stage: str, outcome: Outcome | None = None) -> Callable[..., Any]:
+    def body_inside(self, plan: Plan, stage: type[Stage], outcome: Outcome | None = None) -> Callable[..., Any]:
         """The body as a stage wraps it."""
-        return plan.build(self.flat(outcome or Outcome()), stage)
-
-
-def _without_leading(leaf: Any, count: int) -> Any:
-    """What the body returned for one element, as a shape and a dtype."""
-    if not is_array(leaf):
-        return leaf
-    shape, dtype, weak = described(leaf)
-    return jax.ShapeDtypeStruct(shape[count:], dtype, weak_type=weak)
+        outcome = outcome or Outcome()
+        return plan.inside(stage, self.flat(outcome), outcome)

@@ -16,7 +16,7 @@ from .._view.layout import described
 from .._view.true_sizes import Counts
 
 
-def key_of(arrays: Sequence[Any], counts: Counts | None = None) -> Hashable:
+def trace_key(arrays: Sequence[Any], counts: Counts | None = None) -> Hashable:
     """What tells one trace of an entry from another."""
     return (*(described(array) for array in arrays), counts and counts.key)
 

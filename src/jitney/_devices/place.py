@@ -9,7 +9,7 @@ import jax
 from .._errors import MeshError, Where, sentence
 from .._jax.mesh import automatic, current
 from .._jax.trees import is_a, keystr, tree_flatten_with_path, tree_unflatten
-from .._processes.agreement import laid
+from .._processes.agreement import moved_to
 from .._signature.options import Options, fail, read_shard
 from .._stages.place import check_names, sharding, spec_of
 from .._stages.stage import Request
@@ -66,4 +66,4 @@ def place(tree: Any, /, *, shard: Any, mesh: Any = None) -> Any:
 def _placed(leaf: Any, to: Any) -> Any:
     if is_a(leaf, jax.ShapeDtypeStruct):
         return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=to, weak_type=leaf.weak_type)
-    return laid(leaf, to)
+    return moved_to(leaf, to)

@@ -1,6 +1,6 @@
 """Before the first call of a new key, all processes of a run compare what they are about to do.
 
-It stands where Placing has planned and traced a call, and wraps nothing but the errors of later ones. What would else be a hang in a
+It stands where ShardedCalls has planned and traced a call, and wraps nothing but the errors of later ones. What would else be a hang in a
 collective, or numbers of two programs in one sum, is a message in every process.
 """
 
@@ -20,6 +20,7 @@ from .._body.body import Body
 from .._errors import OptionError, ProcessError, Where, few, sentence
 from .._jax.trees import device_put, is_a, issubdtype
 from .._signature.static_values import static_key
+from .._stages import Place
 from .._stages.stage import Fn
 from .._view.layout import described, static_text
 from .._view.true_sizes import parted
@@ -60,7 +61,8 @@ def agreed(run: Fn, body: Body, mesh: Any, jitted: Any, arrays: Sequence[Any], g
     where = body.core.where
     plain, counts = parted(given)
     planned = body.planned(plain, counts, mesh=mesh)
-    specs = planned.plan.stage("place").specs[: len(plain)]
+    place = planned.plan.of(Place)
+    specs = () if place is None else place.specs[: len(plain)]
     leaves = planned.view.leaves[: len(plain)]
     neither = [leaf.path for leaf, spec, x in zip(leaves, specs, plain, strict=True) if any(spec) and not is_a(x, jax.Array)]
     # What is this process's own counts as the same in each: JAX takes that for granted.
@@ -171,12 +173,12 @@ def is_local(array: Any) -> bool:
     return not is_a(array, jax.Array) or array.is_fully_addressable
 
 
-def laid(array: Any, to: Any) -> Any:
+def moved_to(array: Any, to: Any) -> Any:
     """An array where it shall lie. One that each process has of its own is taken as the same in each: nothing is sent to compare it."""
     if to.is_fully_addressable or not is_local(array):
         return device_put(array, to)
     if issubdtype(array.dtype, jax.dtypes.prng_key):
-        return _jax.random.wrap_key_data(laid(_jax.random.key_data(array), to), impl=_jax.random.key_impl(array))
+        return _jax.random.wrap_key_data(moved_to(_jax.random.key_data(array), to), impl=_jax.random.key_impl(array))
     host = np.asarray(array)
 
     def part(index: Any) -> Any:

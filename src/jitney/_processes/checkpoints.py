@@ -21,7 +21,7 @@ import numpy as np
 from .._errors import JitneyError, OptionError, few, sentence
 from .._jax.trees import Tracer, device_put, is_a, issubdtype, keystr, tree_flatten_with_path, tree_unflatten
 from .._view.view import is_array
-from .agreement import compare, digest, is_local, laid
+from .agreement import compare, digest, is_local, moved_to
 
 _jax: Any = jax
 _jnp: Any = jnp
@@ -259,7 +259,7 @@ def _empty(leaf: Any) -> Any:
     if _is_key(leaf):
         return np.zeros(_jax.eval_shape(_jax.random.key_data, jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)).shape, np.uint32)
     empty = np.zeros(leaf.shape, leaf.dtype)
-    return empty if _spread(leaf) is None else laid(empty, _spread(leaf))
+    return empty if _spread(leaf) is None else moved_to(empty, _spread(leaf))
 
 
 def _like(value: Any, leaf: Any, impl: str) -> Any:
@@ -270,6 +270,6 @@ def _like(value: Any, leaf: Any, impl: str) -> Any:
         return value
     if _is_key(leaf):
         key = _jax.random.wrap_key_data(_jnp.asarray(value), impl=impl)
-        return key if _spread(leaf) is None else laid(key, _spread(leaf))
+        return key if _spread(leaf) is None else moved_to(key, _spread(leaf))
     committed = is_a(leaf, jax.Array) and leaf.committed
     return device_put(value, leaf.sharding) if committed else _jnp.asarray(value)

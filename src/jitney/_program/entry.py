@@ -18,7 +18,7 @@ import jax
 
 from .._axes import Refused, at_any_size
 from .._body.body import Body, Planned
-from .._body.call_key import key_of, padded_key
+from .._body.call_key import padded_key, trace_key
 from .._body.function import Function
 from .._diagnosis.nonfinite import nonfinite
 from .._diagnosis.retraces import TraceRecord, cause
@@ -26,16 +26,16 @@ from .._errors import NonFiniteError, sentence
 from .._jax.cache import disabled as cache_disabled
 from .._jax.cache import ensure as ensure_cache
 from .._signature.options import tolerance_of
-from .._stages import Jit, Mask
+from .._stages import Jit, Place
 from .._switches import VERIFY
 from .._verify.verification import Verifying, is_verified
+from .._view.cuts import Cut
 from .._view.layout import Layout, jit_is_off, traced
 from .._view.named_axes import is_count
 from .._view.result import Outcome, unmixed
-from .._view.true_sizes import Counts, KnownSizes, NeedsNumbers, Proof, knowing, known, parted
-from .._view.view import View
-from .padded_calls import Cut, Filling, cuts_of, warn_refused
-from .sharded_calls import OtherShapes, Placing, shapes_of
+from .._view.true_sizes import Counts, KnownSizes, NeedsNumbers, Proof, knowing, parted
+from .padded_calls import PaddedCalls, warn_refused
+from .sharded_calls import OtherShapes, ShardedCalls, shapes_of
 from .wrappers import runner
 
 
@@ -76,7 +76,7 @@ class Entry(Body):
         self.jitted: Any = self._jit()
         self.state: State = "first"
         self.run: Callable[..., Any] = self._first
-        self.placing = Placing(self) if core.options.shard is not None and not self.request.nested else None
+        self.sharded = ShardedCalls(self) if core.options.shard is not None and not self.request.nested else None
         self.streams: dict[Hashable, Any] = {}  # what `jitney.stream` has planned and compiled
         self._settled = False  # whether `run` was chosen for programs without such checks: a new trace may bring one
         VERIFY.turns(self)
@@ -88,27 +88,27 @@ class Entry(Body):
             return self._trace(arrays, mesh)
 
         body.__name__ = body.__qualname__ = self.core.name  # what profilers and JAX's own messages show
-        jit: Any = Jit.plan(View(()), self.request)
-        return jit.wrap(body, shardings)
+        return Jit.of(self.request).compiled(body, shardings)
 
     def made(self, mesh: Any, arrays: Sequence[Any]) -> tuple[Any, Sequence[Any]]:
         """JAX's function of arrays placed on a mesh, and where they lie; nowhere in particular if the function does not shard."""
-        if self.placing is None:
+        if self.sharded is None:
             return self._jit(), ()
         shapes = shapes_of(arrays)
         arrays, counts = parted(arrays)
-        shardings = self.planned(arrays, counts, mesh=mesh).plan.stage("place").shardings[: len(arrays)]
+        place = self.planned(arrays, counts, mesh=mesh).plan.of(Place)
+        shardings = () if place is None else place.shardings[: len(arrays)]
         if counts is not None:
             shardings += (None,)  # the true sizes, which every device gets
         return self._jit(mesh, shardings, shapes), shardings
 
     def runner(self, arrays: Sequence[Any]) -> Callable[..., Any]:
         """How calls of these shapes run."""
-        return runner(self, arrays, self.jitted) if self.placing is None else self.placing.runner(arrays)
+        return runner(self, arrays, self.jitted) if self.sharded is None else self.sharded.runner(arrays)
 
     def jit_for(self, arrays: Sequence[Any]) -> Any:
         """JAX's function of these arrays."""
-        return self.jitted if self.placing is None else self.placing.jit(arrays)[0]
+        return self.jitted if self.sharded is None else self.sharded.jit(arrays)[0]
 
     def _first(self, *arrays: Any) -> Any:
         """The first call decides how the later ones run; the one after another trace decides anew."""
@@ -120,17 +120,17 @@ class Entry(Body):
             return self.run(*arrays)
         if traced(arrays):
             return runner(self, arrays, self.jitted)(*arrays)
-        filling = Filling(self) if options.pad and not options.debug_nans else None
+        padded = PaddedCalls(self) if options.pad and not options.debug_nans else None
         run: Callable[..., Any]
-        if filling is not None:
-            run = filling
-        elif self.placing is not None:
-            run = self.placing
+        if padded is not None:
+            run = padded
+        elif self.sharded is not None:
+            run = self.sharded
         else:
             run = runner(self, arrays, self.jitted)
             self._settled = not self.checked
         if is_verified(options):
-            run = Verifying(self, run, filling and filling.pads)
+            run = Verifying(self, run, padded and padded.pads)
         self._become("running", run)
         return self.run(*arrays)
 
@@ -158,11 +158,11 @@ class Entry(Body):
         return True
 
     def where(self) -> tuple[Any, ...]:
-        return () if self.placing is None else self.placing.where()
+        return () if self.sharded is None else self.sharded.where()
 
     def scope(self) -> AbstractContextManager[Any]:
         """The context of the mesh in which the program is traced."""
-        return nullcontext() if self.placing is None else self.placing.scope()
+        return nullcontext() if self.sharded is None else self.sharded.scope()
 
     def lowered(self, arrays: Sequence[Any]) -> Any:
         """JAX's lowered program for these arrays or abstract values."""
@@ -172,7 +172,7 @@ class Entry(Body):
             at_hand = KnownSizes(counts and counts.sizes)
             try:
                 with suppress(Retry), knowing(at_hand), self.numbers(), self.scope(), jax.disable_jit(False):  # noqa: FBT003
-                    return self.jit_for(arrays).lower(*(arrays if self.placing is None else self.placing.arrived(arrays, abstract=True)))
+                    return self.jit_for(arrays).lower(*(arrays if self.sharded is None else self.sharded.arrived(arrays, abstract=True)))
             except NeedsNumbers as needs:
                 if counts is None or counts.sizes is None:
                     raise
@@ -183,7 +183,7 @@ class Entry(Body):
         """Compile for these arrays or abstract values; a later call of that key finds the program."""
         with nullcontext() if self.core.options.cache else cache_disabled():
             try:
-                self.lowered(Filling(self).ahead(arrays) if self.core.options.pad else arrays).compile()
+                self.lowered(PaddedCalls(self).ahead(arrays) if self.core.options.pad else arrays).compile()
             except Refused as refusal:
                 warn_refused(self.core, refusal)
                 self.lowered(arrays).compile()
@@ -197,7 +197,7 @@ class Entry(Body):
             return self._un_jitted(arrays)
         if self._settled:
             self.decide_again()
-        key = key_of(arrays, counts)
+        key = trace_key(arrays, counts)
         self._demand_choice(key)
         with self._lock:
             flight = self.flights.setdefault(key, Flight())
@@ -209,7 +209,11 @@ class Entry(Body):
         try:
             planned = self.planned(arrays, counts, mesh=mesh)
             self._remember(planned)
-            return self._applied(planned, arrays, counts)
+            outcome = Outcome()
+            out = self.applied(planned, arrays, outcome, counts)
+            if counts is not None:
+                self._remember_cuts(planned, outcome)
+            return out
         finally:
             flight.depth -= 1
 
@@ -242,34 +246,16 @@ class Entry(Body):
     def _un_jitted(self, arrays: Sequence[Any]) -> Any:
         if self.is_plain():
             return unmixed(self.plainly(*arrays))
-        self._demand_choice(key_of(arrays))
+        self._demand_choice(trace_key(arrays))
         with self.numbers():
             return unmixed(self.called(*arrays))
 
-    def _applied(self, planned: Planned, arrays: Sequence[Any], counts: Counts | None) -> Any:
-        outcome = Outcome()
-        body = planned.plan.build(self.flat(outcome))
-        if counts is None:
-            return self.finished(planned, outcome, body(*arrays))
-        with knowing(replace(known(), numbers=counts.numbers)):
-            flat = body(*arrays, *counts.values)
-        self._padded(planned, outcome, flat)
-        return self.finished(planned, outcome, flat)
-
-    def _padded(self, planned: Planned, outcome: Outcome, flat: Sequence[Any]) -> None:
-        """Remember which axes of the results are padded.
-
-        Raises:
-            Refused: The result holds a size, or something else that differs from one size to the next, outside its arrays.
-        """
-        outcome.refuse_differences()
-        plan = planned.plan
-        axes = [axis.name for axis in plan.stage("fill").axes]
+    def _remember_cuts(self, planned: Planned, outcome: Outcome) -> None:
+        """Which axes of the results are padded, and how each new size is traced if it is."""
         key = padded_key([(leaf.shape, leaf.dtype, leaf.weak_type) for leaf in planned.view.leaves if not is_count(leaf)])
-        levels, mask = getattr(plan.stage("vmap"), "axes", ()), plan.stage("mask")
-        self.cuts[key] = cuts_of([x.shape for x in flat], levels, mask, axes)
-        if isinstance(mask, Mask) and mask.found and mask.found[-1].program.each is not None:
-            self.proofs[key] = replace(mask.found[-1], check=outcome.refuse_differences)
+        self.cuts[key] = outcome.cuts
+        if outcome.proof is not None and outcome.proof.program.each is not None:
+            self.proofs[key] = replace(outcome.proof, check=outcome.refuse_differences)
 
     def _remember(self, planned: Planned) -> None:
         if at_any_size():  # it is no program: an outer one asks what it would be

@@ -8,23 +8,24 @@ and back, and the plan says so. A call waits for its results if one of them has 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
-from .._axes import Refused, evaluate, is_symbolic
+from .._axes import Refused
 from .._body.call_key import padded_key
 from .._body.function import Function
 from .._errors import JitneyWarning, sentence
 from .._jax.trees import device_put, extended, issubdtype, tree_flatten, tree_unflatten
 from .._owners import users_level
 from .._processes.agreement import refuse_padding
-from .._stages import Fill, Mask
+from .._stages import Fill
 from .._stages.place import divided
 from .._stages.stage import Skip
+from .._view.cuts import shape_after
 from .._view.layout import MAX_ENTRIES, described, jit_is_off, traced
 from .._view.named_axes import beside, named_axes
 from .._view.true_sizes import Counts, KnownSizes, NeedsNumbers, knowing
@@ -33,24 +34,6 @@ from .wrappers import Run, runner
 
 if TYPE_CHECKING:
     from .entry import Entry
-
-
-@dataclass(frozen=True)
-class Cutting:
-    """A padded axis of a result: its position, and its size as the name of a mapped axis or as an expression of symbols."""
-
-    axis: int
-    names: str | dict[str, str]
-    dim: Any = None
-
-    def at(self, sizes: Mapping[str, int]) -> int:
-        if isinstance(self.names, str):
-            return sizes[self.names]
-        return int(evaluate(self.dim, {symbol: sizes[name] for symbol, name in self.names.items()}))
-
-
-Cut = tuple[Cutting, ...]
-"""The padded axes of one result."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +88,7 @@ class SizeRefused(Refused):
         self.fill = fill
 
 
-class Filling:
+class PaddedCalls:
     """Runs the calls of an entry whose function pads."""
 
     def __init__(self, entry: Entry):
@@ -128,7 +111,7 @@ class Filling:
             if len(self.known) >= MAX_ENTRIES:
                 self.known = {}
             try:
-                padded = self.known[key] = self.place(arrays)
+                padded = self.known[key] = self.bucket(arrays)
             except SizeRefused as refused:
                 return self._refuse(refused.fill, refused, arrays)
         if padded is None:
@@ -137,8 +120,8 @@ class Filling:
         program = (*self.entry.where(), padded.counts.key, padded.key)
         try:
             with knowing(padded.known):
-                if self.entry.placing is not None and program not in self._runs:
-                    given = self.entry.placing.arrived(given)
+                if self.entry.sharded is not None and program not in self._runs:
+                    given = self.entry.sharded.arrived(given)
                 out = self._program(program, given)(*given)
         except Refused as refusal:
             return self._refuse(padded.fill, refusal, arrays)
@@ -154,15 +137,15 @@ class Filling:
         with self.entry.numbers():
             return self.known.get((*self.entry.where(), *map(described, arrays))) is not None
 
-    def place(self, arrays: Sequence[Any]) -> Padded | None:
+    def bucket(self, arrays: Sequence[Any]) -> Padded | None:
         """How calls of these shapes are padded; None if they run at exact size.
 
         Raises:
             ContractError: The call does not fit the contract.
         """
         entry = self.entry
-        if entry.placing is not None:
-            refuse_padding(entry.core.where, entry.placing.where()[0])
+        if entry.sharded is not None:
+            refuse_padding(entry.core.where, entry.sharded.where()[0])
         view = entry.planned(arrays, jit=False).view
         fill = Fill.plan(view, entry.on_mesh())
         if isinstance(fill, Skip) or fill.axes in self.refused:
@@ -210,7 +193,7 @@ class Filling:
             Refused: At this size the body does other operations than its padded program does.
         """
         with self.entry.numbers():
-            padded = self.place(arrays)
+            padded = self.bucket(arrays)
         if padded is None:
             return arrays
         return (*padded.abstract(arrays), padded.counts.abstract())
@@ -239,26 +222,9 @@ class Filling:
             return out
         leaves, treedef = tree_flatten(out)
         sizes = {axis.name: axis.size for axis in padded.fill.axes}
-        places = iter(cuts)
-        return tree_unflatten(treedef, [cut(x, _size(x.shape, next(places), sizes)) if isinstance(x, jax.Array) else x for x in leaves])
-
-
-def cuts_of(shapes: Sequence[Sequence[int]], levels: Sequence[str], mask: Mask | Skip, padded: Sequence[str]) -> list[Cut]:
-    """Which axes of which results are padded."""
-    mapped = [Cutting(axis, name) for axis, name in enumerate(levels) if name in padded]
-    inside: Sequence[Sequence[Any]] = [()] * len(shapes)
-    symbols: dict[str, str] = {}
-    if isinstance(mask, Mask) and mask.found:
-        inside = mask.found[-1].program.out_dims
-        symbols = {s.symbol: s.name for s in mask.symbols}
-    return [(*mapped, *(Cutting(len(levels) + axis, symbols, dim) for axis, dim in enumerate(dims) if is_symbolic(dim))) for dims in inside]
-
-
-def _size(shape: Sequence[int], places: Cut, sizes: Mapping[str, int]) -> list[int]:
-    out = list(shape)
-    for place in places:
-        out[place.axis] = place.at(sizes)
-    return out
+        each = iter(cuts)
+        kept = [cut(x, shape_after(x.shape, next(each), sizes)) if isinstance(x, jax.Array) else x for x in leaves]
+        return tree_unflatten(treedef, kept)
 
 
 def warn_refused(core: Function, refusal: Refused) -> None:

@@ -16,9 +16,8 @@ from .._errors import few
 from .._jax.memory import text
 from .._jax.mesh import automatic, current
 from .._jax.trees import device_put, is_a, tree_map
-from .._processes.agreement import agreed, laid
-from .._stages.place import no_mesh
-from .._stages.stage import Skip
+from .._processes.agreement import agreed, moved_to
+from .._stages.place import Place, no_mesh
 from .._view.layout import MAX_ENTRIES, jit_is_off
 from .wrappers import Run, runner
 
@@ -33,7 +32,7 @@ class OtherShapes(Exception):
     """A program that was made for arrays of some shapes is traced for others."""
 
 
-class Placing:
+class ShardedCalls:
     """Runs the calls of an entry whose function shards.
 
     While all calls have had the same shapes in the same mesh, a call goes straight to that program, and JAX, which compares shapes
@@ -138,7 +137,7 @@ def shapes_of(arrays: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _placed(array: Any, to: Any) -> Any:
-    return laid(array, to) if is_a(array, jax.Array) else array
+    return moved_to(array, to) if is_a(array, jax.Array) else array
 
 
 def _abstract(array: Any, to: Any) -> Any:
@@ -156,7 +155,7 @@ def _moving(run: Run, jitted: Any, shardings: Sequence[Any]) -> Run:
         except ValueError as error:
             if not any(refusal in str(error) for refusal in _REFUSALS) or _is_of_body(error, jitted):
                 raise
-            moved = [laid(x, to) if to is not None and _lies_elsewhere(x, to) else x for x, to in zip(arrays, shardings, strict=True)]
+            moved = [moved_to(x, to) if to is not None and _lies_elsewhere(x, to) else x for x, to in zip(arrays, shardings, strict=True)]
             if all(new is old for new, old in zip(moved, arrays, strict=True)):
                 raise
         return run(*moved)
@@ -209,9 +208,9 @@ def _inside(run: Run, scope: Callable[[], AbstractContextManager[Any]]) -> Run:
     return inside
 
 
-def transfers(place: Any, arrays: Sequence[Any], paths: Sequence[str]) -> list[str]:
+def transfers(place: Place | None, arrays: Sequence[Any], paths: Sequence[str]) -> list[str]:
     """What placing these arrays costs, in words; abstract ones cost nothing."""
-    if isinstance(place, Skip):
+    if place is None:
         return []
     host = [(array.nbytes, path) for array, path in zip(arrays, paths, strict=True) if is_a(array, np.ndarray)]
     moved = [

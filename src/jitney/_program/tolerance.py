@@ -18,6 +18,7 @@ from .._errors import OptionError, PrecisionError, sentence
 from .._jax.trees import Tracer, is_a, issubdtype, keystr, tree_flatten_with_path
 from .._precision import FULL, Policy, Probe, Site, in_double
 from .._signature.options import DEFAULT, tolerance_of
+from .._stages import Precision, Vmap
 from .._stages.autocast import Autocast, body_of, labels_of
 from .._view.result import Outcome
 from .core import REGISTRY
@@ -208,7 +209,7 @@ class _Measured:
         self.low = low
         planned = entry.planned(self.arrays, jit=False)
         self.plan = planned.plan
-        self.view = self.plan.stage("vmap").inner(planned.view)
+        self.view = self.plan.seen_inside(Vmap, planned.view)
         self.varied = [i for i, array in enumerate(self.arrays) if issubdtype(array.dtype, np.floating)]
         self.outcome = Outcome()
         self.real: list[int] = []  # which results are real or complex numbers, of how many
@@ -227,11 +228,11 @@ class _Measured:
 
     def both(self, cast: Callable[[Any], Any]) -> Callable[..., list[Any]]:
         """The real and complex outputs, and the gradient if that is one real number, of the function with its body under a cast."""
-        vmap = self.plan.stage("vmap")
+        vmap = self.plan.of(Vmap)
 
         def outputs(arrays: Sequence[Any]) -> list[Any]:
-            body = self.entry.body_inside(self.plan, "precision", self.outcome)
-            out = list(vmap.wrap(cast(body))(*arrays))
+            body = cast(self.entry.body_inside(self.plan, Precision, self.outcome))
+            out = list((body if vmap is None else vmap.wrap(body, self.outcome))(*arrays))
             self.count = len(out)
             self.real = [i for i, x in enumerate(out) if issubdtype(x.dtype, np.inexact)]
             return [out[i] for i in self.real]
@@ -265,8 +266,8 @@ class _Measured:
 
     def named(self) -> list[tuple[str, str]]:
         """The kind and the name of each result."""
-        whole = self.outcome.whole([_Place(i) for i in range(self.count)])
-        paths = {leaf.number: keystr(path) for path, leaf in tree_flatten_with_path(whole)[0] if is_a(leaf, _Place)}
+        whole = self.outcome.whole([_Numbered(i) for i in range(self.count)])
+        paths = {leaf.number: keystr(path) for path, leaf in tree_flatten_with_path(whole)[0] if is_a(leaf, _Numbered)}
         outputs = [("output", f"result{paths[i]}") for i in self.real]
         gradients = [("gradient", self.entry.paths[i]) for i in self.varied]
         return [*outputs, *gradients][: len(self.shadow)]
@@ -289,7 +290,7 @@ class _Measured:
         """The deviations of the autocast itself."""
         policy = Policy(self.low, tuple((key, FULL) for key in pinned))
         stage = Autocast(policy, labels_of(self.view), self.entry.core.where, "")
-        return self.deviations(_jax.jit(self.both(stage.wrap))(*self.arrays))
+        return self.deviations(_jax.jit(self.both(lambda body: stage.wrap(body, self.outcome)))(*self.arrays))
 
     def report(self, tolerance: float) -> PrecisionReport:
         single, low = self.rounded(set()), self.cast([])
@@ -326,7 +327,7 @@ class _Measured:
 
 
 @dataclass(frozen=True)
-class _Place:
+class _Numbered:
     """Stands for one array of a result."""
 
     number: int

@@ -13,7 +13,7 @@ import jax
 from jax.core import Tracer
 
 from .._body.body import Body
-from .._body.call_key import key_of
+from .._body.call_key import trace_key
 from .._diagnosis.nonfinite import locate, message, nonfinite
 from .._errors import NonFiniteError
 from .._jax.cache import disabled as cache_disabled
@@ -60,7 +60,7 @@ def _without_cache(run: Run) -> Run:
 
     def uncached(*arrays: Any) -> Any:
         plain, counts = parted(arrays)
-        key = key_of(plain, counts)
+        key = trace_key(plain, counts)
         if key in seen:
             return run(*arrays)
         with cache_disabled():

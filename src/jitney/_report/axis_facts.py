@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._axes import Refused, Use, plan_passes, trace, uses_of
 from .._signature.buckets import Bucket
-from .._stages import Mask
+from .._stages import Mask, Vmap
 from .._stages.plan import Plan
 from .._view.named_axes import in_names, named_axes, sizes_of
 
@@ -73,10 +73,10 @@ def facts_of(entry: Entry, arrays: Sequence[Any], buckets: Mapping[str, Bucket] 
     """
     view = entry.planned(arrays, jit=False).view
     plan = Plan.make(view, replace(entry.request, exact="at exact size", whole="facts are of the body", single="facts are of the body"))
-    mapped = getattr(plan.stage("vmap"), "axes", ())
-    inside = plan.stage("vmap").inner(view)
+    vmap = plan.of(Vmap)
+    inside = plan.seen_inside(Vmap, view)
     sizes = sizes_of(inside, named_axes(inside))
-    found = {name: AxisFacts(name, "mapped") for name in mapped}
+    found = {name: AxisFacts(name, "mapped") for name in (() if vmap is None else vmap.axes)}
     for name, size in sizes.items():
         if size > 1:
             bucket = buckets.get(name) if buckets is not None else None
@@ -87,7 +87,7 @@ def facts_of(entry: Entry, arrays: Sequence[Any], buckets: Mapping[str, Bucket] 
 
 
 def _facts(entry: Entry, mask: Mask, plan: Plan, name: str, size: int) -> AxisFacts:
-    fn = entry.body_inside(plan, "mask")
+    fn = entry.body_inside(plan, Mask)
     try:
         program = trace(fn, mask.avals, mask.ranges, dict.fromkeys(mask.ranges, size))
     except Refused as refusal:

@@ -16,6 +16,7 @@ from .._jax.memory import text
 from .._precision import tallies
 from .._program.sharded_calls import transfers
 from .._signature.options import AUTO
+from .._stages import Chunk, Place
 from .._stages.autocast import Autocast
 from .._stages.derive import Derived, decisions
 from .._stages.plan import Plan
@@ -92,7 +93,8 @@ def report(core: Core, entry: Entry, arrays: Sequence[Any]) -> Report:
     """
     with entry.numbers():
         planned = entry.planned(arrays, jit=not core.options.pad)  # at exact size nothing may divide
-        ready = getattr(planned.plan.stage("precision"), "policy", "") is not None  # else the body cannot be built yet
+        autocast = planned.plan.of(Autocast)
+        ready = autocast is None or autocast.policy is not None  # else the body cannot be built yet
         padded = bool(core.options.pad) and ready
         plan = entry.padded_plan(planned.view) if padded else planned.plan
         facts = facts_of(entry, arrays, dict(core.options.pad)) if padded else {}
@@ -101,14 +103,14 @@ def report(core: Core, entry: Entry, arrays: Sequence[Any]) -> Report:
     inside = isinstance(core.fn(), Derived)  # where `remat` stands, then
     hidden = _hidden(core, inside=inside)
     stages = [Line("remat" if s.name == "saved" else s.name, not isinstance(s, Skip), s.why) for s in plan.stages if s.name not in hidden]
-    chunk = plan.stage("chunk")
-    if not isinstance(chunk, Skip) and ready:
+    chunk = plan.of(Chunk)
+    if chunk is not None and ready:
         with entry.numbers():
-            cut = chunk.cut(entry.body_inside(plan, "chunk"))
+            cut = chunk.cut(entry.body_inside(plan, Chunk))
         stages.append(Line("passes", cut.passes is not None, cut.text))
         if cut.fit is not None:
             stages.append(Line("memory", taken=True, why=str(cut.fit)))
-    stages += [Line("transfer", taken=True, why=why) for why in transfers(plan.stage("place"), arrays, entry.paths)]
+    stages += [Line("transfer", taken=True, why=why) for why in transfers(plan.of(Place), arrays, entry.paths)]
     stages += _derivative(core, entry, arrays) if ready else []
     stages += _products(plan, entry, arrays)
     stages += [Line(f"axis {name}", found.refused is None, found.text) for name, found in facts.items()]
@@ -148,8 +150,8 @@ def _derivative(core: Core, entry: Entry, arrays: Sequence[Any]) -> list[Line]:
 
 def _products(plan: Plan, entry: Entry, arrays: Sequence[Any]) -> list[Line]:
     """What an autocast does with the products of the body, which is traced for it."""
-    stage = plan.stage("precision")
-    if not isinstance(stage, Autocast) or stage.policy is None:
+    stage = plan.of(Autocast)
+    if stage is None or stage.policy is None:
         return []
     try:
         with entry.numbers(), tallies() as found:

@@ -21,7 +21,7 @@ from .._precision import elsewhere
 from .._program.entry import Entry, Retry, Undecided
 from .._program.tolerance import decide
 from .._program.wrappers import has_equinox_checks
-from .._stages.stage import Skip
+from .._stages import Place
 from .device import Device
 from .figures import Share, Simulation, Sizes, Traffic
 from .other_process import CompiledElsewhere
@@ -104,9 +104,9 @@ class Case:
             yield Traffic(kind, along, axes, count, total, round(send), between.devices, between.network, needed)
 
     def _largest(self) -> tuple[Share, ...]:
-        place = self._planned.plan.stage("place")
+        place = self._planned.plan.of(Place)
         leaves = self._planned.view.leaves
-        specs: Sequence[Any] = [()] * len(leaves) if isinstance(place, Skip) else place.specs
+        specs: Sequence[Any] = [()] * len(leaves) if place is None else place.specs
         found: list[Share] = []
         for leaf, spec in zip(leaves, specs, strict=True):
             along = tuple(axis for on in spec for axis in on)

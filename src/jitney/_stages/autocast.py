@@ -17,8 +17,9 @@ from .._errors import OptionError, Where, few, sentence
 from .._precision import LOW, Label, Policy, autocast, has_kernels, is_line, tokens
 from .._signature.hints import ArrayHint
 from .._signature.options import policy_of, tolerance_of
+from .._view.result import Outcome
 from .._view.view import Leaf, View
-from .stage import Fn, Request, Skip
+from .stage import Fn, Request, Skip, Stage
 
 _jax: Any = jax
 _UNITS = {"bf16": {"avx512_bf16", "amx_bf16", "avx_ne_convert", "bf16"}, "fp16": {"avx512_fp16", "amx_fp16", "asimdhp"}}
@@ -26,7 +27,7 @@ _BF16_FROM = 8.0  # the compute capability of the first NVIDIA GPUs with bfloat1
 
 
 @dataclass(frozen=True)
-class Autocast:
+class Autocast(Stage):
     """The body's program, evaluated with casts around its products."""
 
     policy: Policy | None  # None: not chosen yet, as it takes the values of a call
@@ -64,10 +65,7 @@ class Autocast:
         slow = [emulated(type_) or "" for type_ in policy.types]
         return cls(policy, labels_of(view), request.where, "; ".join(filter(None, [what, said, chosen, *slow])))
 
-    def inner(self, view: View) -> View:
-        return view
-
-    def wrap(self, fn: Fn) -> Fn:
+    def wrap(self, fn: Fn, outcome: Outcome) -> Fn:
         policy = self.policy
         if policy is None:
             raise OptionError(

@@ -16,11 +16,11 @@ from .._errors import Where
 from .._jax.memory import budget_of, compiled_bytes, text
 from .._view.result import Outcome
 from .._view.view import View
-from .stage import Fn, Request
+from .stage import Fn, Request, Stage
 
 
 @dataclass(frozen=True)
-class Bounded:
+class Bounded(Stage):
     """A budget that the whole must keep."""
 
     budget: int
@@ -34,13 +34,7 @@ class Bounded:
         budget = budget_of(request.where, request.options.memory)
         return cls(budget, view, request.where, f"not cut inside an axis that is: all of it takes no more than {text(budget)}")
 
-    def inner(self, view: View) -> View:
-        return view
-
-    def check(self, outcome: Outcome) -> None:
-        """Nothing was cut."""
-
-    def wrap(self, fn: Fn) -> Fn:
+    def wrap(self, fn: Fn, outcome: Outcome) -> Fn:
         def bounded(*arrays: Any) -> Any:
             taken = compiled_bytes(fn, self.avals())
             if taken > self.budget:

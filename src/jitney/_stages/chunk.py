@@ -22,7 +22,7 @@ from .._view.result import Outcome
 from .._view.view import View
 from .bounded import Bounded, is_open
 from .place import Place
-from .stage import Fn, Request, Skip
+from .stage import Fn, Request, Skip, Stage
 from .vmap import levels_of
 
 SYMBOL = "d0"
@@ -65,7 +65,7 @@ class Cut:
 
 
 @dataclass(frozen=True)
-class Chunk:
+class Chunk(Stage):
     """One axis, worked on in chunks."""
 
     axis: str
@@ -122,15 +122,15 @@ class Chunk:
             )  # fmt: skip
         memory = request.options.memory
         budget = free_bytes() if memory == AUTO else int(memory) if memory is not None else None
-        place = Place.plan(view, request)
-        devices = None if isinstance(place, Skip) else devices_of(axis, place, request)
+        place = request.decided(Place)
+        devices = None if place is None else devices_of(axis, place, request)
         how = f"of {chunk}" if chunk is not None else f"so that the program takes {text(budget)}" if budget else "as suits caches"
         if devices is not None:
             how += f" on each of {devices.parts} devices along {devices.text}, by `shard_map`"
         why = f"{axis}={size} in chunks {how}"
         if request.options.accumulate:
             why = f"gradients of {axis}={size} accumulated over microbatches {how}: the loss is a sum over {axis!r}, which is proven"
-        placed = None if isinstance(place, Skip) else place.shardings
+        placed = None if place is None else place.shardings
         return cls(axis, size, chunk, budget, (), inside, levels, request.where, why, devices, placed, summed=request.options.accumulate)
 
     @classmethod
@@ -141,9 +141,6 @@ class Chunk:
         names = sorted((name for name, size in sizes.items() if size >= _FEWEST), key=lambda name: -sizes[name])
         stages = [stage for name in names if (stage := cls.of(view, request, name, None)) is not None]
         return replace(stages[0], others=tuple(stages[1:])) if stages else None
-
-    def inner(self, view: View) -> View:
-        return view
 
     @property
     def part(self) -> int:
@@ -200,8 +197,8 @@ class Chunk:
                          f"take {self.axis!r} out of `shard` or out of `chunk`, or move that line out of the function.")
             ) from refusal  # fmt: skip
 
-    def check(self, outcome: Outcome) -> None:
-        """Check that the results have one form.
+    def finish(self, results: Sequence[Any], outcome: Outcome) -> Sequence[Any]:
+        """The results, if they have one form.
 
         Raises:
             AxisError: A number among them is made of the size of the axis.
@@ -212,6 +209,7 @@ class Chunk:
                          "While a function is traced for chunks its sizes are symbols, and numbers made of them are arrays.",
                          "return the size itself, or make an array of the number.")
             )  # fmt: skip
+        return results
 
     def cut(self, fn: Fn) -> Cut:
         """Decide what is cut into what. With a budget this compiles: the whole, two narrow programs, and what the line through them says.
@@ -272,7 +270,7 @@ class Chunk:
                      f"give it memory={least}, or read the data piece by piece with `jitney.stream`.")
         )  # fmt: skip
 
-    def wrap(self, fn: Fn) -> Fn:
+    def wrap(self, fn: Fn, outcome: Outcome) -> Fn:
         def chunked(*arrays: Any) -> list[Any]:
             cut = self.cut(fn)
             if cut.passes is None:

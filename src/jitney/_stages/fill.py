@@ -1,18 +1,21 @@
 """Decide which bucket each padded axis goes into, and what shapes the arrays get there.
 
 It stands outside Jit: shapes are what Jit is keyed by. Sizes are those that the body sees, so the axes of Vmap are looked through first.
-The arrays are filled, and results cut, on the host (`_program/padded_calls.py`).
+Its second step says what is cut off the results. That, and filling, is done around the program, on the host (`_program/padded_calls.py`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, Self
 
 from .._signature.buckets import Bucket
+from .._view.cuts import cuts_of
 from .._view.named_axes import count_leaf, is_count, named_axes, shape_at, sizes_of
+from .._view.result import Outcome
 from .._view.view import View
-from .stage import Fn, Request, Skip
+from .stage import Request, Skip, Stage
 from .vmap import levels_of
 
 
@@ -30,7 +33,7 @@ class Filled:
 
 
 @dataclass(frozen=True)
-class Fill:
+class Fill(Stage):
     """Arrays padded to buckets, before Jit."""
 
     axes: tuple[Filled, ...]
@@ -50,7 +53,7 @@ class Fill:
         axes: list[Filled] = []
         reasons: list[str] = []
         for name, bucket in request.options.pad:
-            found = _place(name, sizes.get(name), bucket, request.divisor(name))
+            found = _filled(name, sizes.get(name), bucket, request.divisor(name))
             reasons.append(str(found))
             if isinstance(found, Filled):
                 axes.append(found)
@@ -78,11 +81,18 @@ class Fill:
         leaves = [leaf.reshaped(shape) for leaf, shape in zip(view.leaves, self.shapes(view), strict=True)]
         return View((*leaves, *(count_leaf(axis.name) for axis in self.axes)))
 
-    def wrap(self, fn: Fn) -> Fn:
-        return fn
+    def finish(self, results: Sequence[Any], outcome: Outcome) -> Sequence[Any]:
+        """Say what is cut off the results.
+
+        Raises:
+            Refused: A result holds a size, or something else that differs from one size to the next, outside its arrays.
+        """
+        outcome.refuse_differences()
+        outcome.cuts = cuts_of(len(results), outcome.levels, outcome.proof, list(self.sizes))
+        return results
 
 
-def _place(name: str, size: int | None, bucket: Bucket, divisor: int) -> Filled | str:
+def _filled(name: str, size: int | None, bucket: Bucket, divisor: int) -> Filled | str:
     if size is None:
         return f"no array has an axis {name!r}"
     found = bucket.range(size, divisor)

@@ -7,7 +7,7 @@ to the outermost `jit`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import jax
@@ -15,13 +15,13 @@ import jax
 from .._errors import few
 from .._jax.compiler import FAST
 from .._view.view import View
-from .stage import Fn, Request, Skip
+from .stage import Fn, Request, Skip, Stage
 
 _jax: Any = jax
 
 
 @dataclass(frozen=True)
-class Jit:
+class Jit(Stage):
     """One compiled program for each call key."""
 
     donate: tuple[int, ...]
@@ -31,16 +31,18 @@ class Jit:
 
     @classmethod
     def plan(cls, view: View, request: Request) -> Self | Skip:
+        stage = cls.of(request)
+        return stage if request.nested else replace(stage, why="; ".join(filter(None, [stage.why, _donation(view, request)])))
+
+    @classmethod
+    def of(cls, request: Request) -> Self:
+        """The stage before there is a call: what it does is known by then, and only its words are of the arguments."""
         if request.nested:
             return cls((), (), "under an outer trace: a sub-program; donation and compiler options are the outermost jit's")
-        options = FAST if request.options.compiler == "fast" else ()
-        effort = ["compiled for short compile times, at the cost of run time"] if options else []
-        return cls(request.donated, options, "; ".join([*effort, _donation(view, request)]))
+        fast = request.options.compiler == "fast"
+        return cls(request.donated, FAST if fast else (), "compiled for short compile times, at the cost of run time" if fast else "")
 
-    def inner(self, view: View) -> View:
-        return view
-
-    def wrap(self, fn: Fn, shardings: Sequence[Any] | None = None) -> Fn:
+    def compiled(self, fn: Fn, shardings: Sequence[Any] | None = None) -> Fn:
         """The compiled function, told where its arguments lie if that is decided."""
         options = dict(self.compiler_options) or None
         body = _inner(fn) if options else fn

@@ -13,9 +13,10 @@ import jax
 
 from .._axes import Refused, demand, run_padded, trace
 from .._view.named_axes import Named, in_names, is_count, named_axes, shape_at, sizes_of
+from .._view.result import Outcome
 from .._view.true_sizes import KnownSizes, NeedsNumbers, Proof, knowing, known
 from .._view.view import View
-from .stage import Fn, Request, Skip
+from .stage import Fn, Request, Skip, Stage
 
 
 @dataclass(frozen=True)
@@ -29,13 +30,12 @@ class Symbol:
 
 
 @dataclass(frozen=True)
-class Mask:
+class Mask(Stage):
     """The body's program with symbolic sizes, evaluated where only the leading part of an axis is valid."""
 
     symbols: tuple[Symbol, ...]
     counts: tuple[str, ...]  # the padded axes, in the order in which their true sizes arrive behind the arrays
     view: View = field(compare=False)
-    found: list[Proof] = field(compare=False)  # what the last trace of the body has shown
     why: str = field(compare=False)
     name: str = field(default="mask", compare=False)
 
@@ -58,13 +58,13 @@ class Mask:
             if symbols
             else "the padded axes are mapped: each element alone"
         )
-        return cls(tuple(symbols), counts, inside, [], why)
+        return cls(tuple(symbols), counts, inside, why)
 
     @classmethod
     def over(cls, view: View, ranges: Mapping[str, tuple[int, int]]) -> Self:
         """A stage for any axes of a body, in any ranges of sizes."""
         symbols = tuple(Symbol(name, f"d{i}", *bounds) for i, (name, bounds) in enumerate(ranges.items()))
-        return cls(symbols, tuple(ranges), view, [], "")
+        return cls(symbols, tuple(ranges), view, "")
 
     @staticmethod
     def _body(view: View) -> View:
@@ -103,14 +103,14 @@ class Mask:
             raise Refused(refusal.place, in_names(refusal.what, [s.name for s in self.symbols])) from refusal
         return Proof(program, fn, self.avals, {s.name: s.symbol for s in self.symbols})
 
-    def wrap(self, fn: Fn) -> Fn:
+    def wrap(self, fn: Fn, outcome: Outcome) -> Fn:
         def masked(*given: Any) -> Sequence[Any]:
             arrays, counts = given[: len(self.view.leaves)], dict(zip(self.counts, given[len(self.view.leaves) :], strict=True))
             proof, numbers = self.prove(fn), known().numbers
             program = proof.program
             if len(program.numbers) != len(numbers):
                 raise NeedsNumbers(proof)
-            self.found.append(proof)
+            outcome.proof = proof
             allocated, valid = {s.symbol: s.high for s in self.symbols}, {s.symbol: counts[s.name] for s in self.symbols}
             return run_padded(program.jaxpr, arrays, allocated, valid, dict(zip(program.numbers, numbers, strict=True)))
 

@@ -1,7 +1,7 @@
 """Where the arrays of a call lie: each named axis along an axis of the mesh.
 
 It stands outside Jit, which is told the placements: NumPy arrays then go straight to their devices, and arrays that lie right are
-not moved.
+not moved (`_program/sharded_calls.py`). Shard and Chunk act on what it has decided.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .._jax.mesh import automatic, described
 from .._signature.options import FSDP, Sharding
 from .._view.named_axes import Named, named_axes
 from .._view.view import Leaf, View
-from .stage import Fn, Request, Skip
+from .stage import Request, Skip, Stage
 from .vmap import levels_of
 
 _sharding: Any = jax.sharding
@@ -28,7 +28,7 @@ Spec = tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True)
-class Place:
+class Place(Stage):
     """One placement for each array."""
 
     mesh: Any
@@ -52,12 +52,6 @@ class Place:
         check_names(request, rules, mesh, named)
         specs = tuple(spec_of(request.where, *each, rules, mesh) for each in zip(view.leaves, named, strict=True))
         return cls(mesh, specs, f"mesh {described(mesh)}: {_listing(view, specs)}")
-
-    def inner(self, view: View) -> View:
-        return view
-
-    def wrap(self, fn: Fn) -> Fn:
-        return fn
 
     @property
     def shardings(self) -> tuple[Any, ...]:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+from .._view.result import Outcome
 from .._view.view import View
-from . import PIPELINE
-from .stage import Fn, Request, Skip, Stage
+from . import PIPELINE, Jit
+from .stage import Fn, Request, S, Stage
 
 
 @dataclass(frozen=True)
 class Plan:
     """Every decision about a call, those not taken too, from the outside to the inside."""
 
-    stages: tuple[Any, ...]
+    stages: tuple[Stage, ...]
 
     @classmethod
     def make(cls, view: View, request: Request) -> Plan:
@@ -23,22 +25,41 @@ class Plan:
         Raises:
             ContractError: The arrays cannot be mapped as asked.
         """
-        stages: list[Stage | Skip] = []
+        stages: list[Stage] = []
         for kind in PIPELINE:
-            stage: Stage | Skip = kind.plan(view, request)
+            stage = kind.plan(view, replace(request, outer=tuple(stages)))
             stages.append(stage)
             view = stage.inner(view)
         return cls(tuple(stages))
 
-    def stage(self, name: str) -> Any:
-        return next(stage for stage in self.stages if stage.name == name)
+    def of(self, kind: type[S]) -> S | None:
+        """The decision of a stage; None if it is not to act."""
+        return next((stage for stage in self.stages if isinstance(stage, kind)), None)
 
-    def build(self, body: Fn, inside: str = "jit") -> Fn:
-        """The body with every stage inside of one around it."""
-        first = [stage.name for stage in self.stages].index(inside) + 1
-        for stage in reversed(self.stages[first:]):
-            body = stage.wrap(body)
+    def build(self, body: Fn, outcome: Outcome) -> Fn:
+        """The body with every stage inside of Jit around it, and then their second steps, in the order of the decisions: what Fill
+        refuses runs at exact size, whatever the others would say to it."""
+        wrapped = self.inside(Jit, body, outcome)
+
+        def built(*arrays: Any) -> Sequence[Any]:
+            results = wrapped(*arrays)
+            for stage in self.stages:
+                results = stage.finish(results, outcome)
+            return results
+
+        return built
+
+    def inside(self, kind: type[Stage], body: Fn, outcome: Outcome) -> Fn:
+        """The body as one stage wraps it."""
+        for stage in reversed(self.stages[PIPELINE.index(kind) + 1 :]):
+            body = stage.wrap(body, outcome)
         return body
+
+    def seen_inside(self, kind: type[Stage], view: View) -> View:
+        """The arrays that what stands inside of one stage sees."""
+        for stage in self.stages[: PIPELINE.index(kind) + 1]:
+            view = stage.inner(view)
+        return view
 
 
 def difference(old: Plan | None, new: Plan) -> list[str]:

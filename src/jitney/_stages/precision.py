@@ -25,9 +25,10 @@ from .._owners import user_line
 from .._precision import SOLVERS, breaks_low
 from .._signature.hints import ArrayHint
 from .._signature.options import policy_of, tolerance_of
+from .._view.result import Outcome
 from .._view.view import Leaf, View
 from .autocast import Autocast, body_of
-from .stage import Fn, Request, Skip
+from .stage import Fn, Request, Skip, Stage
 
 _core: Any = core
 COMPUTE = {"bf16-all": jnp.bfloat16, "fp16-all": jnp.float16, "f32": jnp.float32, "f64": jnp.float64}
@@ -35,7 +36,7 @@ _REFUSES = ("bf16-all", "fp16-all")
 
 
 @dataclass(frozen=True)
-class Precision:
+class Precision(Stage):
     """Casts in and out, or (`tf32`) the precision of matrix products."""
 
     policy: str
@@ -70,7 +71,7 @@ class Precision:
         low = np.dtype(COMPUTE[self.policy])
         return View(tuple(replace(leaf, dtype=low) if c else leaf for leaf, c in zip(view.leaves, self.cast, strict=True)))
 
-    def wrap(self, fn: Fn) -> Fn:
+    def wrap(self, fn: Fn, outcome: Outcome) -> Fn:
         return self._matmul(fn) if self.policy == "tf32" else self._casting(fn)
 
     def _matmul(self, fn: Fn) -> Fn:

@@ -13,15 +13,16 @@ from .._jax.jaxprs import CALLS, bound, opened, scan_parts
 from .._jax.memory import compiled_bytes, text
 from .._jax.trees import is_a
 from .._signature.options import AUTO
+from .._view.result import Outcome
 from .._view.view import View
-from .stage import Fn, Request, Skip
+from .stage import Fn, Request, Skip, Stage
 
 _jax: Any = jax
 _core: Any = core
 
 
 @dataclass(frozen=True)
-class Remat:
+class Remat(Stage):
     """`jax.checkpoint` around the body, under a policy of `jax.checkpoint_policies`."""
 
     policy: str
@@ -37,10 +38,7 @@ class Remat:
             return Skip("remat", "what is saved is chosen for all examples together")
         return cls(policy, f"the backward pass keeps what `{policy}` says and recomputes the rest")
 
-    def inner(self, view: View) -> View:
-        return view
-
-    def wrap(self, fn: Fn) -> Fn:
+    def wrap(self, fn: Fn, outcome: Outcome) -> Fn:
         policy = getattr(jax.checkpoint_policies, self.policy)
         return _jax.checkpoint(fn, policy=policy)
 

@@ -18,8 +18,9 @@ from .._errors import Where
 from .._jax.memory import free_bytes, text
 from .._saving import EVERYTHING, Nothing, Problem, choose, not_fitting
 from .._signature.options import AUTO
+from .._view.result import Outcome
 from .._view.view import View
-from .stage import Fn, Request, Skip
+from .stage import Fn, Request, Skip, Stage
 
 _jax: Any = jax
 _BY_ITSELF = (
@@ -60,7 +61,7 @@ def saving(where: Where, fn: Callable[..., Any], arrays: Sequence[Any], budget: 
 
 
 @dataclass(frozen=True)
-class Saved:
+class Saved(Stage):
     """The body, with parts of it under `jax.checkpoint` so that its gradient fits."""
 
     budget: int
@@ -78,10 +79,7 @@ class Saved:
         budget = free_bytes() if memory == AUTO else int(memory)
         return cls(budget, request.where, f"what a gradient saves is chosen to fit into {text(budget)}")
 
-    def inner(self, view: View) -> View:
-        return view
-
-    def wrap(self, fn: Fn) -> Fn:
+    def wrap(self, fn: Fn, outcome: Outcome) -> Fn:
         def saved(*arrays: Any) -> Sequence[Any]:
             if at_any_size():
                 return fn(*arrays)

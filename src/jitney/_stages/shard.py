@@ -13,16 +13,18 @@ import jax
 
 from .._axes import spread
 from .._signature.options import Sharding
-from .._view.named_axes import named_axes
-from .._view.view import Leaf, LeafHint, View
+from .._view.module_axes import axes_in_modules
+from .._view.named_axes import Named, named_axes
+from .._view.result import Outcome, is_computed
+from .._view.view import Leaf, View, leaf_hints
 from .place import Place, sharding, spec_of
-from .stage import Fn, Request, Skip
+from .stage import Fn, Request, Skip, Stage
 
 _lax: Any = jax.lax
 
 
 @dataclass(frozen=True)
-class Shard:
+class Shard(Stage):
     """Placements of the results, and of arguments that an outer trace brings."""
 
     place: Place
@@ -33,17 +35,12 @@ class Shard:
 
     @classmethod
     def plan(cls, view: View, request: Request) -> Self | Skip:
-        place = Place.plan(view, request)
-        if isinstance(place, Skip):
-            return Skip("shard", place.why)
-        rules = request.options.shard
-        assert rules is not None  # noqa: S101 - Place has seen it
+        place, rules = request.decided(Place), request.options.shard
+        if place is None or rules is None:
+            return Skip("shard", next(stage.why for stage in request.outer if stage.name == "place"))
         return cls(place, rules, request, "results lie as annotated; XLA adds the communication between them and the arguments")
 
-    def inner(self, view: View) -> View:
-        return view
-
-    def wrap(self, fn: Fn) -> Fn:
+    def wrap(self, fn: Fn, outcome: Outcome) -> Fn:
         fn = spread(fn) if self._is_xlas else fn
         if not self.request.nested:
             return fn
@@ -59,19 +56,16 @@ class Shard:
         sizes = [self.place.mesh.shape[name] for spec in self.place.specs for along in spec for name in along]
         return any(size > 1 for size in sizes) and not (self.request.nested and self.request.mesh is not self.place.mesh)
 
-    def results(self, arrays: Sequence[Any], hints: Sequence[tuple[LeafHint, bool]], levels: Sequence[str]) -> list[Any]:
-        """The results, placed. Those whose annotation names no axis of `shard` lie where XLA finds best.
+    def finish(self, results: Sequence[Any], outcome: Outcome) -> Sequence[Any]:
+        """The results, placed. Those whose annotation names no axis of `shard` lie where XLA finds best."""
+        whole = outcome.whole(results)
+        hints = zip(leaf_hints(self.request.result, outcome.inner(results)), axes_in_modules(whole), jax.tree.leaves(whole), strict=True)
+        kept = [(hint or (inside and inside.hint) or None, inside is not None) for hint, inside, leaf in hints if is_computed(leaf)]
+        leaves = [Leaf("the result", "", tuple(x.shape), x.dtype, weak_type=False, hint=hint, in_module=in_module)
+                  for x, (hint, in_module) in zip(results, kept, strict=True)]  # fmt: skip
+        named = named_axes(View(tuple(leaves)), [(name, (0,) * len(leaves)) for name in outcome.levels])
+        return [self._placed(x, leaf, axes) for x, leaf, axes in zip(results, leaves, named, strict=True)]
 
-        Args:
-            arrays: The results.
-            hints: The annotation of each, and whether it lies in a module.
-            levels: The axes that Vmap adds in front, outermost first.
-        """
-        leaves = [Leaf("the result", "", tuple(x.shape), x.dtype, weak_type=False, hint=h, in_module=m)
-                  for x, (h, m) in zip(arrays, hints, strict=True)]  # fmt: skip
-        named = named_axes(View(tuple(leaves)), [(name, (0,) * len(leaves)) for name in levels])
-        found: list[Any] = []
-        for x, leaf, axes in zip(arrays, leaves, named, strict=True):
-            spec = spec_of(self.request.where, leaf, axes, self.rules, self.place.mesh)
-            found.append(_lax.with_sharding_constraint(x, sharding(self.place.mesh, spec)) if any(spec) else x)
-        return found
+    def _placed(self, x: Any, leaf: Leaf, axes: Sequence[Named]) -> Any:
+        spec = spec_of(self.request.where, leaf, axes, self.rules, self.place.mesh)
+        return _lax.with_sharding_constraint(x, sharding(self.place.mesh, spec)) if any(spec) else x

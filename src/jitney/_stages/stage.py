@@ -1,19 +1,49 @@
-"""What every stage is: one decision with its reason, plus the transform that carries it out."""
+"""What every stage is: one decision with its reason, the transform that carries it out, and what it does with the results."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, TypeVar
 
 from .._errors import Where
 from .._precision import Policy
+from .._signature.hints import Hint
 from .._signature.options import Options
+from .._view.result import Outcome
 from .._view.view import View
 
 Fn = Callable[..., Sequence[Any]]
 """The one calling convention inside: flat arrays in, flat arrays out."""
+S = TypeVar("S", bound="Stage")
+
+
+class Stage:
+    """One decision. Compared fields change the compiled code; `why` does not.
+
+    A stage that does not say otherwise changes nothing: its like is `Skip`.
+    """
+
+    name: str
+    why: str
+
+    @classmethod
+    def plan(cls, view: View, request: Request) -> Stage:
+        """Decide, by the arrays that the stage sees and what was asked for."""
+        raise NotImplementedError
+
+    def inner(self, view: View) -> View:
+        """The arrays that what stands inside of it sees."""
+        return view
+
+    def wrap(self, fn: Fn, outcome: Outcome) -> Fn:
+        """The function inside of it, transformed. What the second step needs to know of the trace is left in the outcome."""
+        return fn
+
+    def finish(self, results: Sequence[Any], outcome: Outcome) -> Sequence[Any]:
+        """The second step, inside the program, when all functions have run: place results, check them, say what is cut off them."""
+        return results
 
 
 @dataclass(frozen=True)
@@ -29,7 +59,9 @@ class Request:
     chosen: tuple[Policy, str] | None = None  # what `precision="auto:..."` has come to, and why
     mesh: Any = None  # that the call runs on
     axes: tuple[str, ...] = ()  # named in the signature, results too; known where the mesh is
+    result: Hint | None = None  # the annotation of the result; known where the mesh is
     single: str | None = None  # why nothing is placed on several devices
+    outer: tuple[Stage, ...] = ()  # what has been decided outside of a stage
 
     def divisor(self, axis: str) -> int:
         """How many devices share a named axis."""
@@ -38,29 +70,14 @@ class Request:
         sizes: Any = {} if self.mesh is None else self.mesh.shape
         return math.prod(sizes.get(each, 1) for each in along)
 
+    def decided(self, kind: type[S]) -> S | None:
+        """What a stage outside has decided; None if it was not to act."""
+        return next((stage for stage in self.outer if isinstance(stage, kind)), None)
+
 
 @dataclass(frozen=True)
-class Skip:
+class Skip(Stage):
     """A decision not taken, with its reason."""
 
     name: str
     why: str
-
-    def wrap(self, fn: Fn) -> Fn:
-        return fn
-
-    def inner(self, view: View) -> View:
-        return view
-
-
-class Stage(Protocol):
-    """One decision. Compared fields change the compiled code; `why` does not."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def why(self) -> str: ...
-    @classmethod
-    def plan(cls, view: View, request: Request) -> Stage | Skip: ...
-    def inner(self, view: View) -> View: ...
-    def wrap(self, fn: Fn) -> Fn: ...

@@ -9,14 +9,15 @@ import jax
 
 from .._errors import ContractError, few, sentence
 from .._signature.options import VmapAxis
+from .._view.result import Outcome
 from .._view.view import Leaf, View
-from .stage import Fn, Request, Skip
+from .stage import Fn, Request, Skip, Stage
 
 Dims = tuple[int | None, ...]
 
 
 @dataclass(frozen=True)
-class Vmap:
+class Vmap(Stage):
     """One level for each axis, outermost first; each level has a position, or None to broadcast, for every array."""
 
     axes: tuple[str, ...]
@@ -48,7 +49,8 @@ class Vmap:
             view = _drop(view, dims)
         return view
 
-    def wrap(self, fn: Fn) -> Fn:
+    def wrap(self, fn: Fn, outcome: Outcome) -> Fn:
+        outcome.levels = self.axes
         for dims in reversed(self.levels):
             fn = jax.vmap(fn, in_axes=dims)
         return fn

@@ -69,8 +69,8 @@ class Steps:
     def _planned(self) -> tuple[Outcome, Passes]:
         entry, stage, outcome = self.entry, self.stage, Outcome()
         request = replace(entry.request, options=replace(entry.core.options, pad=(), chunk=(), memory=None), single="read in chunks")
-        passes = stage.passes(entry.body_inside(Plan.make(stage.view, request), "chunk", outcome))
-        stage.check(outcome)
+        passes = stage.passes(entry.body_inside(Plan.make(stage.view, request), Chunk, outcome))
+        stage.finish((), outcome)
         self._check_keys(passes)
         return outcome, passes
 

@@ -13,18 +13,24 @@ from typing import Any
 import jax
 
 from .._axes import Refused, is_symbolic
-from .._jax.trees import is_a, register_pytree_node, tree_flatten, tree_unflatten, type_of
+from .._jax.trees import is_a, register_pytree_node, tree_flatten, tree_map, tree_unflatten, type_of
 from .._signature.static_values import keyer_of, snapshot
+from .cuts import Cut
+from .layout import described
+from .true_sizes import Proof
 from .view import is_array
 
 
 class Outcome:
-    """The structure of one result, filled in while the body is traced."""
+    """What one trace of a body finds out: the structure of its result, and what its stages leave for their second step."""
 
     def __init__(self) -> None:
         self.treedef: Any = None
         self.rest: tuple[tuple[int, Any], ...] = ()
         self.seen: list[tuple[Any, tuple[tuple[int, Any], ...]]] = []  # of each trace, where a body is traced at several sizes
+        self.levels: tuple[str, ...] = ()  # the axes that Vmap adds in front of the results, outermost first
+        self.proof: Proof | None = None  # of the body's program, if an axis of the body is padded
+        self.cuts: list[Cut] = []  # which axes of which results are padded
 
     def take_apart(self, result: Any) -> list[Any]:
         """The arrays of a result; the structure is kept."""
@@ -58,6 +64,16 @@ class Outcome:
         if self.treedef is None:
             raise AssertionError("the body has not run")
         return tree_unflatten(self.treedef, leaves)
+
+    def inner(self, arrays: Sequence[Any]) -> Any:
+        """The result as the body returned it for one element, with a shape and a dtype in place of each array."""
+        return tree_map(self._without_levels, self.whole(arrays))
+
+    def _without_levels(self, leaf: Any) -> Any:
+        if not is_array(leaf):
+            return leaf
+        shape, dtype, weak = described(leaf)
+        return jax.ShapeDtypeStruct(shape[len(self.levels) :], dtype, weak_type=weak)
 
     def output(self, arrays: Sequence[Any]) -> Any:
         """What a transformed function returns to JAX: the result itself if it holds arrays only."""
