@@ -36,6 +36,10 @@ class Plan:
         """The decision of a stage; None if it is not to act."""
         return next((stage for stage in self.stages if isinstance(stage, kind)), None)
 
+    def stage(self, name: str) -> Stage:
+        """The decision of this name, taken or not."""
+        return next(stage for stage in self.stages if stage.name == name)
+
     def build(self, body: Fn, outcome: Outcome) -> Fn:
         """The body with every stage inside of Jit around it, and then their second steps, in the order of the decisions: what Fill
         refuses runs at exact size, whatever the others would say to it."""
