@@ -79,6 +79,16 @@ def users_level() -> int:
     return level - 1
 
 
+def users_function() -> str:
+    """`step (fit.py:12)`: the user's function that called jitney, and its line; of those on the stack the innermost."""
+    frame = inspect.currentframe()
+    while frame is not None:
+        if owner_of(frame) == "user":
+            return f"{frame.f_code.co_name} ({Path(frame.f_code.co_filename).name}:{frame.f_lineno})"
+        frame = frame.f_back
+    return "a library"
+
+
 def user_line(error: BaseException) -> str | None:
     """`fit.py:12 (`if x > 0:`)`: the innermost line of the traceback outside jitney, installed packages and the standard library."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):

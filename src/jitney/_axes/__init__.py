@@ -8,6 +8,8 @@ from .dims import is_symbolic as is_symbolic
 from .over_devices import Devices as Devices
 from .over_devices import check_order as check_order
 from .over_devices import told as told
+from .padded import pushed_forward as pushed_forward
+from .padded import run_differentiable as run_differentiable
 from .padded import run_padded as run_padded
 from .passes import Passes as Passes
 from .passes import bytes_per_element as bytes_per_element

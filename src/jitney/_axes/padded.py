@@ -1,12 +1,26 @@
-"""The padded evaluator: a program with symbolic sizes, run at the sizes of its buckets."""
+"""The padded evaluator: a program with symbolic sizes, run at the sizes of its buckets; and its derivative.
+
+The derivative of a padded program is not taken: what stands behind the valid part may be infinite, or tie with a maximum. It is a
+program of its own, made of the body's derivative at any size, proven and padded as every other. In reverse mode JAX transposes what is
+linear in it. A transposed program multiplies the zeros that come back for what is not valid by what stood there; so that is finite.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import jax
+import numpy as np
+
+from .._jax.jaxprs import opened
+from .._jax.trees import is_a, issubdtype
+from .refusal import Refused
 from .rules import RULES
-from .walk import Walk
+from .walk import Op, Walk, shape_of
+
+_jax: Any = jax
+_SymbolicZero: Any = _jax.custom_derivatives.SymbolicZero
 
 
 def run_padded(
@@ -22,3 +36,97 @@ def run_padded(
         numbers: What Python made of the true size, by variables of the program.
     """
     return Walk(allocated, valid, RULES, numbers=numbers).run(jaxpr, arrays)
+
+
+class _Finite(Walk):
+    """An evaluation in which all that is not valid is 1."""
+
+    is_differentiated = True
+
+    def run(self, jaxpr: Any, values: Sequence[Any]) -> list[Any]:
+        return super().run(jaxpr, [self._finite(x, atom) for x, atom in zip(values, opened(jaxpr)[0].invars, strict=True)])
+
+    def make(self, op: Op, values: Sequence[Any]) -> list[Any]:
+        return [self._finite(x, atom) for x, atom in zip(super().make(op, values), op.eqn.outvars, strict=True)]
+
+    def _finite(self, x: Any, atom: Any) -> Any:
+        dims = shape_of(atom)
+        return self.keep(x, dims, range(len(dims)), 1) if dims and issubdtype(x.dtype, np.inexact) else x
+
+
+Derivative = Callable[[tuple[int, ...]], Any]
+"""From the positions of the arguments that vary to the program of the results and their tangents: of the arguments, then their tangents."""
+
+
+def run_differentiable(
+    jaxpr: Any, derivative: Derivative, arrays: Sequence[Any], allocated: Mapping[str, int], valid: Mapping[str, Any]
+) -> list[Any]:
+    """`run_padded`, for whoever differentiates it once.
+
+    Args:
+        jaxpr: A program of which `demand` has proven that it can be padded; it has no numbers of the size.
+        derivative: Its derivative, proven in the same way. It is asked when JAX differentiates.
+        arrays: Its arguments.
+        allocated: Symbol -> the size of the arrays.
+        valid: Symbol -> the true size, an int32 scalar.
+    """
+
+    def padded(arrays: Sequence[Any], valid: Mapping[str, Any]) -> list[Any]:
+        return run_padded(jaxpr, arrays, allocated, valid)
+
+    def rule(primals: Any, tangents: Any) -> tuple[list[Any], list[Any]]:
+        (arrays, valid), (moved, _) = primals, tangents
+        varying = tuple(i for i, x in enumerate(arrays) if not is_a(moved[i], _SymbolicZero) and issubdtype(x.dtype, np.inexact))
+        program, count = derivative(varying), len(jaxpr.out_avals)
+
+        def evaluated(arrays: Sequence[Any], valid: Mapping[str, Any], tangents: Sequence[Any]) -> list[Any]:
+            return _Finite(allocated, valid, RULES).run(program, [*arrays, *tangents])
+
+        tangents = [moved[i] for i in varying]
+        _demand_transposable(lambda *given: evaluated(*given)[count:], arrays, valid, tangents)
+        found = evaluated(arrays, valid, tangents)
+        results, along = found[:count], iter(found[count:])
+        return results, [next(along) if issubdtype(x.dtype, np.inexact) else np.zeros(x.shape, jax.dtypes.float0) for x in results]
+
+    run: Any = _jax.custom_jvp(padded)
+    run.defjvp(rule, symbolic_zeros=True)
+    return run(list(arrays), dict(valid))
+
+
+def _demand_transposable(along: Callable[..., Sequence[Any]], arrays: Any, valid: Any, tangents: Any) -> None:
+    """Check that JAX can go backwards through what is linear in the tangents, on abstract values.
+
+    Raises:
+        Refused: It cannot, as through a loop of as many turns as the size has.
+    """
+
+    def back(arrays: Any, valid: Any, tangents: Any) -> Any:
+        out, pull = _jax.vjp(lambda *tangents: along(arrays, valid, tangents), *tangents)
+        return pull(out)
+
+    def abstract(x: Any) -> Any:
+        return _jax.ShapeDtypeStruct(x.shape, x.dtype)
+
+    try:
+        _jax.eval_shape(back, *_jax.tree.map(abstract, (arrays, valid, tangents)))
+    except (ValueError, NotImplementedError) as error:
+        why = str(error).partition("\n")[0]
+        raise Refused("", f"has a derivative that JAX cannot go through backwards once it is padded: {why}") from error
+
+
+def pushed_forward(fn: Callable[..., Sequence[Any]], count: int, varying: Sequence[int]) -> Callable[..., list[Any]]:
+    """A function of `count` arrays with the tangents of those that vary behind them: its results, and the tangents of the real ones."""
+
+    def pushed(*given: Any) -> list[Any]:
+        arrays, tangents = given[:count], given[count:]
+
+        def of_varying(*at: Any) -> list[Any]:
+            whole = list(arrays)
+            for i, x in zip(varying, at, strict=True):
+                whole[i] = x
+            return list(fn(*whole))
+
+        results, along = _jax.jvp(of_varying, [arrays[i] for i in varying], list(tangents))
+        return [*results, *(x for x in along if x.dtype != jax.dtypes.float0)]
+
+    return pushed

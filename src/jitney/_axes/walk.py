@@ -89,6 +89,8 @@ class Walk:
 
     is_spread = False
     """Whether XLA lays other axes over devices, and adds collectives to reductions along them."""
+    is_differentiated = False
+    """Whether JAX takes what is linear in it apart from the rest, which barriers around both would hold together."""
     is_mute = False
     """Whether operations are evaluated without their callbacks, whose results nobody reads then."""
 

@@ -84,6 +84,7 @@ class Function:
         nested = (
             options.donate,
             options.chunk,
+            options.pad,
             options.shard is not None,
             options.remat == AUTO,
             options.compiler == "fast",

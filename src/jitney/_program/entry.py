@@ -118,9 +118,12 @@ class Entry(Body):
         if options.disabled is not None:
             self._become("running", self.jitted if options.disabled == "jit" else self.as_written)
             return self.run(*arrays)
-        if traced(arrays):
-            return runner(self, arrays, self.jitted)(*arrays)
         padded = PaddedCalls(self) if options.pad and not options.debug_nans else None
+        if traced(arrays):
+            if padded is None:
+                return runner(self, arrays, self.jitted)(*arrays)
+            self._become("running", padded)
+            return self.run(*arrays)
         run: Callable[..., Any]
         if padded is not None:
             run = padded

@@ -10,17 +10,20 @@ from __future__ import annotations
 import warnings
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
-from .._axes import Refused
+from .._axes import Refused, at_any_size
 from .._body.call_key import padded_key
 from .._body.function import Function
+from .._body.plain import plain_run
 from .._errors import JitneyWarning, sentence
-from .._jax.trees import device_put, extended, issubdtype, tree_flatten, tree_unflatten
-from .._owners import users_level
+from .._jax.tracing import is_staged, times_differentiated
+from .._jax.trees import Tracer, device_put, extended, is_a, issubdtype, tree_flatten, tree_unflatten
+from .._owners import users_function, users_level
 from .._processes.agreement import refuse_padding
 from .._stages import Fill
 from .._stages.place import divided
@@ -34,6 +37,9 @@ from .wrappers import Run, runner
 
 if TYPE_CHECKING:
     from .entry import Entry
+
+_jax: Any = jax
+_lax: Any = jax.lax
 
 
 @dataclass(frozen=True)
@@ -57,8 +63,10 @@ class Padded:
         return out
 
 
-def filled(array: Any, shape: Sequence[int]) -> np.ndarray[Any, Any]:
+def filled(array: Any, shape: Sequence[int]) -> Any:
     """An array with its last element along each axis repeated up to a shape. Zeros would give NaNs to whoever divides by them."""
+    if is_a(array, Tracer):
+        return _filled_in(array, tuple(shape))
     host = np.asarray(array)
     out = np.empty(shape, host.dtype)
     out[tuple(slice(0, size) for size in host.shape)] = host
@@ -74,10 +82,23 @@ def cut(result: jax.Array, shape: Sequence[int]) -> jax.Array:
     """The leading part of an array, without a program for each size."""
     if tuple(result.shape) == tuple(shape):
         return result
+    if is_a(result, Tracer):
+        return _lax.slice(result, [0] * len(shape), shape)
     part = np.asarray(result)[tuple(slice(0, size) for size in shape)]
     if len(result.devices()) > 1:
         return device_put(part, divided(result.sharding, shape))
     return device_put(part, next(iter(result.devices()))) if result.committed else device_put(part)
+
+
+@partial(_jax.jit, static_argnums=1)
+def _filled_in(array: Any, shape: tuple[int, ...]) -> Any:
+    """`filled`, for arrays that an outer transform traces; nothing that is filled in depends on them."""
+    for axis, size in enumerate(array.shape):
+        if size < shape[axis]:
+            last = _lax.stop_gradient(_lax.slice_in_dim(array, size - 1, size, axis=axis))
+            behind = _lax.broadcast_in_dim(last, [*last.shape[:axis], shape[axis] - size, *last.shape[axis + 1 :]], range(last.ndim))
+            array = _lax.concatenate([array, behind], axis)
+    return array
 
 
 class SizeRefused(Refused):
@@ -98,10 +119,26 @@ class PaddedCalls:
         self._runs: dict[Hashable, Run] = {}  # of each program
 
     def __call__(self, *arrays: Any) -> Any:
-        if traced(arrays) or jit_is_off():
+        if jit_is_off() or (traced(arrays) and not self._is_padded_in(arrays)):
             return runner(self.entry, arrays, self.entry.jitted)(*arrays)
         with self.entry.numbers():  # its dtypes are part of the keys
             return self._run(arrays)
+
+    def _is_padded_in(self, arrays: Sequence[Any]) -> bool:
+        """Whether a call that an outer transform traces is padded: one derivative of it is, and any map over it."""
+        if at_any_size() or plain_run() is not None:  # the size is a symbol of an outer program, or nothing is to be padded
+            return False
+        entry = self.entry
+        where = _not_padded(entry.core, arrays)
+        if where is None:
+            return True
+        with entry.numbers():
+            fill = Fill.plan(entry.planned(arrays, jit=False).view, entry.request)
+        if isinstance(fill, Fill) and entry.core.counters.warn_once(f"pad {where[0]}"):
+            what = f"it is not padded {where[0]}, called by {users_function()}."
+            text = sentence(entry.core.where, what, "It runs at exact size there, and each size is traced and compiled anew.", where[1])
+            warnings.warn(text, JitneyWarning, stacklevel=users_level())
+        return False
 
     def _run(self, arrays: Sequence[Any]) -> Any:
         key = (*self.entry.where(), *[described(array) for array in arrays])
@@ -225,6 +262,21 @@ class PaddedCalls:
         each = iter(cuts)
         kept = [cut(x, shape_after(x.shape, next(each), sizes)) if isinstance(x, jax.Array) else x for x in leaves]
         return tree_unflatten(treedef, kept)
+
+
+def _not_padded(core: Function, arrays: Sequence[Any]) -> tuple[str, str] | None:
+    """Under which outer transform it is not padded, and what to do about it."""
+    axes = ", ".join(f'"{name}": "{bucket}"' for name, bucket in core.options.pad)
+    if core.options.shard is not None:
+        return "over several devices under an outer transform", "call it outside of one, or take its gradient with `.grad`."
+    if is_staged():
+        return (
+            "inside an outer `jit`, `scan` or the like",
+            f"pad the outer function: @jitney.optimize(pad={{{axes}}}) in place of its `jit`.",
+        )
+    if times_differentiated(arrays) > 1:
+        return "under two derivatives", "take them with `.hessian`, `.hvp` or `.grad` of `.grad`, which are padded."
+    return None
 
 
 def warn_refused(core: Function, refusal: Refused) -> None:

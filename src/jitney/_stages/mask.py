@@ -6,12 +6,13 @@ It stands inside Vmap, whose axes each element sees alone, and outside Remat and
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import jax
 
-from .._axes import Refused, demand, run_padded, trace
+from .._axes import Refused, demand, pushed_forward, run_differentiable, run_padded, trace
+from .._jax.trees import Tracer, is_a
 from .._view.named_axes import Named, in_names, is_count, named_axes, shape_at, sizes_of
 from .._view.result import Outcome
 from .._view.true_sizes import KnownSizes, NeedsNumbers, Proof, knowing, known
@@ -37,6 +38,7 @@ class Mask(Stage):
     counts: tuple[str, ...]  # the padded axes, in the order in which their true sizes arrive behind the arrays
     view: View = field(compare=False)
     why: str = field(compare=False)
+    derived: bool = field(default=False, compare=False)  # whether an outer transform may differentiate it
     name: str = field(default="mask", compare=False)
 
     @classmethod
@@ -58,7 +60,7 @@ class Mask(Stage):
             if symbols
             else "the padded axes are mapped: each element alone"
         )
-        return cls(tuple(symbols), counts, inside, why)
+        return cls(tuple(symbols), counts, inside, why, request.nested)
 
     @classmethod
     def over(cls, view: View, ranges: Mapping[str, tuple[int, int]]) -> Self:
@@ -99,6 +101,7 @@ class Mask(Stage):
             with knowing(KnownSizes()):  # nothing of a padded program inside the body
                 program = trace(fn, self.avals, self.ranges, at_hand)
             demand(program.jaxpr, self.ranges)
+            _demand_no_tracers(program.jaxpr)
         except Refused as refusal:
             raise Refused(refusal.place, in_names(refusal.what, [s.name for s in self.symbols])) from refusal
         return Proof(program, fn, self.avals, {s.name: s.symbol for s in self.symbols})
@@ -108,10 +111,38 @@ class Mask(Stage):
             arrays, counts = given[: len(self.view.leaves)], dict(zip(self.counts, given[len(self.view.leaves) :], strict=True))
             proof, numbers = self.prove(fn), known().numbers
             program = proof.program
+            if self.derived and program.each is not None:
+                raise Refused("", f"is looked at by code, under an outer transform, where each size is not traced: {program.each}")
             if len(program.numbers) != len(numbers):
                 raise NeedsNumbers(proof)
             outcome.proof = proof
             allocated, valid = {s.symbol: s.high for s in self.symbols}, {s.symbol: counts[s.name] for s in self.symbols}
-            return run_padded(program.jaxpr, arrays, allocated, valid, dict(zip(program.numbers, numbers, strict=True)))
+            if not self.derived:
+                return run_padded(program.jaxpr, arrays, allocated, valid, dict(zip(program.numbers, numbers, strict=True)))
+            return run_differentiable(program.jaxpr, lambda varying: self.derivative(fn, varying, outcome), arrays, allocated, valid)
 
         return masked
+
+    def derivative(self, fn: Fn, varying: Sequence[int], outcome: Outcome) -> Any:
+        """The program of the body's derivative along the arguments that vary.
+
+        Raises:
+            Refused: It cannot be padded.
+        """
+        count = len(self.view.leaves)
+        along = View((*self.view.leaves, *(replace(self.view.leaves[i], weak_type=False) for i in varying)))
+        program = replace(self, view=along).prove(pushed_forward(fn, count, varying)).program
+        outcome.refuse_differences()
+        if program.each is not None:
+            raise Refused("", f"is looked at by code in the derivative, which is not traced at each size: {program.each}")
+        return program.jaxpr
+
+
+def _demand_no_tracers(jaxpr: Any) -> None:
+    """Check that a body closes over nothing that is differentiated: the derivative of a padded program is of its arguments.
+
+    Raises:
+        Refused: It does.
+    """
+    if any(is_a(constant, Tracer) for constant in jaxpr.consts):
+        raise Refused("", "closes over a value that an outer transform traces; pass it as an argument")

@@ -60,7 +60,7 @@ def _expand(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
 
 def _remat(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
     """Rematerialised in a derivative: the barrier keeps XLA from merging it with the first evaluation, as JAX's own lowering does."""
-    if op.params["differentiated"] and op.params["prevent_cse"] is not False:
+    if op.params["differentiated"] and op.params["prevent_cse"] is not False and not walk.is_differentiated:
         values = list(lax.optimization_barrier(values))
     return walk.run(op.params["jaxpr"], values)
 

@@ -201,7 +201,9 @@ def _scatter(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
         updates = _protected(walk, op, x, indices, updates, partly, sizes)
     if x.dtype != op.eqn.invars[0].aval.dtype:  # accumulated in a wider type, in which the operation's own program is not
         return [_ADDED[SCATTERS[op.name], "sub" in op.name](x, indices, updates, numbers, mode=mode)]
-    return walk.bind(op, [x, indices, updates], indices_are_sorted=False, unique_indices=False, mode=mode)
+    alone = all(dim == 1 for dim in op.ins[1][:-1])  # one window, which is all that says that places stay unique once they are moved
+    unique = op.params["unique_indices"] and alone
+    return walk.bind(op, [x, indices, updates], indices_are_sorted=False, unique_indices=unique, mode=mode)
 
 
 def _protected(walk: Walk, op: Op, x: Any, indices: Any, updates: Any, partly: Sequence[int], sizes: Sequence[Dim]) -> Any:

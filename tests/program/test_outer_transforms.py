@@ -1,0 +1,189 @@
+"""A padded function under JAX's own transforms: as `jax.grad(loss)` is how people train. References: the plain function, numpy."""
+
+import functools
+import warnings
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import Array, Float
+
+from jitney import JitneyWarning, optimize
+from tests._monitor import listening
+
+RNG = np.random.default_rng(0)
+
+
+def rows(n, *shape):
+    return RNG.normal(size=(n, *shape)).astype(np.float32)
+
+
+def plain(w: Float[Array, "3"], x: Float[Array, "n 3"], y: Float[Array, "n"]):
+    return jnp.mean((jnp.tanh(x @ w) - y) ** 2) + jnp.max(x @ w)
+
+
+def close(got, want):
+    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        assert a.shape == b.shape
+        np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-6)
+
+
+W = rows(3)
+
+
+def test_gradients_of_a_padded_loss_share_a_program():
+    """`eqx.filter_value_and_grad` at seven sizes of one bucket: one trace of the body, and nothing is compiled after the first size."""
+    loss = optimize(pad={"n": "pow2"})(plain)
+    step = eqx.filter_value_and_grad(loss)
+    jax.block_until_ready(step(W, rows(16, 3), rows(16)))
+    data = [(rows(n, 3), rows(n)) for n in range(9, 16)]
+    with listening() as seen:
+        got = [step(W, x, y) for x, y in data]
+        jax.block_until_ready(got)
+    assert seen.count("compile") == 0
+    assert loss.stats.traces == 1
+    for result, (x, y) in zip(got, data, strict=True):
+        close(result, jax.value_and_grad(plain)(W, x, y))
+
+
+TRANSFORMS = {
+    "grad": lambda f, w, x, y: jax.grad(f)(w, x, y),
+    "grad of the data": lambda f, w, x, y: jax.grad(f, argnums=(1, 2))(w, x, y),
+    "jvp": lambda f, w, x, y: jax.jvp(f, (w, x, y), (w, x, y)),
+    "vjp": lambda f, w, x, y: jax.vjp(f, w, x, y)[1](jnp.float32(2)),
+    "linearize": lambda f, w, x, y: jax.linearize(f, w, x, y)[1](w, x, y),
+    "jacrev": lambda f, w, x, y: jax.jacrev(f)(w, x, y),
+    "vmap": lambda f, w, x, y: jax.vmap(f, (0, None, None))(jnp.stack([w, 2 * w]), x, y),
+    "vmap of the data": lambda f, w, x, y: jax.vmap(f, (None, 0, None))(w, jnp.stack([x, 2 * x]), y),
+    "vmap of grad": lambda f, w, x, y: jax.vmap(jax.grad(f), (0, None, None))(jnp.stack([w, 2 * w]), x, y),
+    "grad of vmap": lambda f, w, x, y: jax.grad(lambda w: jnp.sum(jax.vmap(f, (None, 0, None))(w, jnp.stack([x, 2 * x]), y)))(w),
+}
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS.values(), ids=TRANSFORMS)
+def test_a_transform_of_the_padded_function_is_that_of_the_plain_one(transform):
+    """And it is padded: the body is traced once for two sizes."""
+    f = optimize(pad={"n": "pow2"})(plain)
+    for n in (11, 13):
+        x, y = rows(n, 3), rows(n)
+        close(transform(f, W, x, y), transform(plain, W, x, y))
+    assert f.stats.traces == 1
+
+
+def test_results_that_are_padded_are_cut():
+    """Of a derivative too, whose tangents and cotangents have the true size."""
+
+    def running(x: Float[Array, "n"]) -> Float[Array, "n"]:
+        return jnp.cumsum(jnp.sin(x))
+
+    f, x = optimize(pad={"n": "pow2"})(running), rows(11)
+    close(jax.jvp(f, (x,), (x,)), jax.jvp(running, (x,), (x,)))
+    close(jax.vjp(f, x)[1](x), jax.vjp(running, x)[1](x))
+    close(jax.jacrev(f)(x), jax.jacrev(running)(x))
+    close(jax.vmap(f)(jnp.stack([x, -x])), jax.vmap(running)(jnp.stack([x, -x])))
+
+
+HARD = {
+    "the logarithm of a difference, which is 0 where the last element is repeated": lambda x: jnp.sum(jnp.log(jnp.abs(x[1:] - x[:-1]))),
+    "a maximum that ties with what reductions put behind it": lambda x: jnp.max(jnp.where(x > 9, x, -jnp.inf) * 0 + x, initial=-jnp.inf),
+    "a maximum of infinities": lambda x: jnp.max(x - jnp.inf),
+    "a norm at the origin": lambda x: jnp.linalg.norm(x - x) + jnp.sum(x**2),
+    "a quotient by what is behind": lambda x: jnp.sum(x / (x - jnp.roll(x, 1))),
+    "a root": lambda x: jnp.sum(jnp.sqrt(jnp.abs(jnp.diff(x)))),
+    "log-sum-exp": lambda x: jax.nn.logsumexp(x),
+    "a variance": lambda x: jnp.var(x),
+    "a sort": lambda x: jnp.sum(jnp.sort(x) * jnp.arange(x.shape[0], dtype=x.dtype)),
+}
+
+
+@pytest.mark.parametrize("fn", HARD.values(), ids=HARD)
+def test_what_is_filled_in_reaches_no_derivative(fn):
+    """Where a derivative of it would be infinite or tie, those of the function are JAX's at exact size, NaN for NaN."""
+
+    def body(x: Float[Array, "n"]):
+        return fn(x)
+
+    x = rows(11)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", JitneyWarning)  # of those that are refused
+        f = optimize(pad={"n": "pow2"})(body)
+        close(jax.grad(f)(x), jax.grad(body)(x))
+        close(jax.jvp(f, (x,), (x,)), jax.jvp(body, (x,), (x,)))
+
+
+def test_inside_an_outer_jit_it_says_that_it_is_not_padded():
+    """Once, with the function that was jitted and the remedy; and the numbers are right."""
+    f = optimize(pad={"n": "pow2"})(plain)
+
+    @jax.jit
+    def step(w, x, y):
+        return jax.grad(f)(w, x, y)
+
+    x, y = rows(11, 3), rows(11)
+    with pytest.warns(JitneyWarning, match=r"inside an outer `jit`(.|\n)*step \(test_outer_transforms.py(.|\n)*@jitney.optimize\(pad="):
+        got = step(W, x, y)
+    close(got, jax.grad(plain)(W, x, y))
+    x, y = rows(13, 3), rows(13)
+    close(step(W, x, y), jax.grad(plain)(W, x, y))  # no second one
+
+
+def test_inside_a_scan_it_says_so_too():
+    """The other way in which JAX traces a function as a whole."""
+
+    def total(x: Float[Array, "n"]):
+        return jnp.sum(x)
+
+    f = optimize(pad={"n": "pow2"})(total)
+    with pytest.warns(JitneyWarning, match="not padded inside an outer"):
+        _, out = jax.lax.scan(lambda carry, x: (carry, f(x)), 0, rows(4, 5))
+    assert out.shape == (4,)
+
+
+def test_inside_a_padded_function_it_is_a_part_of_that():
+    """No warning, as the size is a symbol there; nor at sizes 0 and 1, which every padded function runs as they are."""
+    inner = optimize(pad={"n": "pow2"})(plain)
+
+    @optimize(pad={"n": "pow2"})
+    def outer(w: Float[Array, "3"], x: Float[Array, "n 3"], y: Float[Array, "n"]):
+        return jax.value_and_grad(inner)(w, x, y)
+
+    for n in (1, 11, 13):
+        x, y = rows(n, 3), rows(n)
+        close(outer(W, x, y), jax.value_and_grad(plain)(W, x, y))
+
+
+def test_under_two_derivatives_it_says_that_it_is_not_padded():
+    """What is proven is one derivative at a time: `hessian` of a Program takes two in one program."""
+    f, x, y = optimize(pad={"n": "pow2"})(plain), rows(11, 3), rows(11)
+    with pytest.warns(JitneyWarning, match=r"not padded under two derivatives(.|\n)*\.hessian"):
+        close(jax.hessian(f)(W, x, y), jax.hessian(plain)(W, x, y))
+    crossed = jax.grad(lambda w: jnp.sum(jax.grad(f, argnums=2)(w, x, y)))(W)
+    close(crossed, jax.grad(lambda w: jnp.sum(jax.grad(plain, argnums=2)(w, x, y)))(W))
+
+
+def test_what_is_closed_over_is_not_differentiated_through_a_padded_program():
+    """Its derivative would be one of the padded program itself: it runs at exact size, with a warning."""
+
+    def loss(decorate, w):
+        def body(x: Float[Array, "n 3"]):
+            return jnp.max(jnp.tanh(x @ w))
+
+        return decorate(body)(x)
+
+    x = rows(11, 3)
+    with pytest.warns(JitneyWarning, match="closes over a value that an outer transform traces"):
+        got = jax.grad(functools.partial(loss, optimize(pad={"n": "pow2"})))(W)
+    close(got, jax.grad(functools.partial(loss, lambda body: body))(W))
+
+
+def test_a_derivative_that_cannot_be_padded_runs_at_exact_size():
+    """A loop of as many turns as there are elements has no reverse on an axis that is longer."""
+
+    def looped(x: Float[Array, "n"]):
+        return jax.lax.fori_loop(0, x.shape[0], lambda i, s: s + jnp.sin(x[i]), jnp.float32(0))
+
+    f, x = optimize(pad={"n": "pow2"})(looped), rows(11)
+    with pytest.warns(JitneyWarning, match="cannot go through backwards"):
+        close(jax.grad(f)(x), jax.grad(looped)(x))
