@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jaxtyping import Array, Float
 
-from jitney import AxisError, OptionError, optimize
+from jitney import AxisError, JitneyWarning, OptionError, optimize
 
 RNG = np.random.default_rng(0)
 
@@ -94,9 +94,25 @@ def test_what_cannot_be_cut_is_an_error():
 
 
 def test_an_outer_transform_sees_the_whole():
-    """`jax.grad` of a chunked function is that of the plain one."""
+    """`jax.grad` of a chunked function is that of the plain one, and it is said that it is not cut, and what is."""
     w, x, y = rows(3), rows(20, 3), rows(20)
-    np.testing.assert_allclose(jax.grad(lambda w: chunked(w, x, y)[0])(w), jax.grad(lambda w: residual(w, x, y)[0])(w), rtol=1e-4)
+    with pytest.warns(JitneyWarning, match=r"not cut into chunks under an outer transform(.|\n)*\.grad"):
+        got = jax.grad(lambda w: chunked(w, x, y)[0])(w)
+    np.testing.assert_allclose(got, jax.grad(lambda w: residual(w, x, y)[0])(w), rtol=1e-4)
+
+
+@pytest.mark.parametrize(("outer", "fix"), [(jax.jit, "to the outer function"), (jax.vmap, "map over it with")], ids=["jit", "vmap"])
+def test_outer_transforms_that_are_no_derivative_are_told_of_their_remedy(outer, fix):
+    """Once each."""
+
+    @optimize(chunk={"n": 4})
+    def total(x: Float[Array, "n"]):
+        return jnp.sum(x)
+
+    x = rows(3, 20) if outer is jax.vmap else rows(20)
+    with pytest.warns(JitneyWarning, match=f"not cut into chunks(.|\n)*{fix}"):
+        out = outer(total)(x)
+    np.testing.assert_allclose(out, x.sum(-1), rtol=1e-5)
 
 
 def test_a_gradient_inside_is_chunked():

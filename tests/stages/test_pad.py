@@ -183,8 +183,9 @@ def test_results_may_hold_more_than_arrays():
     assert (out["name"], out["fn"], out["none"]) == ("a", jnp.sin, None)
 
 
-def test_outer_transforms_run_at_exact_size():
-    """The numbers of a plain function under grad, jit, vmap and scan."""
+@pytest.mark.filterwarnings("ignore:.*not padded inside an outer")
+def test_outer_transforms_see_the_numbers_of_a_plain_function():
+    """Under grad and vmap, which are padded, and under jit, which is not."""
     t, y = rows(5), rows(5)
     for outer in (
         lambda f: jax.grad(lambda t: f(t, y)[1]),

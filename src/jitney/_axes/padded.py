@@ -101,7 +101,10 @@ def _demand_transposable(along: Callable[..., Sequence[Any]], arrays: Any, valid
     """
 
     def back(arrays: Any, valid: Any, tangents: Any) -> Any:
-        out, pull = _jax.vjp(lambda *tangents: along(arrays, valid, tangents), *tangents)
+        def of_tangents(*tangents: Any) -> Any:
+            return along(arrays, valid, tangents)
+
+        out, pull = _jax.vjp(of_tangents, *tangents)
         return pull(out)
 
     def abstract(x: Any) -> Any:

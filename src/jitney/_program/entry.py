@@ -34,6 +34,7 @@ from .._view.layout import Layout, jit_is_off, traced
 from .._view.named_axes import is_count
 from .._view.result import Outcome, unmixed
 from .._view.true_sizes import Counts, KnownSizes, NeedsNumbers, Proof, knowing, parted
+from .outer_transforms import warn_of_chunk
 from .padded_calls import PaddedCalls, warn_refused
 from .sharded_calls import OtherShapes, ShardedCalls, shapes_of
 from .wrappers import runner
@@ -121,6 +122,8 @@ class Entry(Body):
         padded = PaddedCalls(self) if options.pad and not options.debug_nans else None
         if traced(arrays):
             if padded is None:
+                if options.chunk or options.memory is not None:
+                    warn_of_chunk(self, arrays)
                 return runner(self, arrays, self.jitted)(*arrays)
             self._become("running", padded)
             return self.run(*arrays)

@@ -16,14 +16,12 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from .._axes import Refused, at_any_size
+from .._axes import Refused
 from .._body.call_key import padded_key
 from .._body.function import Function
-from .._body.plain import plain_run
 from .._errors import JitneyWarning, sentence
-from .._jax.tracing import is_staged, times_differentiated
 from .._jax.trees import Tracer, device_put, extended, is_a, issubdtype, tree_flatten, tree_unflatten
-from .._owners import users_function, users_level
+from .._owners import users_level
 from .._processes.agreement import refuse_padding
 from .._stages import Fill
 from .._stages.place import divided
@@ -33,6 +31,7 @@ from .._view.layout import MAX_ENTRIES, described, jit_is_off, traced
 from .._view.named_axes import beside, named_axes
 from .._view.true_sizes import Counts, KnownSizes, NeedsNumbers, knowing
 from .._view.view import View
+from .outer_transforms import is_padded
 from .wrappers import Run, runner
 
 if TYPE_CHECKING:
@@ -119,26 +118,10 @@ class PaddedCalls:
         self._runs: dict[Hashable, Run] = {}  # of each program
 
     def __call__(self, *arrays: Any) -> Any:
-        if jit_is_off() or (traced(arrays) and not self._is_padded_in(arrays)):
+        if jit_is_off() or (traced(arrays) and not is_padded(self.entry, arrays)):
             return runner(self.entry, arrays, self.entry.jitted)(*arrays)
         with self.entry.numbers():  # its dtypes are part of the keys
             return self._run(arrays)
-
-    def _is_padded_in(self, arrays: Sequence[Any]) -> bool:
-        """Whether a call that an outer transform traces is padded: one derivative of it is, and any map over it."""
-        if at_any_size() or plain_run() is not None:  # the size is a symbol of an outer program, or nothing is to be padded
-            return False
-        entry = self.entry
-        where = _not_padded(entry.core, arrays)
-        if where is None:
-            return True
-        with entry.numbers():
-            fill = Fill.plan(entry.planned(arrays, jit=False).view, entry.request)
-        if isinstance(fill, Fill) and entry.core.counters.warn_once(f"pad {where[0]}"):
-            what = f"it is not padded {where[0]}, called by {users_function()}."
-            text = sentence(entry.core.where, what, "It runs at exact size there, and each size is traced and compiled anew.", where[1])
-            warnings.warn(text, JitneyWarning, stacklevel=users_level())
-        return False
 
     def _run(self, arrays: Sequence[Any]) -> Any:
         key = (*self.entry.where(), *[described(array) for array in arrays])
@@ -262,21 +245,6 @@ class PaddedCalls:
         each = iter(cuts)
         kept = [cut(x, shape_after(x.shape, next(each), sizes)) if isinstance(x, jax.Array) else x for x in leaves]
         return tree_unflatten(treedef, kept)
-
-
-def _not_padded(core: Function, arrays: Sequence[Any]) -> tuple[str, str] | None:
-    """Under which outer transform it is not padded, and what to do about it."""
-    axes = ", ".join(f'"{name}": "{bucket}"' for name, bucket in core.options.pad)
-    if core.options.shard is not None:
-        return "over several devices under an outer transform", "call it outside of one, or take its gradient with `.grad`."
-    if is_staged():
-        return (
-            "inside an outer `jit`, `scan` or the like",
-            f"pad the outer function: @jitney.optimize(pad={{{axes}}}) in place of its `jit`.",
-        )
-    if times_differentiated(arrays) > 1:
-        return "under two derivatives", "take them with `.hessian`, `.hvp` or `.grad` of `.grad`, which are padded."
-    return None
 
 
 def warn_refused(core: Function, refusal: Refused) -> None:

@@ -1,0 +1,80 @@
+"""Which options act on a call that an outer transform of JAX traces, and what is said, once, where one does not.
+
+Around `pad`, filling and cutting are operations as any other, and the derivative of a padded program is proven (`_axes/padded.py`): under
+`jax.grad`, `vjp`, `jvp`, `linearize` and `vmap` it acts. Inside a function that is traced as a whole its sizes are constants of that
+program already. A loop over chunks that JAX differentiates keeps all that its turns computed, so `chunk` acts in derivatives of a Program.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from .._axes import at_any_size
+from .._body.body import Body
+from .._body.plain import plain_run
+from .._errors import JitneyWarning, sentence
+from .._jax.tracing import is_staged, times_differentiated
+from .._owners import users_function, users_level
+from .._stages import Chunk, Fill
+
+if TYPE_CHECKING:
+    from .._stages.stage import Stage
+
+_STAGED = "inside an outer `jit`, `scan` or the like"
+
+
+def is_padded(body: Body, arrays: Sequence[Any]) -> bool:
+    """Whether a traced call of a function with `pad` is padded: one derivative of it is, and any map over it."""
+    if _is_part_of_ours():
+        return False
+    options = body.core.options
+    if options.shard is not None:
+        where, fix = "over several devices under an outer transform", "call it outside of one, or take its gradient with `.grad`."
+    elif is_staged():
+        axes = ", ".join(f'"{name}": {bucket if bucket.ladder is None else repr(bucket.ladder)}' for name, bucket in options.pad)
+        where, fix = _STAGED, f"pad the outer function: @jitney.optimize(pad={{{axes}}}) in place of its `jit`."
+    elif times_differentiated(arrays) > 1:
+        where, fix = "under two derivatives", "take them with `.hessian` or `.hvp`, which are padded."
+    else:
+        return True
+    if _decides(body, arrays, Fill):
+        _say(body, f"it is not padded {where}", "It runs at exact size there, and each size is traced and compiled anew.", fix)
+    return False
+
+
+def warn_of_chunk(body: Body, arrays: Sequence[Any]) -> None:
+    """Say that a traced call of a function with `chunk` or `memory` is not cut."""
+    options = body.core.options
+    if _is_part_of_ours() or options.accumulate or not _decides(body, arrays, Chunk):
+        return
+    option = "chunk" if options.chunk else "memory"
+    if is_staged():
+        fix = f"give `{option}` to the outer function: @jitney.optimize({option}=...) in place of its `jit`."
+    elif times_differentiated(arrays):
+        fix = "take its derivative with `.grad` or its kin, which are cut."
+    else:
+        fix = "map over it with @jitney.optimize(vmap=...), which is cut inside."
+    where = _STAGED if is_staged() else "under an outer transform"
+    rule = f"`{option}` acts where its program is the outermost; here all of it is there at once."
+    _say(body, f"it is not cut into chunks {where}", rule, fix)
+
+
+def _is_part_of_ours() -> bool:
+    """Whether a size is a symbol of an outer program of ours, or a function runs as it was written."""
+    return at_any_size() or plain_run() is not None
+
+
+def _decides(body: Body, arrays: Sequence[Any], kind: type[Stage]) -> bool:
+    """Whether the stage would act if nothing were outside."""
+    with body.numbers():
+        view = body.planned(arrays, jit=False).view
+        return isinstance(kind.plan(view, replace(body.request, nested=False)), kind)
+
+
+def _say(body: Body, what: str, rule: str, fix: str) -> None:
+    if body.core.counters.warn_once(what):
+        text = sentence(body.core.where, f"{what}, called by {users_function()}.", rule, fix)
+        warnings.warn(text, JitneyWarning, stacklevel=users_level())
