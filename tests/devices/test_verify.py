@@ -23,8 +23,8 @@ def fresh():
 
 def test_a_wrong_result_of_a_sharded_program_is_caught(monkeypatch):
     """The plain one runs on one device."""
-    found = Shard.results
-    monkeypatch.setattr(Shard, "results", lambda *args: [x.at[0].set(0) for x in found(*args)])
+    found = Shard.finish
+    monkeypatch.setattr(Shard, "finish", lambda *args: [x.at[0].set(0) for x in found(*args)])
     with pytest.raises(VerificationError, match="Under shard over 'batch'"):
         optimize(shard={"batch": "data"}, mesh=jitney.mesh(data=8), verify=True)(fresh())(X)
 

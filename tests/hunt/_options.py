@@ -312,6 +312,49 @@ def _derivative(kind: str, rng: Any, fn: Any, program: Program, n: int, **option
     )
 
 
+def outer_pad(rng: Any, fn: Any, program: Program, n: int) -> Way | None:
+    """JAX's own derivatives of a padded function, outside of any `jit`."""
+    kind = str(pick(rng, ("grad", "jvp", "vjp", "map of grad")))
+    way = _derivative("jvp" if kind == "jvp" else "vjp" if kind == "vjp" else "grad", rng, fn, program, n)
+    if way is None or way.shown is None:
+        return None
+    body = way.shown.compiled()
+    padded = optimize(pad={"n": "pow2"})(body)
+    start = int(rng.integers(8))
+
+    def parts(arrays: Arrays) -> tuple[Any, tuple[Any, ...]]:
+        names = tuple(name for name, _ in program.takes if jnp.issubdtype(arrays[name].dtype, jnp.floating))
+        if not names:
+            raise NotFloatingError
+        names = names if start % 3 == 0 else (names[start % len(names)],)
+        rest = {name: x for name, x in arrays.items() if name not in names}
+        return (lambda of: lambda *at: of(**rest, **dict(zip(names, at, strict=True)))), tuple(jnp.asarray(arrays[name]) for name in names)
+
+    def transformed(of: Any, arrays: Arrays) -> Any:
+        bound, at = parts(arrays)
+        f = bound(of)
+        along = tuple(jnp.asarray(np.resize(np.arange(1, 6), x.shape).astype(x.dtype)) for x in at)
+        if kind == "jvp":
+            return jax.jvp(f, at, along)
+        if kind == "vjp":
+            out, back = jax.vjp(f, *at)
+            return out, back(jax.tree.map(lambda x: jnp.ones(x.shape, x.dtype), out))
+        grad = jax.grad(f, argnums=tuple(range(len(at))))
+        if kind == "grad":
+            return grad(*at)
+        return jax.vmap(grad)(*(jnp.stack([x, jnp.flip(x)]) for x in at))
+
+    theirs = jax.jit(lambda arrays: transformed(body, arrays))
+    return Way(
+        lambda arrays: transformed(padded, arrays),
+        lambda arrays: theirs(dict(arrays)),
+        f'{kind} by JAX of optimize(pad={{"n": "pow2"}})(f)',
+        reference=f"outer {kind} {start}",
+        equal="close",
+        shown=way.shown,
+    )
+
+
 MOST_DIFFERENTIATED = {"jacobian": 40, "hessian": 20}
 
 
@@ -417,6 +460,7 @@ class Option:
 
 OPTIONS: dict[str, Option] = {
     "pad": Option(pad, 4),
+    "outer pad": Option(outer_pad, 2, together=False),
     "chunk": Option(chunk, 3),
     "stream": Option(stream, 1.5),
     "vmap": Option(vmap, 0.7),

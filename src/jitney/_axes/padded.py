@@ -104,17 +104,21 @@ def _demand_transposable(along: Callable[..., Sequence[Any]], arrays: Any, valid
         def of_tangents(*tangents: Any) -> Any:
             return along(arrays, valid, tangents)
 
-        out, pull = _jax.vjp(of_tangents, *tangents)
-        return pull(out)
-
-    def abstract(x: Any) -> Any:
-        return _jax.ShapeDtypeStruct(x.shape, x.dtype)
+        return _jax.linear_transpose(of_tangents, *tangents)(_jax.tree.map(_zeros, _jax.eval_shape(of_tangents, *tangents)))
 
     try:
-        _jax.eval_shape(back, *_jax.tree.map(abstract, (arrays, valid, tangents)))
+        _jax.eval_shape(back, *_jax.tree.map(_abstract, (arrays, valid, tangents)))
     except (ValueError, NotImplementedError) as error:
         why = str(error).partition("\n")[0]
         raise Refused("", f"has a derivative that JAX cannot go through backwards once it is padded: {why}") from error
+
+
+def _abstract(x: Any) -> Any:
+    return _jax.ShapeDtypeStruct(x.shape, x.dtype)
+
+
+def _zeros(x: Any) -> Any:
+    return _jax.lax.full(x.shape, 0, x.dtype)
 
 
 def pushed_forward(fn: Callable[..., Sequence[Any]], count: int, varying: Sequence[int]) -> Callable[..., list[Any]]:
