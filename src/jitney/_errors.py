@@ -6,6 +6,7 @@ that was broken, and the fix.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -104,3 +105,9 @@ _FEW = 4
 def few(texts: Sequence[str]) -> str:
     """A list that is read, however long it is."""
     return ", ".join(texts) if len(texts) <= _FEW else f"{', '.join(texts[: _FEW - 1])} and {len(texts) - _FEW + 1} more"
+
+
+def misfit(where: Where | str, signature: inspect.Signature, error: TypeError) -> str:
+    """The message of a call whose arguments do not fit, as Python says it."""
+    listed = ", ".join(signature.parameters) or "none"
+    return sentence(where, f"{error}.", f"Its parameters are {listed}.", "call it as you would the plain function.")

@@ -11,7 +11,7 @@ from .._errors import OptionError, sentence
 from .._interface.derivatives import Derivative, program_of
 from .._interface.optimize import optimize
 from .._interface.program import Program
-from .._jax.trees import is_a
+from .._jax.trees import is_a, is_number
 from .._precision import LOW
 from .._program.tolerance import AUTO_LOW, PrecisionReport, report_on
 from .._signature.options import policy_of
@@ -42,7 +42,7 @@ def precision_report(
         program = program_of("jitney.precision_report()", program) if is_a(f, Derivative) else optimize(program)
     core = program.core
     low = low if low is not None else _low_of(core.options.precision)
-    if low not in LOW or not 0 < tolerance < np.inf:
+    if not is_a(low, str) or low not in LOW or not is_number(tolerance) or not 0 < tolerance < np.inf:
         raise OptionError(
             sentence(core.where, f"{low=}, {tolerance=} is nothing to hold on to.", "The type is bf16 or fp16, the tolerance above 0.",
                      'write tolerance=1e-2, low="bf16".')

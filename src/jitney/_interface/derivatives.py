@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, get_args, overload
 
-from .._errors import OptionError, Where, sentence
+from .._errors import DerivativeError, OptionError, Where, sentence
 from .._jax.trees import is_a, type_of
 from .._report.plan_report import Report
 from .._signature.binding import around_method
@@ -87,7 +87,14 @@ class Derivative:
 
     def _direction(self, kwargs: dict[str, Any], name: str, what: str) -> Any:
         if name not in kwargs:
-            raise TypeError(f"{self._where}: missing {name}=..., {what}")
+            raise DerivativeError(
+                sentence(
+                    self._where,
+                    f"missing {name}=..., {what}.",
+                    "A derivative along a direction is told which.",
+                    f"pass {name}=... by name.",
+                )
+            )
         return kwargs.pop(name)
 
     def _by_name(self, given: Any, names: tuple[str, ...] | None) -> dict[str, Any]:

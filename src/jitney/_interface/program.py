@@ -285,7 +285,7 @@ class Program(Generic[P, R]):
         """The entry of a call, and its arrays or what stands for them; see `compile`."""
         core = self._core
         args, kwargs = self._args + args, {**self._kwargs, **kwargs}
-        args, kwargs = abstract_values(core, args, kwargs, dict(sizes or {}))
+        args, kwargs = abstract_values(core, args, kwargs, sizes)
         values = core.bind(args, kwargs)
         leaves, treedef = tree_flatten(values)
         layout = core.layout((treedef, *map(type, leaves)), values)

@@ -6,6 +6,7 @@ It stands beside the decorators and uses none of them: a state is an Equinox mod
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -16,7 +17,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from .._errors import StateError, sentence
+from .._errors import OptionError, StateError, sentence
 from .._jax.trees import Tracer, is_a, keystr, tree_flatten, type_of
 from .._signature.annotations import fields_of
 from .derived import KEPT, Reading
@@ -30,6 +31,11 @@ class DerivedField(Generic[R]):
     """A field that is computed when it is asked for; see `derived`."""
 
     def __init__(self, rule: Callable[[Any], R]):
+        if not inspect.isroutine(rule) or not hasattr(rule, "__name__"):
+            raise OptionError(
+                sentence("jitney.derived()", f"a {type_of(rule).__name__} is no rule.", "A rule is a function of the state, with a name.",
+                         "write it with `def` in the class, and @jitney.derived above it.")
+            )  # fmt: skip
         self.rule = rule
         self.__doc__ = rule.__doc__
         self.__isabstractmethod__ = getattr(rule, "__isabstractmethod__", False)

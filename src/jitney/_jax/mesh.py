@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any
@@ -66,7 +66,12 @@ def mesh(*, devices: Any = None, explicit: bool = False, **axes: int) -> Mesh:
     Raises:
         MeshError: There are too few devices, or they cannot be laid out so.
     """
-    found: list[Any] = list(_jax.devices()) if devices is None else list(devices)
+    found: Any = _jax.devices() if devices is None else list(devices) if is_a(devices, Iterable) else None
+    if found is None or not all(hasattr(device, "process_index") for device in found):
+        raise MeshError(
+            sentence("jitney.mesh()", f"devices={devices!r}.", "They are a list of JAX's devices; an axis says how many lie along it.",
+                     "write jitney.mesh(data=2), or jitney.mesh(data=2, devices=jax.devices()[:2]).")
+        )  # fmt: skip
     sizes = _sizes(axes, len(found))
     kind = AxisType.Explicit if explicit else AxisType.Auto
     used = found[: math.prod(sizes.values())]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 import jax
+import numpy as np
 from jax.core import Tracer as Tracer
 
 _tree: Any = jax.tree_util
@@ -26,3 +27,13 @@ extended: Any = _dtypes.extended
 is_a: Callable[[Any, Any], bool] = isinstance
 """`isinstance`, for what holds values of any type: pyright would go on with a container of unknown type."""
 type_of: Callable[[Any], Any] = type
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is a number that can be compared with others, Python's or NumPy's, and no bool."""
+    return is_a(value, (int, float, np.integer, np.floating)) and not is_a(value, bool)
+
+
+def is_whole(value: Any) -> bool:
+    """Whether it is an int, Python's or NumPy's."""
+    return is_a(value, (int, np.integer)) and not is_a(value, bool)

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from .._errors import OptionError, sentence
-from .._jax.trees import is_a, issubdtype, tree_map
+from .._jax.trees import is_a, is_number, is_whole, issubdtype, tree_map
 
 T = TypeVar("T")
 _jax: Any = jax
@@ -65,10 +65,11 @@ class LossScale(eqx.Module):
         Raises:
             OptionError: The numbers contradict each other.
         """
-        if not (0 < least <= initial <= most and growth > 1 and period >= 1):
+        numbers = all(map(is_number, (initial, growth, least, most))) and is_whole(period)
+        if not numbers or not (0 < least <= initial <= most and growth > 1 and period >= 1):
             raise OptionError(
                 sentence(_WHERE, f"{initial=}, {period=}, {growth=}, {least=}, {most=} cannot be.",
-                         "0 < least <= initial <= most, growth > 1 and period >= 1.", "leave out what need not be another.")
+                         "They are numbers: 0 < least <= initial <= most, growth > 1, period >= 1.", "leave out what need not be another.")
             )  # fmt: skip
         self.factor = _jnp.array(initial, jnp.float32)
         self.streak = _jnp.array(0, jnp.int32)

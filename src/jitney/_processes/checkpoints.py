@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._errors import JitneyError, OptionError, few, sentence
-from .._jax.trees import Tracer, device_put, is_a, issubdtype, keystr, tree_flatten_with_path, tree_unflatten
+from .._jax.trees import Tracer, device_put, is_a, issubdtype, keystr, tree_flatten_with_path, tree_unflatten, type_of
 from .._view.view import is_array
 from .agreement import compare, digest, is_local, moved_to
 
@@ -51,6 +51,15 @@ class Checkpoints:
     """
 
     def __init__(self, folder: str | os.PathLike[str], *, keep: int = 2):
+        if not is_a(folder, (str, os.PathLike)):
+            raise OptionError(
+                sentence(
+                    "jitney.Checkpoints()",
+                    f"a {type_of(folder).__name__} is no folder.",
+                    "A folder is a path.",
+                    'write jitney.Checkpoints("run").',
+                )
+            )
         self.folder = Path(folder).absolute()
         self.keep = keep
         self._where = f"jitney.Checkpoints({str(folder)!r})"

@@ -19,6 +19,7 @@ from typing import Any, Final
 import jax
 import numpy as np
 
+from .._jax.trees import is_number
 from .._version import __version__
 from .channel import Channel, end_in
 from .compare import verdict_on
@@ -125,6 +126,9 @@ def distributed(
     """
     if RUN.processes is not None:
         raise refusal("it was called before.", "A process joins a run once.", "call it once, at the start, and keep what it returns.")
+    for name, value in (("timeout", timeout), ("heartbeat", heartbeat), ("grace", grace)):
+        if not is_number(value) or not value > 0:
+            raise refusal(f"{name}={value!r} is no time.", "It is a number of seconds, above 0.", f"write {name}=60.")
     given = given_of(coordinator_address, num_processes, process_id)
     host = socket.gethostname()
     if _jax.distributed.is_initialized():

@@ -11,7 +11,7 @@ import numpy as np
 
 from .._errors import MeshError, ProcessError, sentence
 from .._jax.mesh import automatic, current, described
-from .._jax.trees import device_put, keystr, tree_flatten_with_path, tree_unflatten
+from .._jax.trees import device_put, is_a, is_whole, keystr, tree_flatten_with_path, tree_unflatten
 from .._view.view import is_array
 from .agreement import compare, digest, is_local, members
 from .distributed import RUN
@@ -43,8 +43,14 @@ def from_processes(tree: Any, /, along: str | Sequence[str], *, axis: int = 0, m
         MeshError: There is no mesh, it has no such axis, `axis` is below 0, or this process's part does not divide over its devices.
         ProcessError: An array is global already, or processes differ in the shape or the dtype of their parts.
     """
-    found = current(mesh)
-    names = (along,) if isinstance(along, str) else tuple(along)
+    found: Any = current(mesh)
+    names: Any = (along,) if is_a(along, str) else along
+    if not is_a(names, (tuple, list)) or not all(is_a(name, str) for name in names) or not is_whole(axis):
+        raise MeshError(
+            sentence(_WHERE, f"{along=}, {axis=}.", "Parts lie along an axis of the mesh, given by its name; `axis` is a number.",
+                     'write jitney.from_processes(x, "data").')
+        )  # fmt: skip
+    names = tuple(names)
     if found is None or not names or any(name not in found.shape for name in names):
         raise MeshError(
             sentence(_WHERE, f"there is no mesh with {' and '.join(map(repr, names)) or 'no axis'}.",
@@ -53,7 +59,7 @@ def from_processes(tree: Any, /, along: str | Sequence[str], *, axis: int = 0, m
         )  # fmt: skip
     if axis < 0:
         raise MeshError(sentence(_WHERE, f"axis={axis}.", "The axes of arrays are counted from 0 here.", "count it from the front."))
-    cut: Any = names if len(names) > 1 else along if isinstance(along, str) else along[0]
+    cut: Any = names if len(names) > 1 else names[0]
     to = _sharding.NamedSharding(automatic(found), _sharding.PartitionSpec(*[None] * axis, cut))
     paths, treedef = tree_flatten_with_path(tree)
     parts = {f"the argument{keystr(path)}": leaf for path, leaf in paths if is_array(leaf)}

@@ -62,7 +62,7 @@ def given_of(address: str | None, count: int | None, index: int | None) -> Given
         of = "" if count is None else f" of {count}"
         raise refusal(f"there is no process {index}{of}.", "Each process has its own number, from 0 to one less than there are.",
                      "pass process_id=0 in the first, 1 in the second, and so on.")  # fmt: skip
-    if address is not None and not address.rpartition(":")[2].isdigit():
+    if address is not None and not (is_a(address, str) and address.rpartition(":")[2].isdigit()):
         raise refusal(f"coordinator_address={address!r} has no port.", "All processes connect to one port of process 0.",
                      'write host and port: "10.0.0.1:1234".')  # fmt: skip
     return Given(address, count, index, found)

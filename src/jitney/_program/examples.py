@@ -10,7 +10,8 @@ import jax
 
 from .._contract.contract import Contract, Parameter, all_matches
 from .._contract.sizes import Unknown, evaluate
-from .._errors import ContractError, sentence
+from .._errors import ContractError, misfit, sentence
+from .._jax.trees import is_a
 from .._signature.hints import ArrayHint, Dim, ScalarHint
 
 if TYPE_CHECKING:
@@ -20,18 +21,19 @@ _VARIABLE = (Kind.VAR_POSITIONAL, Kind.VAR_KEYWORD)
 
 
 def abstract_values(
-    core: Core, args: tuple[Any, ...], kwargs: Mapping[str, Any], sizes: Mapping[str, int]
+    core: Core, args: tuple[Any, ...], kwargs: Mapping[str, Any], sizes: Mapping[str, int] | None
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """A complete call: what was given, and an abstract value for each parameter that was left out.
 
     Raises:
         ContractError: A size is missing, unknown or malformed, or a parameter needs an example.
     """
+    sizes = {} if sizes is None else sizes
     _check_sizes(core, sizes)
     try:
         given = core.binder.signature.bind_partial(*args, **kwargs)
     except TypeError as error:
-        raise TypeError(f"{core.where}: {error}") from None
+        raise ContractError(misfit(core.where, core.binder.signature, error)) from None
     known = {**_sizes_of_examples(core.contract, given.arguments), **sizes}
     for parameter in core.contract.parameters:
         if parameter.name not in given.arguments and parameter.kind not in _VARIABLE:
@@ -44,7 +46,9 @@ def abstract_values(
     return given.args, given.kwargs
 
 
-def _check_sizes(core: Core, sizes: Mapping[str, Any]) -> None:
+def _check_sizes(core: Core, sizes: Any) -> None:
+    if not is_a(sizes, Mapping):
+        raise ContractError(sentence(core.where, f"sizes={sizes!r}.", "Sizes are given by the names of axes.", 'write sizes={"n": 100}.'))
     known = {*core.contract.axes, *(axis.name for axis in core.options.vmap)}
     for name, size in sizes.items():
         if name not in known:

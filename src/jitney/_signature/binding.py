@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .._errors import Where
+from .._errors import ContractError, Where, misfit
 from .._jax.trees import is_a, type_of
 
 _ANY_CALL = inspect.Signature(
@@ -88,7 +88,7 @@ class Binder:
         """One value per parameter.
 
         Raises:
-            TypeError: The arguments do not fit the signature, as Python would say.
+            ContractError: The arguments do not fit the signature, as Python would say.
         """
         pattern = (len(args), tuple(kwargs))
         recipe = self._recipes.get(pattern)
@@ -100,7 +100,7 @@ class Binder:
         try:
             bound = self.signature.bind(*range(count), **dict.fromkeys(names))
         except TypeError as error:
-            raise TypeError(f"{self.where}: {error}") from None
+            raise ContractError(misfit(self.where, self.signature, error)) from None
         return tuple(self._take(parameter, bound.arguments) for parameter in self.parameters)
 
     def _take(self, parameter: inspect.Parameter, given: Mapping[str, Any]) -> _Take:

@@ -5,8 +5,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
-from .._jax.trees import is_a
+from .._errors import OptionError, sentence
+from .._jax.trees import is_a, is_number, is_whole
+
+_WHERE = "jitney.Bucket()"
 
 LANES = 128
 """What the matrix units of TPUs and GPUs like the size of an axis to be a multiple of."""
@@ -22,7 +26,7 @@ class Bucket:
         ladder: `"pow2"`, the powers of two; or `"aligned"`, multiples of 128 in steps of at most a half, as TPUs and GPUs like them.
 
     Raises:
-        ValueError: Not just one of them is given, or a size is not above 0.
+        OptionError: Not just one of them is given, or a size is not above 0.
     """
 
     sizes: tuple[int, ...] | None = None
@@ -32,13 +36,25 @@ class Bucket:
     def __init__(self, sizes: Iterable[int] | None = None, *, multiple: int | None = None, ladder: str | None = None):
         given = [part for part in (sizes, multiple, ladder) if part is not None]
         if len(given) != 1:
-            raise ValueError("a Bucket takes one of sizes=[...], multiple=... and ladder=...")
-        chosen = None if sizes is None else tuple(sorted(set(sizes)))
-        numbers = chosen if chosen is not None else (() if multiple is None else (multiple,))
-        if chosen == () or not all(is_a(size, int) and not is_a(size, bool) and size > 0 for size in numbers):
-            raise ValueError(f"a Bucket has sizes above 0, not {sizes if multiple is None else multiple!r}")
-        if ladder not in (None, "pow2", "aligned"):
-            raise ValueError(f"ladder={ladder!r} is neither 'pow2' nor 'aligned'")
+            raise OptionError(
+                sentence(_WHERE, f"{len(given)} of sizes, multiple and ladder are given.", "A Bucket takes one of them.",
+                         "write jitney.Bucket(sizes=[64, 256]), Bucket(multiple=128) or Bucket(ladder='pow2').")
+            )  # fmt: skip
+        numbers: Any = sizes if sizes is not None else () if multiple is None else (multiple,)
+        numbers = tuple(numbers) if is_a(numbers, Iterable) and not is_a(numbers, (str, bytes)) else (numbers,)
+        if (sizes is not None and not numbers) or not all(is_whole(size) and size > 0 for size in numbers):
+            raise OptionError(
+                sentence(_WHERE, f"it has sizes {sizes if multiple is None else multiple!r}.", "Sizes of buckets are ints above 0.",
+                         "write jitney.Bucket(sizes=[64, 256]).")
+            )  # fmt: skip
+        if not is_a(ladder, (str, type(None))) or ladder not in (None, "pow2", "aligned"):
+            raise OptionError(
+                sentence(
+                    _WHERE, f"ladder={ladder!r} is not known.", "A ladder is 'pow2' or 'aligned'.", "write jitney.Bucket(ladder='pow2')."
+                )
+            )
+        chosen = None if sizes is None else tuple(sorted({int(size) for size in numbers}))
+        multiple = None if multiple is None else int(multiple)
         object.__setattr__(self, "sizes", chosen)
         object.__setattr__(self, "multiple", multiple)
         object.__setattr__(self, "ladder", ladder)
@@ -52,11 +68,15 @@ class Bucket:
             waste: The largest padding, as a part of the size: 0.1 pads 1,000 to 1,100 at most.
 
         Raises:
-            ValueError: There is no size above 1, or `waste` is negative.
+            OptionError: There is no size above 1, or `waste` is negative.
         """
-        left = sorted({size for size in sizes if size > 1})
-        if not left or waste < 0:
-            raise ValueError("Bucket.fit needs sizes above 1, and a waste of 0 or more")
+        found: Any = list(sizes) if is_a(sizes, Iterable) else []
+        left = sorted({int(size) for size in found if is_whole(size) and size > 1})
+        if not left or not all(map(is_whole, found)) or not is_number(waste) or waste < 0:
+            raise OptionError(
+                sentence("jitney.Bucket.fit()", f"{sizes=}, {waste=}.", "It takes sizes above 1, and a waste of 0 or more.",
+                         "pass the sizes that were seen: Bucket.fit([90, 100, 250], waste=0.1).")
+            )  # fmt: skip
         buckets: list[int] = []
         while left:  # the largest size left needs a bucket of its own size; it serves all that it does not pad too much
             buckets.append(left[-1])

@@ -408,8 +408,9 @@ def read_shard(where: Where | str, value: Any) -> Sharding | None:
     """
     if value is None:
         return None
-    fsdp = value == FSDP or (is_a(value, (tuple, list)) and len(value) == 2 and value[0] == FSDP)
-    named: Any = {} if value == FSDP else value[1] if fsdp else value
+    alone = is_a(value, str) and value == FSDP
+    fsdp = alone or (is_a(value, (tuple, list)) and len(value) == 2 and is_a(value[0], str) and value[0] == FSDP)
+    named: Any = {} if alone else value[1] if fsdp else value
     if not is_a(named, Mapping) or not (named or fsdp) or not all(map(_is_axis, named)):
         _not_sharding(where, value)
     axes: list[tuple[str, tuple[str, ...]]] = []

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from .._errors import OptionError, sentence
-from .._jax.trees import is_a
+from .._jax.trees import is_a, is_number
 
 _TERA, _GIGA, _MICRO = 10**12, 10**9, 1e-6
 PEAKS = ("fp8", "int8", "bf16", "fp16", "tf32", "f32", "f64")
@@ -47,9 +47,14 @@ class Device:
     source: str = "given"
 
     def __post_init__(self) -> None:
+        if not is_a(self.name, str) or not is_a(self.peak, Mapping):
+            raise OptionError(
+                sentence("jitney.Device()", f"name={self.name!r}, peak={self.peak!r}.", "A device has a name, and peaks by type.",
+                         'write jitney.Device("mine", memory=80e9, bandwidth=2e12, peak={"bf16": 3e14}, vector=6e13).')
+            )  # fmt: skip
         unknown = [name for name in self.peak if name not in PEAKS]
         numbers: list[Any] = [self.memory, self.bandwidth, self.vector, self.group, self.link, self.network, *self.peak.values()]
-        if unknown or not self.peak or any(number <= 0 for number in numbers):
+        if unknown or not self.peak or not all(is_number(number) and number > 0 for number in numbers):
             raise OptionError(
                 sentence(f"jitney.Device({self.name!r})", f"its peaks have an unknown type {unknown[0]!r}." if unknown
                          else "a size or a speed is not above 0.",
