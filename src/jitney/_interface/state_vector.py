@@ -105,6 +105,10 @@ def made(cls: Any, vector: Any, *, sizes: Mapping[str, int] | None = None) -> An
     """A state from a vector and the annotations of its class."""
     hints = fields_of(cls)
     dims = {name: _dims(cls, name, hint) for name, hint in hints.items() if name not in _static_names(cls)}
+    if sizes is not None and not is_a(sizes, Mapping):
+        raise StateError(
+            sentence(f"{cls.__name__}.of()", f"sizes={sizes!r}.", "Sizes are given by names of axes.", 'write sizes={"k": 3}.')
+        )
     known = dict(sizes or {})
     unknown = sorted({name for hint in dims.values() for name in (*hint.names, *hint.mentions)} - set(known))
     if len(unknown) == 1:
@@ -120,13 +124,26 @@ def made(cls: Any, vector: Any, *, sizes: Mapping[str, int] | None = None) -> An
 
 
 def _vector(cls: Any, vector: Any, length: int) -> Any:
-    found = vector if hasattr(vector, "dtype") else np.asarray(vector, _jnp.result_type(float))
+    try:
+        found = vector if hasattr(vector, "dtype") and hasattr(vector, "shape") else np.asarray(vector, _jnp.result_type(float))
+    except (TypeError, ValueError) as error:
+        raise _no_vector(cls, f"a {type_of(vector).__name__} is no vector: {error}") from None
+    if not issubdtype(found.dtype, np.floating):
+        raise _no_vector(cls, f"the vector is {found.dtype}")
     if found.shape != (length,):
         raise StateError(
             sentence(f"{cls.__name__}.of()", f"the vector has shape {tuple(found.shape)}, and the fields take {length} elements.",
                      "A state is made of one vector that fits.", f"pass a vector of length {length}.")
         )  # fmt: skip
     return found
+
+
+def _no_vector(cls: Any, what: str) -> StateError:
+    return StateError(
+        sentence(
+            f"{cls.__name__}.of()", f"{what}.", "A state is made of one vector of floating-point numbers.", "pass vector.astype(float)."
+        )
+    )
 
 
 def _static_names(cls: Any) -> set[str]:

@@ -13,7 +13,7 @@ import numpy as np
 from jax.sharding import AxisType
 
 from .._errors import MeshError, sentence
-from .trees import is_a
+from .trees import is_a, type_of
 
 _jax: Any = jax
 _sharding: Any = jax.sharding
@@ -107,9 +107,28 @@ def current(given: Any = None, *, nested: bool = False) -> Any:
     if there is not None:
         return there
     if given is not None:
-        return given.mesh if is_a(given, Mesh) else given
+        return mesh_of(given)
     found = _sharding.get_abstract_mesh() if nested else _of_context()
     return None if found.empty else found
+
+
+def mesh_of(given: Any) -> Any:
+    """JAX's mesh.
+
+    Raises:
+        MeshError: It is none.
+    """
+    found = given.mesh if is_a(given, Mesh) else given
+    if not is_a(found, (_sharding.Mesh, _sharding.AbstractMesh)):
+        raise MeshError(
+            sentence(
+                "mesh=...",
+                f"a {type_of(found).__name__} is no mesh.",
+                "A mesh is devices along named axes.",
+                "write mesh=jitney.mesh(data=-1).",
+            )
+        )
+    return found
 
 
 def _of_context() -> Any:
