@@ -19,3 +19,14 @@ def test_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.Mon
         line = page.read_text()[: block.start(1)].count("\n")
         code = "\n" * line + block[1]  # so that a traceback and inspect find the page's own lines
         exec(compile(code, str(page), "exec"), names)
+
+
+def test_what_the_readme_compiles_ahead_is_what_its_calls_use():
+    """Its first block: `compile` traces and compiles, the calls after it do neither."""
+    page = ROOT / "README.md"
+    before, rest = page.read_text().split("```python\n", 1)
+    code = "\n" * before.count("\n") + "\n" + rest.split("```", 1)[0]
+    names: dict[str, object] = {"__name__": "__main__"}
+    exec(compile(code, str(page), "exec"), names)
+    stats = names["residual"].stats
+    assert (stats.calls, stats.hits, stats.traces) == (2, 2, 1)
