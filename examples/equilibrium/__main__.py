@@ -23,6 +23,8 @@ from examples.equilibrium._steady import steady_state
 from examples.equilibrium._sweep import sweep
 from examples.equilibrium.models import brock_mirman, scalars, sectors
 
+DATES = 60  # of a draw: what is left of the shock after them is 0.0002
+
 
 def options() -> argparse.Namespace:
     """The command line, checked."""
@@ -96,10 +98,10 @@ def draws(count: int, mesh: jitney.Mesh | None, console: Console) -> float:
     alpha, beta = rng.uniform(0.2, 0.5, count), rng.uniform(0.8, 0.98, count)
     params, off, shock = brock_mirman.Params(alpha, beta), brock_mirman.States(-0.5), brock_mirman.Shocks(0.1)
     began = time.perf_counter()
-    found = sweep(brock_mirman.MODEL, params, off, shock, mesh=mesh)
+    found = sweep(brock_mirman.MODEL, params, off, shock, DATES, mesh)
     first = time.perf_counter() - began
     began = time.perf_counter()
-    sweep(brock_mirman.MODEL, params, off, shock, mesh=mesh)
+    sweep(brock_mirman.MODEL, params, off, shock, DATES, mesh)
     again = time.perf_counter() - began
     gap = float(np.max(np.abs(found.x[:, 0] - np.log(alpha * beta) / (1 - alpha))))
     gap = gap if np.all(found.converged) else np.inf
