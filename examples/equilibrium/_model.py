@@ -13,7 +13,6 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
-import jitney
 from examples.equilibrium._declared import check
 from examples.equilibrium._fail import ModelError, message
 from examples.equilibrium._given import called, real
@@ -149,6 +148,7 @@ class Model:
     @cached_property
     def residual(self) -> Any:
         """All equations as one function of vectors, with its derivatives, which are dense; see `jitney.lazy_derivatives`."""
+        import jitney
 
         @jitney.lazy_derivatives(wrt=NAMES[1:])
         def residual(

@@ -15,7 +15,6 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
 
-import jitney
 from examples.equilibrium._ends import check_linear, check_shocks, warn_unless_settled
 from examples.equilibrium._fail import ModelError, NoPath, message
 from examples.equilibrium._given import count, made_by, numbers, one_of
@@ -88,6 +87,7 @@ def eliminate(local: Local, entries: Float[Array, "periods entries"], G_last: Fl
 @lru_cache(maxsize=64)
 def program(model: Model) -> Any:
     """The compiled search; one for each number of dates."""
+    import jitney
 
     @jitney.optimize
     def path(

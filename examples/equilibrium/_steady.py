@@ -16,7 +16,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-import jitney
 from examples.equilibrium._calibration import Calibration, calibration, unknowns
 from examples.equilibrium._fail import ModelError, NoSteadyState, message
 from examples.equilibrium._given import made_by, number
@@ -104,6 +103,7 @@ def search(model: Model, theta: Any, targets: Calibration, u0: Any, x0: Any) -> 
 @lru_cache(maxsize=64)
 def program(model: Model) -> Any:
     """The compiled search."""
+    import jitney  # here and in `_path.py` and `_sweep.py`, so that `before.py` is measured without it
 
     @jitney.optimize
     def steady(theta: Float[Array, "p"], targets: Any, u0: Float[Array, "u"], x0: Float[Array, "x"]) -> Any:

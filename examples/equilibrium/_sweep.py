@@ -6,14 +6,13 @@ On a mesh of devices each has its share of the draws.
 import warnings
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-import jitney
 from examples.equilibrium import _path, _steady
 from examples.equilibrium._calibration import Calibration, calibration
 from examples.equilibrium._ends import SETTLED, off
@@ -22,6 +21,9 @@ from examples.equilibrium._given import count, made_by, numbers
 from examples.equilibrium._model import Model
 from examples.equilibrium._newton import CONVERGED
 from examples.equilibrium._variables import Layout
+
+if TYPE_CHECKING:
+    import jitney
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,13 +78,15 @@ def one_draw(model: Model) -> Any:
 
 
 @lru_cache(maxsize=64)
-def program(model: Model, mesh: jitney.Mesh | None = None) -> Any:
+def program(model: Model, mesh: "jitney.Mesh | None" = None) -> Any:
     """The compiled sweep. `theta` has an axis more than its annotation says, so it is mapped; all else is shared."""
+    import jitney
+
     shard: Any = None if mesh is None else {"draw": tuple(mesh.shape)}
     return jitney.optimize(vmap="draw", shard=shard, mesh=mesh)(one_draw(model))
 
 
-def sweep(model: Model, params: Any, off: Any = None, z0: Any = None, dates: int = 41, mesh: jitney.Mesh | None = None) -> Sweep:
+def sweep(model: Model, params: Any, off: Any = None, z0: Any = None, dates: int = 41, mesh: "jitney.Mesh | None" = None) -> Sweep:
     """Solve a model for many parameters at once.
 
     Args:
@@ -98,6 +102,8 @@ def sweep(model: Model, params: Any, off: Any = None, z0: Any = None, dates: int
     """
     made_by("sweep", "model", model, Model, "Model(...)")
     if mesh is not None:
+        import jitney
+
         made_by("sweep", "mesh", mesh, jitney.Mesh, "jitney.mesh(draw=-1)")
     given = arguments(model, params, off, z0, dates)
     with jax.enable_x64(True):
