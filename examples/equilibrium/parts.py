@@ -1,6 +1,7 @@
 """What residuals and derivatives at forty periods cost, dense and as a rolled graph: `python -m examples.equilibrium.parts`.
 
-They are most of every program of a model. First how many derivatives are not zero, and how many lines the loop takes. Seconds to trace, lower and compile, without a persistent cache, and milliseconds of a call.
+They are most of every program of a model. First how many derivatives are not zero, and how many lines the loop takes; then seconds to
+trace, lower and compile, without a persistent cache, and milliseconds of a call.
 """
 
 import dataclasses
