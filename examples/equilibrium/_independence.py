@@ -64,6 +64,9 @@ def dependent(jacobian: np.ndarray, rows: Sequence[str], columns: Sequence[str])
     """Which equations repeat one another at a point, and which unknowns they leave open; nothing where the Jacobian is regular."""
     if not jacobian.size or not np.all(np.isfinite(jacobian)):
         return None
+    still = [columns[j] for j in np.flatnonzero(~np.any(jacobian, 0))]
+    if still:
+        return f"no equation changes there with {listed(still)}"
     scaled, by_row, by_column = _scaled(jacobian)
     if np.linalg.cond(scaled, 1) < REGULAR:
         return None
@@ -73,7 +76,7 @@ def dependent(jacobian: np.ndarray, rows: Sequence[str], columns: Sequence[str])
     count = int(np.sum(sizes <= RANK * sizes[0]))
     equations = [rows[i] for i in _heavy(left.T[-count:] / by_row)]
     unknowns = [columns[j] for j in _heavy(right[-count:] / by_column)]
-    repeat = "repeat one another and leave" if len(equations) > 1 else "has no derivative there and leaves"
+    repeat = "are not independent and leave" if len(equations) > 1 else "has no derivative there and leaves"
     return f"{listed(equations)} {repeat} {listed(unknowns)} open"
 
 

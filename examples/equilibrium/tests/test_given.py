@@ -130,6 +130,14 @@ def test_a_variable_in_no_equation_is_named():
         steady_state(model, model.params)
 
 
+def test_a_variable_in_no_equation_is_named_by_dense_derivatives_too():
+    """Whose places tell nothing, so the Jacobian does."""
+    rules = lambda p, now, ahead: {"law": ahead.x - 0.5 * now.x - 1.0, "bound": now.x * now.x - ahead.x * 2.0}
+    model = toy(rules, rolled=False)
+    with pytest.raises(NoSteadyState, match="no equation changes there with 'u'"):
+        steady_state(model, model.params)
+
+
 def test_equations_that_share_too_few_variables_are_named():
     """Two equations of x alone, though both u and v are in some equation."""
     rules = lambda p, now, ahead: {"one": now.x - 1.0, "two": ahead.x - p["a"], "three": now.u + now.v - now.x}
@@ -147,7 +155,7 @@ def test_an_equation_that_is_written_twice_is_named():
         "law": ahead.x - 0.5 * now.x - 1.0,
     }
     model = toy(rules, controls={"u": 0.3, "v": 0.2, "w": 0.1})
-    with pytest.raises(NoSteadyState, match="'again' and 'sum' repeat one another and leave 'u' and 'v' open"):
+    with pytest.raises(NoSteadyState, match="'again' and 'sum' are not independent and leave 'u' and 'v' open"):
         steady_state(model, model.params)
 
 
