@@ -69,13 +69,14 @@ def run_tests(session: nox.Session, *requirements: str, paths: tuple[str, ...] =
 
 @nox.session(python=DEFAULT)
 def demo(session: nox.Session) -> None:
-    """Fit the 14 NIST data sets, then a million correlations three ways, solve macroeconomic models, look at a causal one."""
+    """Fit the 14 NIST data sets, then a million correlations three ways, solve macroeconomic models, look at a causal one; sum up."""
     session.install("-e", ".[examples]")
     session.run("python", "-m", "examples.trf", *session.posargs, env=ONE_BLAS_THREAD)
     if not session.posargs:
         session.run("python", "-m", "examples.homodyne", env=ONE_BLAS_THREAD)
         session.run("python", "-m", "examples.equilibrium", env=ONE_BLAS_THREAD)
         session.run("python", "-m", "examples.surrogate", env=ONE_BLAS_THREAD)
+        session.run("python", "-m", "examples")
 
 
 @nox.session(python=DEFAULT)

@@ -1,21 +1,89 @@
-"""The code on the pages runs: each page's Python blocks, in order, as one script."""
+"""The code on the pages runs: each page's Python blocks, in order, as one script; and what a page says that it prints, it prints."""
 
+import builtins
+import contextlib
+import io
 import re
+import symtable
+from collections.abc import Iterator
 from pathlib import Path
 
+import jax
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = [page for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))) if "```python\n" in page.read_text()]
+ALL = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "examples").glob("*/README.md")))
+PAGES = [page for page in ALL if "```python\n" in page.read_text()]
+ONE_SCRIPT = "The blocks of Python on this page are one script, from top to bottom."
+PRINTED = [page for page in PAGES if page.name in ("states.md", "axes.md", "memory.md")]  # the others show what depends on the machine
+# What the machine or the version of JAX decides.
+UNITS = re.compile(r"[\d.,]+ (?:s|rows/s|KiB|MiB|GiB|kFLOP|MFLOP|at a time)\b|\d+%|█+|-> |  +")
+every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def blocks(page: Path) -> Iterator[tuple[str, str, int]]:
+    """Language, text and first line of what is fenced as Python or text."""
+    for block in re.finditer(r"^```(python|text)\n(.*?)^```", page.read_text(), flags=re.MULTILINE | re.DOTALL):
+        yield block[1], block[2], page.read_text()[: block.start(2)].count("\n")
+
+
+def run(code: str, line: int, page: Path, names: dict[str, object]) -> str:
+    """What a block prints. It is compiled so that a traceback and inspect find the page's own lines."""
+    out = io.StringIO()
+    strict = "strict" if page.parent.parent.name != "examples" else "standard"  # as the tests there
+    with contextlib.redirect_stdout(out), jax.numpy_dtype_promotion(strict):
+        exec(compile("\n" * line + code, str(page), "exec"), names)
+    return out.getvalue()
+
+
+@every_page
 def test_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """A reader can paste a page from top to bottom. Blocks that only show something are fenced as `text`."""
+    """A reader can paste a page from top to bottom. What stands below a block is what it prints."""
     monkeypatch.chdir(tmp_path)
-    blocks = re.finditer(r"^```python\n(.*?)^```", page.read_text(), flags=re.MULTILINE | re.DOTALL)
-    names = {"__name__": "__main__"}
-    for block in blocks:
-        line = page.read_text()[: block.start(1)].count("\n")
-        code = "\n" * line + block[1]  # so that a traceback and inspect find the page's own lines
-        exec(compile(code, str(page), "exec"), names)
+    names: dict[str, object] = {"__name__": "__main__"}
+    printed = ""
+    for language, code, line in blocks(page):
+        if language == "python":
+            printed = run(code, line, page, names)
+        elif printed and page in PRINTED:
+            missing = [each for each in code.splitlines() if UNITS.sub("", each) not in UNITS.sub("", printed)]
+            assert not missing, printed
+            printed = ""
+
+
+@every_page
+def test_a_page_whose_blocks_continue_one_another_says_so(page: Path):
+    """A reader who takes one block alone is not left with a NameError, or was told."""
+    taken = [unknown(code) for language, code, _ in blocks(page) if language == "python"]
+    assert not any(taken) or ONE_SCRIPT in page.read_text(), taken
+
+
+def unknown(code: str) -> set[str]:
+    """Names that a block reads and does not make."""
+    top = symtable.symtable(code, "block", "exec")
+    made = {name.get_name() for name in top.get_symbols() if name.is_assigned() or name.is_imported() or name.is_namespace()}
+    return {name for table in every(top) for name in (each.get_name() for each in table.get_symbols() if reads(table, each))} - made
+
+
+def every(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
+    """A scope and all within."""
+    yield table
+    for child in table.get_children():
+        yield from every(child)
+
+
+def reads(table: symtable.SymbolTable, name: symtable.Symbol) -> bool:
+    """Whether a scope looks a name up among those of the page."""
+    around = table.get_type() == "module" or name.is_global()
+    return name.is_referenced() and around and not hasattr(builtins, name.get_name()) and name.get_name() != "__file__"
+
+
+def test_what_the_readme_compiles_ahead_is_what_its_calls_use():
+    """Its first block: `compile` traces and compiles, the calls after it do neither."""
+    page = ROOT / "README.md"
+    before, rest = page.read_text().split("```python\n", 1)
+    code = "\n" * before.count("\n") + "\n" + rest.split("```", 1)[0]
+    names: dict[str, object] = {"__name__": "__main__"}
+    exec(compile(code, str(page), "exec"), names)
+    stats = names["residual"].stats
+    assert (stats.calls, stats.hits, stats.traces) == (2, 2, 1)

@@ -4,6 +4,8 @@ from examples.equilibrium._fail import BlanchardKahn as BlanchardKahn
 from examples.equilibrium._fail import ModelError as ModelError
 from examples.equilibrium._fail import NoPath as NoPath
 from examples.equilibrium._fail import NoSteadyState as NoSteadyState
+from examples.equilibrium._fail import NotSettled as NotSettled
+from examples.equilibrium._fail import UnknownName as UnknownName
 from examples.equilibrium._linear import Linear as Linear
 from examples.equilibrium._linear import impulse_response as impulse_response
 from examples.equilibrium._linear import linearise as linearise

@@ -5,6 +5,10 @@ class ModelError(ValueError):
     """A model, a calibration or a request that does not say what it should."""
 
 
+class UnknownName(ModelError, AttributeError):
+    """Equations read what the model does not have."""
+
+
 class NoSteadyState(ValueError):
     """Newton's method did not end at a steady state."""
 
@@ -15,6 +19,10 @@ class NoPath(ValueError):
 
 class BlanchardKahn(ValueError):
     """The linear model has no stable solution, or more than one."""
+
+
+class NotSettled(UserWarning):
+    """A path that should end at the steady state is still on its way at the last date; the text says how far."""
 
 
 def message(where: str, what: str, rule: str, fix: str) -> str:

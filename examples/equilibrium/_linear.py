@@ -9,8 +9,11 @@ from typing import Literal
 
 import numpy as np
 
-from examples.equilibrium._fail import BlanchardKahn, message
+from examples.equilibrium._fail import BlanchardKahn, ModelError, message
+from examples.equilibrium._given import count, made_by, number
+from examples.equilibrium._independence import dependent
 from examples.equilibrium._steady import Steady
+from examples.equilibrium._variables import named
 
 UNIT = 1.0 + 1e-6  # a unit root counts as stable
 Verdict = Literal["determinate", "indeterminate", "no stable solution"]
@@ -40,9 +43,22 @@ class Linear:
 
     def __getitem__(self, name: str) -> tuple[np.ndarray, np.ndarray]:
         """The rows of a variable, for a state those of its next value: its response to states and to shocks."""
-        u, x, _ = self.steady.model.layouts
-        rows = dict(zip((*u.names, *x.names), zip((*self.G_x, *self.H_x), (*self.G_z, *self.H_z), strict=True), strict=True))
-        return rows[name]
+        model = self.steady.model
+        u, x, _ = model.layouts
+        row = named(f"{model.name}, linear solution", (*u.names, *x.names), name)
+        solved = self.solved
+        return np.vstack([solved.G_x, solved.H_x])[row], np.vstack([solved.G_z, solved.H_z])[row]
+
+    @property
+    def solved(self) -> "Linear":
+        """This, if there is one solution.
+
+        Raises:
+            BlanchardKahn: There is none, or more than one.
+        """
+        if self.verdict != "determinate":
+            raise BlanchardKahn(self.message)
+        return self
 
 
 def linearise(steady: Steady) -> Linear:
@@ -51,17 +67,20 @@ def linearise(steady: Steady) -> Linear:
     Raises:
         BlanchardKahn: There is no stable solution, or more than one. `verdict` gives the same without raising.
     """
-    found = verdict(steady)
-    if found.verdict != "determinate":
-        raise BlanchardKahn(found.message)
-    return found
+    return verdict(steady).solved
 
 
 def verdict(steady: Steady) -> Linear:
     """What kind of solution the model linearised at a steady state has; the matrices are empty unless there is exactly one."""
     from scipy.linalg import ordqz  # a third of a second, which a steady state alone need not wait for
 
+    made_by("linearise", "steady", steady, Steady, "steady_state(model, params)")
     blocks, nx = steady.blocks, steady.x.size
+    if not all(np.all(np.isfinite(block)) for block in blocks.values()):
+        raise ModelError(
+            message(f"{steady.model.name}, linearised", "a derivative at the steady state is not finite.",
+                    "The linear model is made of the derivatives of all equations.", "look for a root or a logarithm of zero.")
+        )  # fmt: skip
     A = np.hstack([blocks["x_next"], blocks["u_next"]])
     B = -np.hstack([blocks["x"], blocks["u"]])
     S, T, alpha, beta, _, Z = ordqz(B, A, sort=lambda alpha, beta: np.abs(alpha) < UNIT * np.abs(beta), output="real")
@@ -74,10 +93,15 @@ def verdict(steady: Steady) -> Linear:
     spanned = stable != nx or nx == 0 or np.linalg.cond(Z11) < 1e12
     kind: Verdict = "determinate" if stable == nx else "indeterminate" if stable > nx else "no stable solution"
     kind = kind if spanned and not singular else "no stable solution" if spanned else "indeterminate" if singular else "no stable solution"
-    empty = np.zeros((0, 0))
-    found = Linear(
-        steady, kind, np.sort(eigenvalues), _words(steady, kind, stable, np.sort(eigenvalues), bool(singular), spanned), *[empty] * 4
-    )
+    exploding = [f"{name!r} by {rho:.6g}" for name, rho in zip(steady.model.layouts[2].names, steady.rho, strict=True) if abs(rho) >= UNIT]
+    words = _words(steady, kind, stable, np.sort(eigenvalues), bool(singular), spanned)
+    if exploding and kind == "determinate":
+        kind = "no stable solution"
+        words = message(
+            f"{steady.model.name}, linearised", f"no stable solution: shocks explode, {', '.join(exploding)} each period.",
+            "A shock follows z' = rho z + e, with rho of size up to 1.", "correct the model's persistence or its parameters.",
+        )  # fmt: skip
+    found = Linear(steady, kind, np.sort(eigenvalues), words, *[np.zeros((0, 0))] * 4)
     if kind != "determinate":
         return found
     G_x = np.linalg.solve(Z11.T, Z21.T).T
@@ -102,14 +126,19 @@ def _words(steady: Steady, kind: str, stable: int, eigenvalues: np.ndarray, sing
     listed = ", ".join(f"{value:.6g}" for value in finite) + (
         f", and {eigenvalues.size - finite.size} infinite" if finite.size < eigenvalues.size else ""
     )
-    count = f"{stable} stable eigenvalues for {states} states; their sizes are {listed}"
+    listing = f"{stable} stable eigenvalues for {states} states; their sizes are {listed}"
     if kind == "determinate":
-        return f"{where}: determinate, {count}."
+        return f"{where}: determinate, {listing}."
     if singular:
-        return message(where, f"the equations are not independent: {count}.", "Each variable needs an equation of its own.",
+        blocks = steady.blocks  # where the pencil is singular, so is it at any number
+        between = np.hstack([blocks["u"] + 0.7 * blocks["u_next"], blocks["x"] + 0.7 * blocks["x_next"]])
+        u, x, _ = steady.model.layouts
+        who = dependent(between, steady.model.equation_names, (*u.names, *x.names))
+        return message(where, f"the equations are not independent{f': {who}' if who else ''}; {listing}.",
+                       "Each variable needs an equation of its own.",
                        "look for an equation that is written twice, or a variable that is in none.")  # fmt: skip
     if not spanned:
-        return message(where, f"no stable solution: {count}, which do not span the states.",
+        return message(where, f"no stable solution: {listing}, which do not span the states.",
                        "The stable paths must pass through any states.",
                        "look for a state that drives nothing, or one that should be a control.")  # fmt: skip
     rule = "There is one stable solution when as many eigenvalues are stable (size up to 1) as there are states (Blanchard and Kahn 1980)."
@@ -118,7 +147,7 @@ def _words(steady: Steady, kind: str, stable: int, eigenvalues: np.ndarray, sing
         if kind == "indeterminate"
         else "a state that should be a control, or parameters at which fewer roots explode."
     )
-    return message(where, f"{kind}: {count}.", rule, f"look for {fix}")
+    return message(where, f"{kind}: {listing}.", rule, f"look for {fix}")
 
 
 def impulse_response(linear: Linear, shock: str, size: float = 1.0, periods: int = 40) -> dict[str, np.ndarray]:
@@ -133,10 +162,11 @@ def impulse_response(linear: Linear, shock: str, size: float = 1.0, periods: int
     Returns:
         By name, `periods` numbers for each variable: controls and shocks from the first date on, and states as they are at each date.
     """
-    model = linear.steady.model
+    made_by("impulse_response", "linear", linear, Linear, "linearise(steady)")
+    model, where = linear.steady.model, f"{linear.steady.model.name}, impulse response"
     z0 = np.zeros(model.layouts[2].size)
-    z0[model.layouts[2].index(f"{model.name}, shocks", shock)] = size
-    u, x, z = simulate(linear, np.zeros_like(linear.steady.x), z0, periods)
+    z0[model.layouts[2].index(f"{model.name}, shocks", shock)] = number(where, "size", size)
+    u, x, z = simulate(linear.solved, np.zeros_like(linear.steady.x), z0, count(where, "periods", periods, 1))
     columns = (*u.T, *x.T, *z.T)
     return dict(zip((name for layout in model.layouts for name in layout.names), columns, strict=True))
 

@@ -10,14 +10,15 @@ from functools import cached_property
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-import jitney
+from examples.equilibrium._declared import check
 from examples.equilibrium._fail import ModelError, message
+from examples.equilibrium._given import called, real
+from examples.equilibrium._graph import reached
 from examples.equilibrium._local import Local, graph_of
-from examples.equilibrium._variables import Layout, Point, joined, members
+from examples.equilibrium._variables import Layout, Point, joined
 
 Vector = Float[Array, "size"]
 NAMES = ("theta", "u", "x", "z", "u_next", "x_next", "z_next")
@@ -53,13 +54,7 @@ class Model:
     name: str = "model"
 
     def __post_init__(self):
-        names = [name for group in (self.controls, self.states, self.shocks) for name in members(group)]
-        for name in {name for name in names if names.count(name) > 1 or hasattr(self.point, name)}:
-            raise ModelError(
-                message(
-                    self.name, f"{name!r} stands for two things.", "Variables and derived quantities share one namespace.", "rename one."
-                )
-            )
+        check(self)
 
     @cached_property
     def layouts(self) -> tuple[Layout, Layout, Layout]:
@@ -73,18 +68,19 @@ class Model:
 
     def theta(self, params: Any) -> np.ndarray:
         """Parameters as one vector; they are data, so new ones are no new program."""
-        return self.parameters.vector(params)
+        return self.parameters.vector(params, f"{self.name}, parameters")
 
     def rho(self, theta: Vector) -> Float[Array, "z"]:
         """The persistence of each shock; traced."""
-        layout = self.layouts[2]
-        leaves = layout.treedef.flatten_up_to(self.persistence(self.parameters.traced(theta)))
-        return joined([jnp.broadcast_to(leaf, shape) for leaf, shape in zip(leaves, layout.shapes, strict=True)])
+        where, layout = f"{self.name}, persistence", self.layouts[2]
+        leaves = layout.leaves(called(where, "persistence", self.persistence, self.parameters.traced(theta)), where)
+        return joined([layout.spread(where, i, real(where, layout.paths[i], leaf)) for i, leaf in enumerate(leaves)])
 
     @cached_property
     def guess(self) -> tuple[np.ndarray, np.ndarray]:
         """Controls and states from which a steady state is searched."""
-        return self.layouts[0].vector(self.controls), self.layouts[1].vector(self.states)
+        u, x, _ = self.layouts
+        return u.vector(self.controls, f"{self.name}, controls"), x.vector(self.states, f"{self.name}, states")
 
     @cached_property
     def sizes(self) -> dict[str, int]:
@@ -122,6 +118,15 @@ class Model:
         return graph_of(self._traced[0], list(self.sizes.values())) if self.rolled else None
 
     @cached_property
+    def linear(self) -> bool:
+        """Whether equations are linear in all variables, so that linear policies are exact; without a graph nobody knows."""
+        if self.graph is None:
+            return False
+        (graph, _, partials), first = self.graph, self.sizes["theta"]
+        slopes = [node for found in partials for column, node in found.items() if column >= first]
+        return all(graph.nodes[i][0] != "in" or i < first for i in reached(graph.nodes, slopes))
+
+    @cached_property
     def local(self) -> Local:
         """Residuals and all derivatives; what of them a program does not use is not in it."""
         return Local(self, NAMES)
@@ -136,11 +141,14 @@ class Model:
         controls, states, shocks = (layout.traced for layout in self.layouts)
         now = self.point(params, controls(u), states(x), shocks(z))
         ahead = self.point(params, controls(u_next), states(x_next), shocks(z_next))
-        return self.equations(params, now, ahead)
+        where = f"{self.name}, equations"
+        found = called(where, "equations", self.equations, params, now, ahead)
+        return jax.tree_util.tree_map_with_path(lambda path, leaf: real(where, jax.tree_util.keystr(path), leaf), found)
 
     @cached_property
     def residual(self) -> Any:
         """All equations as one function of vectors, with its derivatives, which are dense; see `jitney.lazy_derivatives`."""
+        import jitney
 
         @jitney.lazy_derivatives(wrt=NAMES[1:])
         def residual(

@@ -15,15 +15,16 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
 
-import jitney
+from examples.equilibrium._ends import check_linear, check_shocks, warn_unless_settled
 from examples.equilibrium._fail import ModelError, NoPath, message
+from examples.equilibrium._given import count, made_by, numbers, one_of
 from examples.equilibrium._linear import Linear, simulate
 from examples.equilibrium._local import Local
 from examples.equilibrium._model import Model
 from examples.equilibrium._newton import CONVERGED, newton, solve
 from examples.equilibrium._rolled import elements
 from examples.equilibrium._steady import Steady
-from examples.equilibrium._variables import Layout
+from examples.equilibrium._variables import Layout, named
 
 TOLERANCE = 1e-8  # the last step is taken, so what remains is about its square
 
@@ -86,6 +87,7 @@ def eliminate(local: Local, entries: Float[Array, "periods entries"], G_last: Fl
 @lru_cache(maxsize=64)
 def program(model: Model) -> Any:
     """The compiled search; one for each number of dates."""
+    import jitney
 
     @jitney.optimize
     def path(
@@ -112,8 +114,8 @@ class Path:
 
     def __getitem__(self, name: str) -> np.ndarray:
         """A variable over time, by name."""
-        names = [name for layout in self.model.layouts for name in layout.names]
-        return np.hstack([self.u, self.x, self.z])[:, names.index(name)]
+        names = tuple(name for layout in self.model.layouts for name in layout.names)
+        return np.hstack([self.u, self.x, self.z])[:, named(f"{self.model.name}, path", names, name)]
 
 
 def perfect_foresight(
@@ -136,15 +138,25 @@ def perfect_foresight(
 
     Raises:
         NoPath: The search did not converge. The message names the equation and the period with the largest residual.
-        ModelError: `terminal="stable"` without `linear`.
+        ModelError: `terminal="stable"` without `linear`, `linear` of another steady state, or something else that does not fit.
+
+    Warns:
+        NotSettled: At the last date the path is far from the steady state.
     """
-    model = steady.model
-    if terminal == "stable" and linear is None:
+    made_by("perfect_foresight", "steady", steady, Steady, "steady_state(model, params)")
+    model, where = steady.model, f"{steady.model.name}, path"
+    one_of(where, "terminal", terminal, ("steady", "stable"))
+    dates = count(where, "dates", dates, 2)
+    if linear is not None:
+        check_linear(steady, linear)
+    elif terminal == "stable":
         raise ModelError(
-            message(f"{model.name}, path", 'terminal="stable" without a linear solution.', "The path ends on the linear policy.",
+            message(where, 'terminal="stable" without a linear solution.', "The path ends on the linear policy.",
                     "pass linear=linearise(steady).")
         )  # fmt: skip
-    x0, z0 = (vector(layout, given, rest) for layout, given, rest in zip(model.layouts[1:], (x0, z0), (steady.x, 0.0), strict=True))
+    _, x_layout, z_layout = model.layouts
+    x0, z0 = vector(x_layout, x0, steady.x, f"{where}, states"), vector(z_layout, z0, 0.0, f"{where}, shocks")
+    check_shocks(steady, z0)
     if linear is None:
         u, x = np.tile(steady.u, (dates, 1)), np.tile(steady.x, (dates, 1))
     else:
@@ -161,16 +173,17 @@ def perfect_foresight(
         raise NoPath(_why(model, residual, int(turns)))
     u, x = moved[:, : steady.u.size], np.vstack([x0, moved[:, steady.u.size :]])
     u_last = steady.u + G_x @ (x[-1] - steady.x) + G_z @ z[-1]
+    warn_unless_settled(steady, x[-1], z[-1], terminal)
     return Path(model, np.vstack([u, u_last]), x, z, int(turns))
 
 
-def vector(layout: Layout, given: Any, rest: Any) -> np.ndarray:
+def vector(layout: Layout, given: Any, rest: Any, where: str) -> np.ndarray:
     """A group or a vector as a vector; `rest` where nothing is given."""
     if given is None:
         return np.broadcast_to(np.asarray(rest, np.float64), (layout.size,)).copy()
-    if isinstance(given, np.ndarray) and given.shape == (layout.size,):
-        return given.astype(np.float64)
-    return layout.vector(given)
+    if isinstance(given, (np.ndarray, jax.Array)) and given.shape == (layout.size,):
+        return numbers(where, "the vector", given)
+    return layout.vector(given, where)
 
 
 def _why(model: Model, residual: np.ndarray, turns: int) -> str:

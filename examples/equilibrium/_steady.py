@@ -16,22 +16,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-import jitney
+from examples.equilibrium._calibration import Calibration, calibration, unknowns
 from examples.equilibrium._fail import ModelError, NoSteadyState, message
+from examples.equilibrium._given import made_by, number
+from examples.equilibrium._independence import dependent
 from examples.equilibrium._model import Model
 from examples.equilibrium._newton import CONVERGED, STUCK, newton, solve
 from examples.equilibrium._rolled import elements
+from examples.equilibrium._variables import named
 
 TOLERANCE = 1e-12
-
-
-class Calibration(NamedTuple):
-    """Targets as data: `pick @ (controls, states) = value` where `active` is 1, and the columns of `free` say which parameter gives way."""
-
-    free: Float[Array, "p slots"]
-    pick: Float[Array, "slots v"]
-    value: Float[Array, "slots"]
-    active: Float[Array, "slots"]
+CLOSE = 1e-6  # residuals of a steady state from elsewhere: published ones are printed with some seven digits
 
 
 class Found(NamedTuple):
@@ -75,49 +70,7 @@ class Steady:
 
     def __getitem__(self, name: str) -> float:
         """A variable by name, `c` or `K[3]`."""
-        named = dict(zip((*self.model.layouts[0].names, *self.model.layouts[1].names), (*self.u, *self.x), strict=True))
-        return float(named[name])
-
-
-def calibration(model: Model, targets: Mapping[str, tuple[str, float]]) -> Calibration:
-    """Targets as arrays.
-
-    Args:
-        model: The model.
-        targets: From the name of a parameter that is freed to the variable that has a target and its value:
-            `{"beta": ("logK[0]", 0.4)}`.
-
-    Raises:
-        ModelError: A name is unknown, or there are more targets than `model.slots`.
-    """
-    if len(targets) > model.slots:
-        raise ModelError(
-            message(
-                f"{model.name}, steady state",
-                f"there are {len(targets)} targets and {model.slots} slots.",
-                "Each target frees one parameter, and the program has room for `slots` of them.",
-                f"make the model with slots={len(targets)}.",
-            )
-        )
-    u, x, _ = model.layouts
-    known = (*u.names, *x.names)
-    found = Calibration(
-        *(np.zeros(shape) for shape in ((model.parameters.size, model.slots), (model.slots, len(known)))), *np.zeros((2, model.slots))
-    )
-    for slot, (parameter, (variable, value)) in enumerate(targets.items()):
-        found.free[model.parameters.index(f"{model.name}, parameters", parameter), slot] = 1.0
-        if variable not in known:
-            raise ModelError(
-                message(
-                    f"{model.name}, steady state",
-                    f"the target {variable!r} is no variable.",
-                    f"Targets are of {', '.join(known)}.",
-                    "correct the name.",
-                )
-            )
-        found.pick[slot, known.index(variable)] = 1.0
-        found.value[slot], found.active[slot] = value, 1.0
-    return found
+        return float(np.concatenate([self.u, self.x])[named(f"{self.model.name}, steady state", unknowns(self.model), name)])
 
 
 def search(model: Model, theta: Any, targets: Calibration, u0: Any, x0: Any) -> Found:
@@ -150,6 +103,7 @@ def search(model: Model, theta: Any, targets: Calibration, u0: Any, x0: Any) -> 
 @lru_cache(maxsize=64)
 def program(model: Model) -> Any:
     """The compiled search."""
+    import jitney  # here and in `_path.py` and `_sweep.py`, so that `before.py` is measured without it
 
     @jitney.optimize
     def steady(theta: Float[Array, "p"], targets: Any, u0: Float[Array, "u"], x0: Float[Array, "x"]) -> Any:
@@ -168,26 +122,59 @@ def steady_state(model: Model, params: Any, targets: Mapping[str, tuple[str, flo
         guess: A `Steady` to begin at, instead of the model's own guess.
 
     Raises:
-        NoSteadyState: The search did not converge. The message names the equation with the largest residual.
+        ModelError: Something that is given does not fit the model, or its equations cannot determine its variables.
+        NoSteadyState: The search did not converge, or other steady states are near. The message names equations.
     """
-    u0, x0 = model.guess if guess is None else (guess.u, guess.x)
+    made_by("steady_state", "model", model, Model, "Model(...)")
+    u0, x0 = model.guess if guess is None else _begun(model, guess)
+    wanted = calibration(model, {} if targets is None else targets)
     with jax.enable_x64(True):
-        found = jax.device_get(program(model)(model.theta(params), calibration(model, targets or {}), u0, x0))
-    if found.status != CONVERGED:
-        raise NoSteadyState(_why(model, found))
+        found = jax.device_get(program(model)(model.theta(params), wanted, u0, x0))
+    who = _dependent(model, wanted, found)
+    if found.status != CONVERGED or who is not None:
+        raise NoSteadyState(_why(model, found, who))
     return Steady(model, found.theta, found.u, found.x, found.rho, model.local.blocks(found.entries), int(found.turns))
 
 
-def _why(model: Model, found: Found) -> str:
+def _begun(model: Model, guess: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Where a search begins that is given a steady state of this model or of one with the same variables."""
+    made_by(f"{model.name}, steady state", "guess", guess, Steady, "steady_state(model, params)")
+    if unknowns(guess.model) != unknowns(model):
+        raise ModelError(
+            message(f"{model.name}, steady state", f"the guess has the variables {', '.join(unknowns(guess.model))}.",
+                    f"This model's are {', '.join(unknowns(model))}.", "pass a steady state of the same model at other parameters.")
+        )  # fmt: skip
+    return guess.u, guess.x
+
+
+def _dependent(model: Model, targets: Calibration, found: Found) -> str | None:
+    """Which equations repeat one another where the search ended, if any do: there a steady state is not the only one."""
+    by, on = model.local.blocks(found.entries), targets.active.astype(bool)
+    top = np.hstack([by["u"] + by["u_next"], by["x"] + by["x_next"], by["theta"] @ targets.free[:, on]])
+    own = np.hstack([targets.pick[on], np.zeros((int(on.sum()), int(on.sum())))])
+    freed = [model.parameters.names[i] for i in np.argmax(targets.free[:, on], 0)] if on.any() else []
+    rows = (*model.equation_names, *(f"target for {name}" for name in freed))
+    return dependent(np.vstack([top, own]), rows, (*unknowns(model), *freed))
+
+
+def _why(model: Model, found: Found, who: str | None) -> str:
     residual = found.entries[: model.local.rows]
     sizes = np.abs(residual)
     worst = int(np.argmax(np.where(np.isfinite(sizes), sizes, np.inf)))
     started = bool(np.all(np.isfinite(residual))) and found.turns > 1
     ended = "the step no longer reduces the residuals, or the Jacobian is singular" if found.status == STUCK else "the limit was reached"
+    where, twice = f"{model.name}, steady state", "look for an equation that is written twice or follows from others"
+    largest = f"The largest residual is {residual[worst]:.3g}, of equation {model.equation_names[worst]!r}."
+    independent = "A steady state is determined where as many independent equations as unknowns hold."
+    if who is not None and found.status == CONVERGED:
+        return message(where, f"there are others next to the one that was found: {who}.", independent,
+                       f"{twice}; `at` takes one of the steady states as it is.")  # fmt: skip
+    if who is not None:
+        return message(where, f"no convergence in {int(found.turns)} evaluations: the Jacobian is singular, {who}. {largest}", independent,
+                       f"{twice}, or begin elsewhere if it is so only there.")  # fmt: skip
     return message(
-        f"{model.name}, steady state",
-        f"no convergence in {int(found.turns)} evaluations: {ended}. "
-        f"The largest residual is {residual[worst]:.3g}, of equation {model.equation_names[worst]!r}.",
+        where,
+        f"no convergence in {int(found.turns)} evaluations: {ended}. {largest}",
         "Newton's method needs a guess at which all equations are finite, and as many independent equations as unknowns.",
         "begin nearer, with `guess=` a steady state at other parameters, or better numbers in the model's groups."
         if started
@@ -195,11 +182,33 @@ def _why(model: Model, found: Found) -> str:
     )
 
 
-def at(model: Model, params: Any, controls: Any, states: Any) -> Steady:
-    """Take a steady state from elsewhere as it is: nothing is solved, and its Jacobian blocks are computed there."""
-    u_layout, x_layout, z_layout = model.layouts
-    theta, u, x, z = model.theta(params), u_layout.vector(controls), x_layout.vector(states), np.zeros(z_layout.size)
+def at(model: Model, params: Any, controls: Any, states: Any, tolerance: float = CLOSE) -> Steady:
+    """Take a steady state from elsewhere as it is: nothing is solved, and its Jacobian blocks are computed there.
+
+    Args:
+        model: The model.
+        params: Its parameters.
+        controls: Controls there.
+        states: States there.
+        tolerance: How large a residual may be.
+
+    Raises:
+        ModelError: The equations do not hold there. The message names the one that is furthest off.
+    """
+    made_by("at", "model", model, Model, "Model(...)")
+    where = f"{model.name}, steady state"
+    (u_layout, x_layout, z_layout), limit = model.layouts, number(where, "tolerance", tolerance)
+    theta, z = model.theta(params), np.zeros(z_layout.size)
+    u, x = u_layout.vector(controls, f"{where}, controls"), x_layout.vector(states, f"{where}, states")
     with jax.enable_x64(True):
-        blocks = jax.device_get(model.residual.jacobian(theta, u, x, z, u, x, z))
-    rho = z_layout.vector(model.persistence(model.parameters.group(theta)))
+        residual, blocks = jax.device_get(model.residual.value_and_jacobian(theta, u, x, z, u, x, z))
+        rho = np.asarray(model.rho(theta))
+    sizes = np.where(np.isfinite(residual), np.abs(residual), np.inf)
+    worst = int(np.argmax(sizes))
+    if not sizes[worst] <= limit:
+        raise ModelError(
+            message(where, f"the point is none: equation {model.equation_names[worst]!r} is off by {residual[worst]:.3g}.",
+                    f"In a steady state all residuals are 0, up to tolerance={limit:g}.",
+                    "solve for it with `steady_state`, look whether its parameters are these, or pass the tolerance it was found with.")
+        )  # fmt: skip
     return Steady(model, theta, u, x, rho, blocks, 0)

@@ -3,20 +3,27 @@
 On a mesh of devices each has its share of the draws.
 """
 
+import warnings
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-import jitney
 from examples.equilibrium import _path, _steady
+from examples.equilibrium._calibration import Calibration, calibration
+from examples.equilibrium._ends import SETTLED, off
+from examples.equilibrium._fail import ModelError, NotSettled, message
+from examples.equilibrium._given import count, made_by, numbers
 from examples.equilibrium._model import Model
 from examples.equilibrium._newton import CONVERGED
 from examples.equilibrium._variables import Layout
+
+if TYPE_CHECKING:
+    import jitney
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,6 +31,7 @@ class Sweep:
     """What each draw gives, rows are draws.
 
     Args:
+        settled: Whether the path of a draw is near the steady state at its last date; see `NotSettled`.
         converged: Whether steady state and path of a draw were found. Where not, its other numbers mean nothing.
         theta: Parameters as vectors.
         u: Controls in the steady state.
@@ -34,6 +42,7 @@ class Sweep:
     """
 
     model: Model
+    settled: np.ndarray
     converged: np.ndarray
     theta: np.ndarray
     u: np.ndarray
@@ -48,7 +57,7 @@ def one_draw(model: Model) -> Any:
 
     def draws(
         theta: Float[Array, "p"],
-        targets: _steady.Calibration,
+        targets: Calibration,
         u0: Float[Array, "u"],
         x0: Float[Array, "x"],
         off: Float[Array, "x"],
@@ -69,13 +78,15 @@ def one_draw(model: Model) -> Any:
 
 
 @lru_cache(maxsize=64)
-def program(model: Model, mesh: jitney.Mesh | None = None) -> Any:
+def program(model: Model, mesh: "jitney.Mesh | None" = None) -> Any:
     """The compiled sweep. `theta` has an axis more than its annotation says, so it is mapped; all else is shared."""
+    import jitney
+
     shard: Any = None if mesh is None else {"draw": tuple(mesh.shape)}
     return jitney.optimize(vmap="draw", shard=shard, mesh=mesh)(one_draw(model))
 
 
-def sweep(model: Model, params: Any, off: Any = None, z0: Any = None, dates: int = 41, mesh: jitney.Mesh | None = None) -> Sweep:
+def sweep(model: Model, params: Any, off: Any = None, z0: Any = None, dates: int = 41, mesh: "jitney.Mesh | None" = None) -> Sweep:
     """Solve a model for many parameters at once.
 
     Args:
@@ -89,26 +100,58 @@ def sweep(model: Model, params: Any, off: Any = None, z0: Any = None, dates: int
     Raises:
         MeshError: The devices of `mesh` do not divide the draws.
     """
+    made_by("sweep", "model", model, Model, "Model(...)")
+    if mesh is not None:
+        import jitney
+
+        made_by("sweep", "mesh", mesh, jitney.Mesh, "jitney.mesh(draw=-1)")
     given = arguments(model, params, off, z0, dates)
     with jax.enable_x64(True):
         steady, path_u, path_x, converged = jax.device_get(program(model, mesh)(*given))
     blocks = model.local.blocks(steady.entries)
-    return Sweep(model, converged, steady.theta, steady.u, steady.x, blocks, path_u, path_x)
+    settled = _settled(model, steady, path_x[:, -1], given[-2], dates, converged)
+    return Sweep(model, settled, converged, steady.theta, steady.u, steady.x, blocks, path_u, path_x)
 
 
 def arguments(model: Model, params: Any, off: Any, z0: Any, dates: int) -> tuple[Any, ...]:
     """What the program is called with."""
-    _, x_layout, z_layout = model.layouts
-    first = _path.vector(x_layout, off, 0.0), _path.vector(z_layout, z0, 0.0)
-    return _drawn(model.parameters, params), _steady.calibration(model, {}), *model.guess, *first, np.arange(dates, dtype=np.float64)
+    (_, x_layout, z_layout), where = model.layouts, f"{model.name}, sweep"
+    first = _path.vector(x_layout, off, 0.0, f"{where}, states"), _path.vector(z_layout, z0, 0.0, f"{where}, shocks")
+    periods = np.arange(count(where, "dates", dates, 2), dtype=np.float64)
+    return _drawn(model.parameters, params, f"{where}, parameters"), calibration(model, {}), *model.guess, *first, periods
 
 
-def _drawn(layout: Layout, params: Any) -> np.ndarray:
+def _settled(model: Model, steady: Any, x: np.ndarray, z0: np.ndarray, dates: int, converged: np.ndarray) -> np.ndarray:
+    """Which draws end near their steady state; a warning counts the others."""
+    left = off(steady, x, z0 * steady.rho ** (dates - 1))
+    settled = converged & (left <= SETTLED)
+    away = converged & ~settled
+    if np.any(away):
+        warnings.warn(
+            message(f"{model.name}, sweep", f"at the last date {away.sum()} of {away.size} draws are up to {left[away].max():.2g} off the "
+                    "steady state.", "A path ends at the steady state, and is wrong by about as much at its end, and less before.",
+                    "take more dates, or leave out draws that are not `settled`."),
+            NotSettled, stacklevel=3,
+        )  # fmt: skip
+    return settled
+
+
+def _drawn(layout: Layout, params: Any, where: str) -> np.ndarray:
     """Parameters as rows of a matrix."""
-    leaves = [np.asarray(leaf, np.float64) for leaf in layout.treedef.flatten_up_to(params)]
-    draws = max(leaf.shape[0] for leaf, shape in zip(leaves, layout.shapes, strict=True) if leaf.ndim > len(shape))
-    rows = [
-        np.broadcast_to(leaf, (draws, *shape)) if leaf.ndim <= len(shape) else leaf
-        for leaf, shape in zip(leaves, layout.shapes, strict=True)
-    ]
+    leaves = [numbers(where, path, leaf) for path, leaf in zip(layout.paths, layout.leaves(params, where), strict=True)]
+    lengths = {path: leaf.shape[0] for path, leaf, shape in zip(layout.paths, leaves, layout.shapes, strict=True) if leaf.ndim > len(shape)}
+    if len(set(lengths.values())) != 1 or not min(lengths.values()):
+        found = ", ".join(f"{path} has {length}" for path, length in lengths.items()) or "no parameter has an axis of draws"
+        raise ModelError(
+            message(where, f"{found}.", "Parameters that vary have one axis more than in the model, and all as many draws.",
+                    "pass arrays of equal length, with one draw or more.")
+        )  # fmt: skip
+    draws = next(iter(lengths.values()))
+    rows = []
+    for i, (leaf, shape) in enumerate(zip(leaves, layout.shapes, strict=True)):
+        if leaf.ndim <= len(shape):
+            rows.append(np.broadcast_to(layout.spread(where, i, leaf), (draws, *shape)))
+        else:
+            layout.spread(where, i, leaf[0])
+            rows.append(leaf)
     return np.concatenate([row.reshape(draws, -1) for row in rows], 1)

@@ -11,11 +11,13 @@ from functools import cached_property
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
 
-from examples.equilibrium._fail import ModelError, message
+from examples.equilibrium._fail import ModelError, UnknownName, message
+from examples.equilibrium._given import called, numbers, shown
 
 derived = cached_property  # An intermediate: declared once in a `Point`, computed once where it is read, and not at all where it is not.
 
@@ -56,16 +58,40 @@ class Layout:
 
     def index(self, where: str, name: str) -> int:
         """The place of an element by its name; a variable of one element needs no index."""
-        for i, known in enumerate(self.names):
-            if known == name:
-                return i
-        raise ModelError(message(where, f"there is no {name!r}.", f"Known are {', '.join(self.names)}.", "correct the name."))
+        return named(where, self.names, name)
 
-    def vector(self, group: Any) -> np.ndarray:
-        """The numbers of a group, on the host."""
-        leaves = [np.asarray(leaf, np.float64) for leaf in self.treedef.flatten_up_to(group)]
-        spread = [np.broadcast_to(leaf, shape).ravel() for leaf, shape in zip(leaves, self.shapes, strict=True)]
+    def vector(self, group: Any, where: str = "a group") -> np.ndarray:
+        """The numbers of a group, on the host.
+
+        Raises:
+            ModelError: It has other names than this one, or something else than numbers of these shapes.
+        """
+        spread = [self.spread(where, i, numbers(where, self.paths[i], leaf)).ravel() for i, leaf in enumerate(self.leaves(group, where))]
         return np.concatenate(spread) if spread else np.zeros(0)
+
+    def leaves(self, group: Any, where: str) -> list[Any]:
+        """What stands in a group for each variable."""
+        try:
+            return self.treedef.flatten_up_to(group)
+        except (ValueError, TypeError):
+            raise ModelError(
+                message(where, f"{_misfit(self, group)}.", f"The group is {self.kind} of {', '.join(self.paths) or 'nothing'}.",
+                        "pass the same class or dict as the model was made with, with the same names.")
+            ) from None  # fmt: skip
+
+    @property
+    def kind(self) -> str:
+        """What groups of this layout are: a dict, or a class by its name."""
+        node = self.treedef.node_data()
+        return "a number" if node is None else f"a {node[0].__name__}"
+
+    def spread(self, where: str, i: int, value: Any) -> Any:
+        """A variable's numbers in its shape; one number serves all elements."""
+        shape = self.shapes[i]
+        if np.shape(value) != shape and np.shape(value) != ():
+            raise ModelError(message(where, f"{self.paths[i]!r} has shape {np.shape(value)}.", f"In the model it has shape {shape}.",
+                                     "pass that shape, or one number for all elements."))  # fmt: skip
+        return np.broadcast_to(value, shape) if isinstance(value, np.ndarray) else jnp.broadcast_to(value, shape)
 
     def group(self, vector: Any) -> Any:
         """The group with the numbers of a vector, or of vectors along leading axes, on the host."""
@@ -79,6 +105,27 @@ class Layout:
             return self.treedef.unflatten([])
         parts = lax.split(vector, self.sizes)
         return self.treedef.unflatten([lax.reshape(part, shape) for part, shape in zip(parts, self.shapes, strict=True)])
+
+
+def named(where: str, names: tuple[str, ...], name: str) -> int:
+    """The place of a name among names.
+
+    Raises:
+        ModelError: It is none of them.
+    """
+    if isinstance(name, str) and name in names:
+        return names.index(name)
+    raise ModelError(message(where, f"there is no {shown(name)}.", f"Known are {', '.join(names) or 'none'}.", "correct the name."))
+
+
+def _misfit(layout: Layout, group: Any) -> str:
+    if not isinstance(group, Mapping) and not is_dataclass(group):
+        return f"{shown(group)} is no group of variables"
+    given, known = set(map(str, members(group))), {path.split(".")[0] for path in layout.paths}
+    said = [
+        f"{what} {', '.join(map(repr, sorted(names)))}" for what, names in (("without", known - given), ("with", given - known)) if names
+    ]
+    return f"a {type(group).__name__} {' and '.join(said) or 'of another structure'} is not the model's"
 
 
 def joined(leaves: list[Any]) -> Float[Array, "size"]:
@@ -100,8 +147,14 @@ class Point:
             self.__dict__.update(members(group))
 
     def __getattr__(self, name: str) -> Any:
+        rule = getattr(type(self), name, None)
+        if isinstance(rule, cached_property):  # its rule raised an AttributeError, and Python asks here for the quantity itself
+            return called(type(self).__name__, f"the rule of {name!r}", rule.func, self)
         known = ", ".join(name for name in self.__dict__ if name != "params")
-        raise AttributeError(f"{type(self).__name__} has neither a variable nor a derived quantity {name!r}. Variables are {known}.")
+        raise UnknownName(
+            message(type(self).__name__, f"it has neither a variable nor a derived quantity {name!r}.", f"Variables are {known}.",
+                    "correct the name, or declare it with `@derived`.")
+        )  # fmt: skip
 
 
 def members(group: Any) -> Mapping[str, Any]:
@@ -112,8 +165,8 @@ def members(group: Any) -> Mapping[str, Any]:
         return {field.name: getattr(group, field.name) for field in fields(group)}
     raise ModelError(
         message(
-            type(group).__name__,
-            "is not a group of variables.",
+            shown(group),
+            "it is not a group of variables.",
             "A group is an Equinox module or a dict, with arrays in its fields.",
             "write `class Controls(eqx.Module): c: Float[Array, '']`.",
         )

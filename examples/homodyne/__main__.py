@@ -5,7 +5,9 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import jax
 import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -13,10 +15,11 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 
 import jitney
+from examples._summary import Watch
 from examples.homodyne._data import TRUTH, Data
-from examples.homodyne._fit import Fit, Journal, at_once, chunked, fit, in_memory, streamed
+from examples.homodyne._fit import START, Fit, Journal, at_once, chunked, fit, in_memory, streamed
 from examples.homodyne._picture import draw
-from examples.homodyne.model import NAMES, Setup
+from examples.homodyne.model import NAMES, Setup, gram
 
 AGREE = 1e-10
 
@@ -88,7 +91,7 @@ def apart(found: list[Fit]) -> np.ndarray:
 
 def main() -> int:
     """Make the data, fit, compare and draw; the exit code says whether all ways agree, 130 that it was interrupted."""
-    chosen, console = options(), Console()
+    chosen, console, watch = options(), Console(), Watch()
     data = made(chosen.out / f"{chosen.points}-{chosen.angles}", chosen.points, chosen.angles, console)
     console.print(f"{data.points:,} points: {data.angles} angles, all pairs of {data.frames:,} frames, in {data.folder}", soft_wrap=True)
     console.print(strategy(data, chosen.memory))
@@ -104,8 +107,29 @@ def main() -> int:
     if len(found) > 1:
         console.print(f"Largest relative difference between the ways: {difference:.1e} (limit {AGREE:g}).")
     draw(data, found[-1].result.x, chosen.out / "fit.png")
+    if chosen.only != "streamed":
+        compared(watch, data)
+    watch.keep(chosen.out)
     console.print(f"Picture: {(chosen.out / 'fit.png').resolve()}", soft_wrap=True)
     return 0 if difference <= AGREE and all(each.result.success for each in found) else 1
+
+
+def compared(watch: Watch, data: Data) -> None:
+    """Time the sums of products of all points as jitney's program and as plain `jax.jit` of the same function, mapped by hand."""
+    t1, t2, measured = jax.device_put(tuple(np.array(data.mapped(name)) for name in ("t1", "t2", "measured")))
+    phi = data.phi.astype(np.float32)
+
+    def products(vector: Any, phi: Any, t1: Any, t2: Any, measured: Any) -> Any:
+        vector, phi, t1, t2, measured = (x.astype(np.float64) for x in (vector, phi, t1, t2, measured))
+        return jax.vmap(lambda phi, measured: gram(vector, Setup(), phi, t1, t2, measured))(phi, measured)
+
+    plain = jax.jit(products)
+
+    def under_x64() -> Any:
+        with jax.enable_x64(True):
+            return plain(START, phi, t1, t2, measured)
+
+    watch.compare(f"products of {data.points:,} points", lambda: at_once(START, Setup(), phi, t1, t2, measured), under_x64, rtol=1e-5)
 
 
 def strategy(data: Data, memory: str) -> jitney.Strategy:

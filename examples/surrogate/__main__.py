@@ -6,6 +6,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import equinox as eqx
+import jax
 import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -13,15 +15,17 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 import jitney
+from examples._summary import Watch
 from examples.surrogate._data import EXACT, Batch
 from examples.surrogate._expert import batch
 from examples.surrogate._losses import LOSSES
-from examples.surrogate._picture import draw
+from examples.surrogate._picture import draw, draw_posterior
 from examples.surrogate._step import Recipe, loss_of, start
 from examples.surrogate._train import HELD_OUT, Run, Trained, program, train
 from examples.surrogate._validate import Score, calibration, compare, hits, probabilities
 from examples.surrogate.model import parameters
 
+LOOK = Path("out/surrogate/look.png")
 SHOWN = (3, 4, 5, 6, 8, 12, 20)  # numbers of variables in the tables, as far as they were trained on
 
 
@@ -156,7 +160,7 @@ def _bins(made: list[np.ndarray], data: list[Batch]) -> list[tuple[float, float,
 
 def demo(console: Console) -> int:
     """One model, what the exact posterior makes of its samples, and what jitney proves about the loss."""
-    run = Run(hidden=16, depth=1)
+    watch, run = Watch(), Run(hidden=16, depth=1)
     data = batch(np.random.default_rng(7), 1, 5, run.samples)
     out = Table(box=SIMPLE_HEAD, pad_edge=False, title=f"Parents of x{data.target[0]}, of 5 variables, from {run.samples} samples")
     for name in ("parent set", "posterior", ""):
@@ -169,8 +173,22 @@ def demo(console: Console) -> int:
     sizes = {"samples": run.samples, "vars": 5, "sets": data.expert.shape[1], "parents": 3}
     console.print("What the loss of the network does along each axis, proven on its program:")
     console.print(str(jitney.axes(loss_of(run.recipe), run.model(), sizes=sizes)), highlight=False)
+    rows = [(", ".join(f"x{i}" for i in sorted(data.sets[0][at])) or "none", float(data.expert[0, at])) for at in order]
+    draw_posterior(rows, int(np.flatnonzero(order == data.truth[0])[0]) if data.truth[0] in order else None, LOOK)
+    compared(watch, run)
+    watch.keep(LOOK.parent)
+    console.print(f"Picture: {LOOK.resolve()}", soft_wrap=True)
     console.print("Train the network, a few minutes on two cores: [bold]python -m examples.surrogate train[/]")
     return 0
+
+
+def compared(watch: Watch, run: Run) -> None:
+    """Time the loss of 64 examples as jitney's program and as plain `jax.jit` of the same function, mapped by hand."""
+    loss, plain_loss, model = loss_of(run.recipe), LOSSES[run.recipe.loss], run.model()
+    data = batch(np.random.default_rng(8), 64, 5, run.samples).arrays
+    arrays, rest = eqx.partition(model, eqx.is_array)
+    plain = jax.jit(lambda arrays, *data: jax.vmap(lambda *each: plain_loss(eqx.combine(arrays, rest), *each))(*data))
+    watch.compare("losses of 64 examples", lambda: loss(model, *data), lambda: plain(arrays, *data), rtol=1e-4)
 
 
 def main() -> int:

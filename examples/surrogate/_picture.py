@@ -37,3 +37,22 @@ def draw(history: np.ndarray, bins: Bins, exact: Bins, path: Path) -> None:
     right.legend(fontsize=8, frameon=False, loc="upper left")
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)
+
+
+def draw_posterior(rows: list[tuple[str, float]], true: int | None, path: Path) -> None:
+    """Save the likeliest parent sets of one variable as bars, the true one in another colour.
+
+    Args:
+        rows: Members of each set, and its posterior probability.
+        true: Which row is the true set, if it is among them.
+        path: Where.
+    """
+    figure = Figure(figsize=(5.6, 2.8), dpi=130, layout="constrained")
+    axes = figure.subplots()
+    names, values = zip(*reversed(rows), strict=True)
+    colours = [REFERENCE if i == true else INK for i in reversed(range(len(rows)))]
+    axes.barh(names, values, color=colours)
+    axes.set(xlabel="posterior probability", xlim=(0, 1))
+    axes.set_title("Likeliest parent sets" + (", the true one in orange" if true is not None else ""), fontsize=10, loc="left")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path)

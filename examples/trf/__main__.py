@@ -19,8 +19,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from examples._summary import Watch
 from examples.trf import Result, curve_fit
+from examples.trf._curve import Residual
 from examples.trf._picture import draw
+from examples.trf._problem import Data, Setup
+from examples.trf._program import SCALARS, fitted, programs
 from examples.trf.nist import MODELS, Reference, load
 
 TIGHT = {"ftol": 1e-15, "xtol": 1e-15, "gtol": 1e-15, "max_nfev": 5000}
@@ -86,6 +90,22 @@ def timed(call: Callable[[], Any], repeats: int = 1) -> tuple[float, Any]:
             value = call()
             best = min(best, time.perf_counter() - begin)
     return best, value
+
+
+def compared(watch: Watch, reference: Reference) -> None:
+    """Time a fit of one set as jitney's program and as plain `jax.jit` of the same function."""
+    setup = Setup(Residual(reference.model, "no"), None, "linear", bounded=False, scale_by_jac=False, records=None)
+    controls = np.array([1e-8, 1e-8, 1e-8, 1.0, 300.0])
+    given = np.asarray(reference.starts[1], np.float64), Data(None, None, None, controls, None, (reference.x, reference.y, None), {})
+    plain = jax.jit(lambda x0, data: fitted(setup, x0, data))
+
+    def under_x64(call: Any) -> Any:
+        with jax.enable_x64(True):
+            return call(*given)
+
+    found = slice(len(SCALARS), len(SCALARS) + reference.certified.size)
+    ours = programs(setup).fit
+    watch.compare(f"a fit of {reference.name}", lambda: under_x64(ours), lambda: under_x64(plain), part=lambda out: out[0][found])
 
 
 def table(rows: list[Row]) -> Table:
@@ -160,7 +180,7 @@ def fits(names: list[str], out: Path, console: Console, interrupted: Callable[[]
 
 def main() -> int:
     """Fit, draw and report; the exit code says whether every fit has its digits, 130 that it was interrupted."""
-    chosen, console = options(), Console()
+    chosen, console, watch = options(), Console(), Watch()
     with until_interrupted() as interrupted:
         rows = list(fits(chosen.sets or list(MODELS), chosen.out, console, interrupted))
         stopped = interrupted()
@@ -170,6 +190,9 @@ def main() -> int:
     console.print(
         "Times are the shortest of 3 warm calls, from NumPy arrays to a result. SciPy: method 'trf' with a jitted exact Jacobian."
     )
+    if rows and not stopped:
+        compared(watch, rows[-1].reference)
+    watch.keep(chosen.out)
     console.print(f"Pictures of the fits: {chosen.out.resolve()}", soft_wrap=True)
     if stopped:
         console.print("Interrupted: these are the fits until then.")

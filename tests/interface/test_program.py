@@ -33,7 +33,7 @@ def made(**options):
 
 def test_compiled_ahead_a_call_neither_traces_nor_compiles():
     """From sizes for what the signature describes, and an example for the rest; JAX itself is asked."""
-    f = made(vmap="fit")
+    f = made(vmap={"fit": {"t": 0, "y": 0}})
     assert f.compile(MODEL, sizes={"points": 16, "fit": 4}) is f
     t, y = jnp.ones((4, 16)), jnp.ones((4, 16))
     with listening() as events:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from jaxtyping import Array, Bool, Complex64, Float, Float16, Int, PRNGKeyArray
 
-from jitney import ContractError, optimize
+from jitney import ContractError, JitneyWarning, optimize
 from tests._monitor import listening
 from tests._tracing import count_traces
 
@@ -71,7 +71,10 @@ def test_the_axis_of_vmap_has_a_size_too():
     def ahead_ruled(x: Float[Array, "n"], y: Float[Array, "n"]):
         return (x * y).sum()
 
-    assert compiles_once(optimize(vmap="fit")(ahead_ruled), (), (ones(8, 3), ones(8, 3)), {"n": 3, "fit": 8}).shape == (8,)
+    with pytest.warns(JitneyWarning, match=r"axis 'fit' was put into 'x', 'y', left out of the examples") as warned:
+        assert compiles_once(optimize(vmap="fit")(ahead_ruled), (), (ones(8, 3), ones(8, 3)), {"n": 3, "fit": 8}).shape == (8,)
+    assert warned[0].filename == __file__
+    assert r"x=jax.ShapeDtypeStruct((3,), 'float32')" in str(warned[0].message)
 
     def ahead_said(x: Float[Array, "n"], y: Float[Array, "n"]):
         return (x * y).sum()
@@ -83,6 +86,19 @@ def test_the_axis_of_vmap_has_a_size_too():
         return x.sum()
 
     assert compiles_once(optimize(vmap={"fit": {"x": -1}})(ahead_last), (), (ones(3, 4, 8),), {"n": 3, "m": 4, "fit": 8}).shape == (8,)
+
+
+def test_an_example_says_that_its_argument_is_shared():
+    """So there is nothing to warn of, and calls that share it find the program."""
+
+    def ahead_shared(x: Float[Array, "n"], y: Float[Array, "n"]):
+        return (x * y).sum()
+
+    assert compiles_once(optimize(vmap="fit")(ahead_shared), (ones(3),), (ones(3), ones(8, 3)), {"fit": 8}).shape == (8,)
+    mapped = optimize(vmap="fit")(ahead_shared)
+    with pytest.warns(JitneyWarning, match=r"axis 'fit' was put into 'x'"):  # `y`, an example, has it already
+        mapped.compile(y=ones(8, 3), sizes={"n": 3, "fit": 8})
+    assert "fit=8 over x, y" in str(mapped.plan(y=ones(8, 3), sizes={"n": 3, "fit": 8}))  # which says so itself
 
 
 def test_the_axis_of_vmap_left_out_is_a_single_element():

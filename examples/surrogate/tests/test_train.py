@@ -132,13 +132,16 @@ def test_the_command_line_trains_compares_and_draws(tmp_path, monkeypatch):
     assert "damaged" in out.getvalue()
 
 
-def test_the_demo_shows_a_posterior_and_a_proof():
-    """Of one model, and of each axis of the loss."""
+def test_the_demo_shows_a_posterior_and_a_proof(tmp_path, monkeypatch):
+    """Of one model, with a picture, and of each axis of the loss; its times are for the summary of the demo."""
+    monkeypatch.setattr(command, "LOOK", tmp_path / "look.png")
     out = io.StringIO()
     assert command.demo(Console(file=out, width=120)) == 0
     assert "the true one" in out.getvalue()
     for axis in ("samples", "vars", "sets", "parents"):
         assert f"{axis}: reduced" in out.getvalue()
+    assert (tmp_path / "look.png").read_bytes().startswith(b"\x89PNG")
+    assert "losses of 64 examples" in (tmp_path / "summary.json").read_text()
 
 
 def test_the_command_line_names_what_is_wrong(capsys):

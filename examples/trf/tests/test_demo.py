@@ -1,13 +1,17 @@
 """What `python -m examples.trf` does, on one set; and the solver that it replaced."""
 
+import re
 import signal
 import sys
 
+import jax
 import numpy as np
 import pytest
 import scipy.optimize
 from rich.console import Console
 
+from examples import __main__ as summary
+from examples._summary import Watch, counted
 from examples.trf import before
 from examples.trf.__main__ import fits, for_scipy, main, until_interrupted
 from examples.trf.nist import load
@@ -19,11 +23,40 @@ def demo(monkeypatch, *arguments):
     return main()
 
 
-def test_demo_reports_and_draws(tmp_path, monkeypatch, capsys):
-    """The demo fits a set from both starts, reports its digits and leaves a picture."""
-    assert demo(monkeypatch, "--out", tmp_path, "Misra1a") == 0
+def test_demo_reports_draws_and_sums_up(tmp_path, monkeypatch, capsys):
+    """The demo fits a set from both starts, reports its digits and leaves a picture; the summary has its times and says where that is."""
+    assert demo(monkeypatch, "--out", tmp_path / "trf", "Misra1a") == 0
     assert "2 of 2 fits" in capsys.readouterr().out
-    assert (tmp_path / "Misra1a.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "trf" / "Misra1a.png").read_bytes().startswith(b"\x89PNG")
+    monkeypatch.setattr(sys, "argv", ["examples", "--out", str(tmp_path)])
+    assert summary.main() == 0
+    out = capsys.readouterr().out
+    assert re.search(r"a fit of Misra1a +[0-9.]+ +[0-9.]+", out)
+    assert f"1 picture of trf: {tmp_path / 'trf' / 'Misra1a.png'}" in out
+
+
+def test_a_summary_of_nothing_says_what_to_run(tmp_path, monkeypatch, capsys):
+    """Before any job."""
+    monkeypatch.setattr(sys, "argv", ["examples", "--out", str(tmp_path)])
+    assert summary.main() == 1
+    assert "run `python -m nox -s demo` first" in capsys.readouterr().out
+
+
+def test_programs_and_those_from_the_cache_are_counted():
+    """One that is compiled, and none when it is called again; counts of another watch begin anew."""
+    watch, add = Watch(), jax.jit(lambda x: x + 12.5)
+    add(np.ones(7))
+    asked = counted()["programs"] - watch.before["programs"]
+    assert asked == 1
+    again = Watch()
+    add(np.ones(7))
+    assert counted()["programs"] == again.before["programs"]
+
+
+def test_a_comparison_of_unequal_results_is_refused():
+    """Only equal results are worth timing."""
+    with pytest.raises(AssertionError):
+        Watch().compare("sums", lambda: np.float64(1.0), lambda: np.float64(1.1))
 
 
 def test_demo_names_what_is_wrong(tmp_path, monkeypatch, capsys):

@@ -150,7 +150,8 @@ class Program(Generic[P, R]):
         Args:
             args: Examples for the leading parameters: arrays, modules, `jax.ShapeDtypeStruct`, static values. What is left out is
                 made from its annotation: `Float` is JAX's default float, strongly typed.
-            sizes: Axis name -> size, for the annotations of what was left out, and for the axis of `vmap`.
+            sizes: Axis name -> size, for the annotations of what was left out, and for the axis of `vmap`. That one goes into each array
+                that was left out; where there are several, a warning says which, since calls may share some of them.
             kwargs: Examples by name; static arguments too.
 
         Returns:
@@ -174,7 +175,7 @@ class Program(Generic[P, R]):
         Only with `donate` or with products cast by `precision` does the body run, on abstract values: its results tell which buffers can
         be reused, its operations what is cast. That is no trace in `stats`.
         """
-        entry, arrays = self.abstract(args, kwargs, sizes)
+        entry, arrays = self.abstract(args, kwargs, sizes, warn=False)  # the line of `vmap` says what is mapped
         return report(self._core, entry, arrays)
 
     def lower(self, /, *args: P.args, **kwargs: P.kwargs) -> Lowered:
@@ -281,11 +282,11 @@ class Program(Generic[P, R]):
         same.__dict__.update(self.__dict__, **changed)
         return same
 
-    def abstract(self, args: Any, kwargs: Any, sizes: Mapping[str, int] | None) -> tuple[Entry, tuple[Any, ...]]:
+    def abstract(self, args: Any, kwargs: Any, sizes: Mapping[str, int] | None, *, warn: bool = True) -> tuple[Entry, tuple[Any, ...]]:
         """The entry of a call, and its arrays or what stands for them; see `compile`."""
         core = self._core
         args, kwargs = self._args + args, {**self._kwargs, **kwargs}
-        args, kwargs = abstract_values(core, args, kwargs, sizes)
+        args, kwargs = abstract_values(core, args, kwargs, sizes, warn=warn)
         values = core.bind(args, kwargs)
         leaves, treedef = tree_flatten(values)
         layout = core.layout((treedef, *map(type, leaves)), values)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any
@@ -66,7 +66,7 @@ def mesh(*, devices: Any = None, explicit: bool = False, **axes: int) -> Mesh:
     Raises:
         MeshError: There are too few devices, or they cannot be laid out so.
     """
-    found: Any = _jax.devices() if devices is None else list(devices) if is_a(devices, Iterable) else None
+    found: Any = _jax.devices() if devices is None else list(devices) if is_a(devices, (Sequence, np.ndarray)) and np.ndim(devices) else None
     if found is None or not all(hasattr(device, "process_index") for device in found):
         raise MeshError(
             sentence("jitney.mesh()", f"devices={devices!r}.", "They are a list of JAX's devices; an axis says how many lie along it.",
@@ -120,14 +120,8 @@ def mesh_of(given: Any) -> Any:
     """
     found = given.mesh if is_a(given, Mesh) else given
     if not is_a(found, (_sharding.Mesh, _sharding.AbstractMesh)):
-        raise MeshError(
-            sentence(
-                "mesh=...",
-                f"a {type_of(found).__name__} is no mesh.",
-                "A mesh is devices along named axes.",
-                "write mesh=jitney.mesh(data=-1).",
-            )
-        )
+        what = f"a {type_of(found).__name__} is no mesh."
+        raise MeshError(sentence("mesh=...", what, "A mesh is devices along named axes.", "write mesh=jitney.mesh(data=-1)."))
     return found
 
 

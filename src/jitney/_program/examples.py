@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from inspect import Parameter as Kind
 from typing import TYPE_CHECKING, Any
@@ -10,8 +11,9 @@ import jax
 
 from .._contract.contract import Contract, Parameter, all_matches
 from .._contract.sizes import Unknown, evaluate
-from .._errors import ContractError, misfit, sentence
+from .._errors import ContractError, JitneyWarning, few, misfit, sentence
 from .._jax.trees import is_a
+from .._owners import users_level
 from .._signature.hints import ArrayHint, Dim, ScalarHint
 
 if TYPE_CHECKING:
@@ -21,9 +23,9 @@ _VARIABLE = (Kind.VAR_POSITIONAL, Kind.VAR_KEYWORD)
 
 
 def abstract_values(
-    core: Core, args: tuple[Any, ...], kwargs: Mapping[str, Any], sizes: Mapping[str, int] | None
+    core: Core, args: tuple[Any, ...], kwargs: Mapping[str, Any], sizes: Mapping[str, int] | None, *, warn: bool = True
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """A complete call: what was given, and an abstract value for each parameter that was left out.
+    """A complete call: what was given, and an abstract value for each parameter that was left out. A guess at `vmap` is a warning.
 
     Raises:
         ContractError: A size is missing, unknown or malformed, or a parameter needs an example.
@@ -34,12 +36,15 @@ def abstract_values(
         given = core.binder.signature.bind_partial(*args, **kwargs)
     except TypeError as error:
         raise ContractError(misfit(core.where, core.binder.signature, error)) from None
-    known = {**_sizes_of_examples(core.contract, given.arguments), **sizes}
+    examples = dict(given.arguments)
+    known = {**_sizes_of_examples(core.contract, examples), **sizes}
     for parameter in core.contract.parameters:
         if parameter.name not in given.arguments and parameter.kind not in _VARIABLE:
             made = _made(core, parameter, known, given.arguments)
             if made is not None:
                 given.arguments[parameter.name] = made
+    if warn:
+        _say_what_was_mapped(core, examples, given.arguments, sizes)
     ordered = {p.name: given.arguments[p.name] for p in core.contract.parameters if p.name in given.arguments}
     given.arguments.clear()
     given.arguments.update(ordered)
@@ -114,6 +119,27 @@ def _size(dim: Dim, sizes: Mapping[str, int], given: Mapping[str, Any]) -> int |
     if dim.variadic or dim.name is None:
         return Unknown(f"`{dim.text}` stands for any axes")
     return sizes.get(dim.name, Unknown(f"axis {dim.name!r} has no size"))
+
+
+def _say_what_was_mapped(core: Core, examples: Mapping[str, Any], values: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
+    """Warn where a size of a mapped axis could be meant for fewer arrays than got it: a call that shares one is another program."""
+    for axis in core.options.vmap:
+        if axis.dims is not None or axis.name not in sizes:
+            continue
+        ranks = {parameter.name: parameter.hint.rank for parameter in core.contract.parameters if isinstance(parameter.hint, ArrayHint)}
+        mapped = [name for name, rank in ranks.items() if rank is not None and len(getattr(values.get(name), "shape", ())) == rank + 1]
+        guessed = [name for name in mapped if name not in examples]
+        if len(mapped) < 2 or not guessed:
+            continue
+        shared = values[guessed[0]]
+        example = f"{guessed[0]}=jax.ShapeDtypeStruct({shared.shape[1:]}, {str(shared.dtype)!r})"
+        warnings.warn(
+            sentence(core.where, f"axis {axis.name!r} was put into {few([repr(name) for name in guessed])}, left out of the examples.",
+                     "Of what is left out every array is taken as mapped, and a call that shares one is another program.",
+                     f"pass an example for what is shared ({example}), or say which are mapped: "
+                     f'vmap={{"{axis.name}": {{"{guessed[-1]}": 0}}}}.'),
+            JitneyWarning, stacklevel=users_level(),
+        )  # fmt: skip
 
 
 def _with_mapped(core: Core, parameter: Parameter, shape: list[Any], sizes: Mapping[str, int]) -> tuple[int, ...]:

@@ -18,6 +18,7 @@ def mesh():
     return jitney.mesh(draw=8, devices=jax.devices()[:8])
 
 
+@pytest.mark.filterwarnings("ignore::examples.equilibrium.NotSettled")  # five dates on both sides
 def test_draws_are_those_of_one_device():
     """Steady states, Jacobians and paths, to rounding; steady states as in closed form."""
     many, one = sweep(*GIVEN, mesh=mesh()), sweep(*GIVEN)

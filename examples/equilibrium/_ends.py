@@ -1,0 +1,61 @@
+"""Whether a path can end as it is asked to, and whether it has: both ends lie at the steady state."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from examples.equilibrium._calibration import unknowns
+from examples.equilibrium._fail import ModelError, NotSettled, message
+from examples.equilibrium._given import made_by
+from examples.equilibrium._linear import UNIT, Linear
+from examples.equilibrium._steady import Steady
+
+SAME = 1e-8  # two steady states are one if no parameter or variable is further apart
+SETTLED = 1e-3  # what a path may be off by at its end
+
+
+def check_linear(steady: Steady, linear: Any) -> None:
+    """See that a linear solution is one at this steady state."""
+    where = f"{steady.model.name}, path"
+    made_by(where, "linear", linear, Linear, "linearise(steady)")
+    other = linear.solved.steady
+    rule, fix = "The first guess and the end of the path are the linear policy at its own steady state.", "pass linear=linearise(steady)."
+    if other.model is not steady.model:
+        raise ModelError(message(where, f"linear= is of another model, {other.model.name}.", rule, fix))
+    names = (*steady.model.parameters.names, *unknowns(steady.model))
+    here, there = (np.concatenate([at.theta, at.u, at.x]) for at in (steady, other))
+    apart = np.abs(here - there) / (1.0 + np.abs(here))
+    if np.max(apart) > SAME:
+        i = int(np.argmax(apart[: steady.theta.size] if np.max(apart[: steady.theta.size], initial=0.0) > SAME else apart))
+        raise ModelError(message(where, f"linear= is from elsewhere: there {names[i]!r} is {there[i]:.6g}, here {here[i]:.6g}.", rule, fix))
+
+
+def check_shocks(steady: Steady, z0: np.ndarray) -> None:
+    """See that shocks that are given do not explode."""
+    for name, rho, size in zip(steady.model.layouts[2].names, steady.rho, z0, strict=True):
+        if abs(rho) >= UNIT and size != 0.0:
+            raise ModelError(
+                message(f"{steady.model.name}, path", f"the shock {name!r} explodes: it grows by {rho:.6g} each period.",
+                        "A path goes back to the steady state, so shocks have a persistence of size up to 1.",
+                        "correct the model's persistence or its parameters.")
+            )  # fmt: skip
+
+
+def off(steady: Any, x: Any, z: Any) -> Any:
+    """How far states are from the steady state, relative to one more than their size there, and shocks from zero; the largest."""
+    return np.max(np.concatenate([np.abs(x - steady.x) / (1.0 + np.abs(steady.x)), np.abs(z)], -1), -1, initial=0.0)
+
+
+def warn_unless_settled(steady: Steady, x: np.ndarray, z: np.ndarray, terminal: str) -> None:
+    """Warn of a path that is far from the steady state where it ends: on the linear policy the square of that is what it is off by."""
+    left = float(off(steady, x, z))
+    error = left if terminal == "steady" else 0.0 if steady.model.linear else left * left
+    if error > SETTLED:
+        ends = "at the steady state" if terminal == "steady" else "on the linear policy"
+        warnings.warn(
+            message(f"{steady.model.name}, path", f"at the last date it is {left:.2g} off the steady state.",
+                    f"A path ends {ends}, which is right only near it: there the path is wrong by about {error:.1g}, and less before.",
+                    "take more dates" + (', or terminal="stable" with linear=linearise(steady).' if terminal == "steady" else ".")),
+            NotSettled, stacklevel=3,
+        )  # fmt: skip
