@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from .._jax.evaluation import Const
 from .callbacks import answers, told
 from .monoids import CUMULATIVE, MONOIDS, PLACES, SCATTERS, Monoid
 from .over_devices import Devices
-from .passes import Const, Node, Pass, Passes, carried, has_state, is_accumulated, is_along, monoid_of
+from .passes import Node, Pass, Passes, carried, has_state, is_accumulated, is_along, monoid_of
 from .rules import RULES
 from .typed_jax import jnp, lax
 from .walk import Op, Walk

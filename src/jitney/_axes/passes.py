@@ -14,20 +14,20 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
-from jax.extend import core
-
-from .._jax.jaxprs import CALLS, Const, Ref, equations, opened, programs, scan_parts, source_of
+from .._jax.evaluation import Const, Ref, SeenAt, as_const, numbered, numbers_of, without_calls
+from .._jax.jaxprs import equations, opened, programs, scan_parts, source_of
 from .callbacks import answers, check_effects, is_ordered
 from .dims import is_ragged
 from .monoids import CUMULATIVE, PLACES, REDUCTIONS, SCATTERS
 from .refusal import Refused
 from .rule import Use, ragged_dims
 from .rules import RULES
-from .rules.control import inner
+from .rules.control import entered, inner
 from .uses import uses_of
-from .walk import Op, Ranges, mentions, ragged, shape_of
+from .walk import Op, Ranges, mentions, ragged
 from .wide import scope_of
 
 FOLDS = {**REDUCTIONS, "dot_general": "add", "unvmap_any": "or", "unvmap_all": "and", "unvmap_max": "max"}
@@ -56,6 +56,11 @@ class Node:
     is_mute: bool = False
 
     @property
+    def numbers(self) -> list[int]:
+        """What it reads, besides constants."""
+        return numbers_of(self.reads)
+
+    @property
     def marks(self) -> tuple[int, ...]:
         """The numbers of all that is there when it is done."""
         return self.makes if self.token is None else (*self.makes, self.token)
@@ -63,68 +68,66 @@ class Node:
 
 @dataclass(frozen=True)
 class NumberedProgram:
-    """A program without calls: every value has a number."""
+    """A program without calls: every value has a number.
+
+    Args:
+        nodes: Its operations.
+        takes: Its arguments.
+        gives: Its results.
+        avals: Shape and dtype of each value; None of a token.
+    """
 
     nodes: tuple[Node, ...]
     takes: tuple[int, ...]
     gives: tuple[Ref, ...]
-    dims: Mapping[int, tuple[Any, ...]]
-    dtypes: Mapping[int, Any]
+    avals: Mapping[int, Any]
+
+    @cached_property
+    def dims(self) -> Mapping[int, tuple[Any, ...]]:
+        """The shape of each value."""
+        return {n: tuple(getattr(aval, "shape", ())) for n, aval in self.avals.items()}
+
+    @cached_property
+    def dtypes(self) -> Mapping[int, Any]:
+        """The dtype of each value; None of what has none."""
+        return {n: getattr(aval, "dtype", None) for n, aval in self.avals.items()}
 
 
 def flatten(jaxpr: Any, ranges: Ranges, numbers: Mapping[Any, Any]) -> NumberedProgram:
     """Take the calls of a program apart."""
     nodes: list[Node] = []
-    dims: dict[int, tuple[Any, ...]] = {}
-    dtypes: dict[int, Any] = {}
+    avals: dict[int, Any] = {}
     last: tuple[int, ...] = ()  # the token of what is ordered
 
-    def number(atom: Any) -> int:
-        n = len(dims)
-        dims[n], dtypes[n] = shape_of(atom), getattr(atom.aval, "dtype", None)
-        return n
+    def is_number(eqn: Any) -> bool:
+        return bool(eqn.outvars) and eqn.outvars[0] in numbers
+
+    def inside(eqn: Any) -> Any | None:
+        return None if is_number(eqn) else entered(eqn)
+
+    def results(eqn: Any, reads: list[Ref], within: SeenAt) -> Sequence[Ref]:
+        if is_number(eqn):
+            return [Const(numbers[eqn.outvars[0]])]
+        if eqn.primitive.name == "reshard":  # of values as they are; what lies where is decided outside
+            return reads
+        makes = numbered(eqn.outvars, avals)
+        nodes.append(node(Op(eqn, ranges, within.line), tuple(reads), makes))
+        return makes
 
     def node(op: Op, reads: tuple[Ref, ...], makes: tuple[int, ...]) -> Node:
         nonlocal last
         if not op.eqn.effects:
             return Node(op, reads, makes)
         check_effects(op)
-        token = len(dims)
-        dims[token], dtypes[token] = (), None
+        token = len(avals)
+        avals[token] = None
         waits = last if is_ordered(op) else ()
         last = (token,) if is_ordered(op) else last
         return Node(op, reads, makes, token, waits)
 
-    def go(program: Any, given: Sequence[Ref], seen_at: str) -> list[Ref]:
-        plain, constants = opened(program)
-        env: dict[Any, Ref] = {atom: Const(value) for atom, value in zip(plain.constvars, constants, strict=True)}
-        env.update(zip(plain.invars, given, strict=True))
-
-        def ref(atom: Any) -> Ref:
-            return Const(atom.val) if isinstance(atom, core.Literal) else env[atom]
-
-        for eqn in plain.eqns:
-            if eqn.outvars and eqn.outvars[0] in numbers:
-                env[eqn.outvars[0]] = Const(numbers[eqn.outvars[0]])
-                continue
-            op = Op(eqn, ranges, seen_at)
-            reads = tuple(ref(atom) for atom in eqn.invars)
-            if op.name in CALLS and op.name not in ("remat2", "checkpoint"):
-                env.update(zip(eqn.outvars, go(op.params[CALLS[op.name]], reads, op.place), strict=True))
-            elif op.name in ("remat2", "checkpoint", "call_hi_primitive"):
-                env.update(zip(eqn.outvars, go(inner(op)[0], reads, op.place), strict=True))
-            elif op.name == "reshard":  # of values as they are; what lies where is decided outside
-                env.update(zip(eqn.outvars, reads, strict=True))
-            else:
-                makes = tuple(number(atom) for atom in eqn.outvars)
-                env.update(zip(eqn.outvars, makes, strict=True))
-                nodes.append(node(op, reads, makes))
-        return [ref(atom) for atom in plain.outvars]
-
-    top, _ = opened(jaxpr)
-    takes = tuple(number(atom) for atom in top.invars)
-    gives = tuple(go(jaxpr, takes, ""))
-    return NumberedProgram(tuple(nodes), takes, gives, dims, dtypes)
+    takes = numbered(opened(jaxpr)[0].invars, avals)
+    gives = without_calls(jaxpr, takes, results, inside, constant=as_const)
+    return NumberedProgram(tuple(nodes), takes, tuple(gives), avals)
 
 
 @dataclass(frozen=True)
@@ -224,7 +227,7 @@ def plan_passes(jaxpr: Any, symbol: str, ranges: Ranges, numbers: Mapping[Any, A
 
 def is_accumulated(node: Node, number: int, streamed: set[int] | frozenset[int]) -> bool:
     """Whether a value is known when a pass over the data is over."""
-    return number not in streamed and _accumulates(node.op) and any(isinstance(ref, int) and ref in streamed for ref in node.reads)
+    return number not in streamed and _accumulates(node.op) and not streamed.isdisjoint(node.numbers)
 
 
 def has_state(node: Node, streamed: set[int] | frozenset[int]) -> bool:
@@ -245,7 +248,7 @@ def is_along(op: Op) -> bool:
 
 def _is_in_chunks(node: Node, streamed: set[int]) -> bool:
     """Whether an operation is evaluated in each chunk."""
-    return any(isinstance(ref, int) and ref in streamed for ref in node.reads) or not streamed.isdisjoint(node.makes)
+    return not streamed.isdisjoint(node.numbers) or not streamed.isdisjoint(node.makes)
 
 
 def _check_told(node: Node, streamed: set[int], wanted: set[int]) -> None:
@@ -271,10 +274,10 @@ def _accumulates(op: Op) -> bool:
 
 def _wanted(flat: NumberedProgram) -> set[int]:
     """The values that results depend on, and callbacks."""
-    wanted = {ref for ref in flat.gives if isinstance(ref, int)} | {node.token for node in flat.nodes if node.token is not None}
+    wanted = set(numbers_of(flat.gives)) | {node.token for node in flat.nodes if node.token is not None}
     for node in reversed(flat.nodes):
         if not wanted.isdisjoint(node.marks):
-            wanted.update(ref for ref in node.reads if isinstance(ref, int))
+            wanted.update(node.numbers)
     return wanted
 
 
@@ -290,7 +293,7 @@ def _check_dims(op: Op | None, dims: Sequence[Any], symbol: str) -> None:
 def _place(node: Node, flat: NumberedProgram, symbol: str, level: dict[int, int], streamed: set[int]) -> None:
     """Give the values that a node makes their levels."""
     op = node.op
-    reads = [ref for ref in node.reads if isinstance(ref, int)]
+    reads = node.numbers
     height = max((level[ref] for ref in (*reads, *node.waits)), default=0)
     for n in node.makes:
         _check_dims(op, flat.dims[n], symbol)
@@ -299,7 +302,7 @@ def _place(node: Node, flat: NumberedProgram, symbol: str, level: dict[int, int]
     if uses and not _can_be_cut(op, uses):
         raise Refused(uses[0].place, f"looks along it: {uses[0].refused or uses[0].how} (`{op.name}`)")
     accumulates = along and _accumulates(op)
-    if accumulates and any(ref in streamed for ref in _begins_with(node) if isinstance(ref, int)):
+    if accumulates and not streamed.isdisjoint(numbers_of(_begins_with(node))):
         raise Refused(op.place, f"begins with a value that is made in each chunk (`{op.name}`)")
     for n in node.makes:
         has_axis = bool(ragged(flat.dims[n]))
@@ -312,7 +315,7 @@ def _place(node: Node, flat: NumberedProgram, symbol: str, level: dict[int, int]
 
 def _direct(node: Node, streamed: set[int], back: dict[int, bool]) -> None:
     """Note of the values that a node makes whether the chunks must come from the end for them; of most of them either way is right."""
-    ways = {back[ref] for ref in node.reads if isinstance(ref, int) and ref in streamed and ref in back}
+    ways = {back[ref] for ref in node.numbers if ref in streamed and ref in back}
     ways |= _way(node)
     if len(ways) > 1:
         raise Refused(node.op.place, f"needs at once what comes from its front and what comes from its end (`{node.op.name}`)")
@@ -394,7 +397,7 @@ def _passes(
         for node in reversed(flat.nodes):
             if not needed.isdisjoint(node.marks):
                 nodes.append(node if node.token is None or node.token in mine else _muted(node, wanted))
-                needed.update(ref for ref in node.reads if isinstance(ref, int) and ref in streamed)
+                needed.update(ref for ref in node.numbers if ref in streamed)
         yield Pass(before if way == ways[0] else (), tuple(reversed(nodes)), tuple(i for i, n in outs if n in mine), way)
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from jax.extend import source_info_util
+from jax.extend import core, source_info_util
 
 from .._owners import is_users
 from .trees import is_a
@@ -35,19 +34,30 @@ HOLDERS: Final = (*CALLS, "cond", "while", "scan", "custom_linear_solve")
 """Operations that run the programs they hold, on arrays as they are: not `shard_map`, in which these are parts."""
 
 
-@dataclass(frozen=True)
-class Const:
-    """A value of a program that is known before anything runs; the others are numbered."""
-
-    value: Any
-
-
-Ref = int | Const
-
-
 def opened(jaxpr: Any) -> tuple[Any, Sequence[Any]]:
     """A program and its constants. jax 0.10 has open and closed ones; in 0.12.0.1 they are one class."""
     return getattr(jaxpr, "jaxpr", jaxpr), getattr(jaxpr, "consts", ())
+
+
+def is_written(atom: Any) -> bool:
+    """Whether what an operation reads is a number that is written into the program, and no variable of it."""
+    return isinstance(atom, core.Literal)
+
+
+def variables(atoms: Iterable[Any]) -> Iterator[Any]:
+    """What is read, but for the numbers that are written into the program."""
+    return (atom for atom in atoms if not is_written(atom))
+
+
+def called(eqn: Any) -> Any | None:
+    """The program that an operation calls; None if it is no call."""
+    return eqn.params.get(CALLS.get(eqn.primitive.name))
+
+
+def runs(eqn: Any) -> Any | None:
+    """The program that an operation calls on its operands as they are; None if it does not."""
+    program = called(eqn)
+    return program if program is not None and len(opened(program)[0].invars) == len(eqn.invars) else None
 
 
 def programs(params: Mapping[str, Any]) -> list[Any]:

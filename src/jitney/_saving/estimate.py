@@ -9,11 +9,12 @@ from typing import Any
 
 import jax
 
+from .._jax.evaluation import applied
 from .._jax.jaxprs import opened, scan_parts
 from .flat import FlatProgram, bytes_of
 from .flops import of_equation
 from .layers import Stack
-from .option import Option, Saved, evaluated, policy_of
+from .option import Option, Saved, policy_of
 
 _jax: Any = jax
 
@@ -105,7 +106,7 @@ def _turn(flat: FlatProgram, stack: Stack) -> Layer:
     avals = [atom.aval for atom in body.invars]
 
     def turn(*values: Any) -> list[Any]:
-        return evaluated(body, constants, values)
+        return applied(body, constants, values)
 
     return _layer(stack.count, sum(map(bytes_of, carry)), turn, avals, body.eqns, 0)
 

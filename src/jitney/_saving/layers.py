@@ -15,9 +15,10 @@ from typing import Any
 import jax
 import numpy as np
 
+from .._jax.evaluation import Const
 from .._jax.jaxprs import bound, opened, programs
 from .._jax.trees import is_a, issubdtype
-from .flat import Const, FlatProgram, Step, bytes_of
+from .flat import FlatProgram, Step, bytes_of
 from .flops import of_equation
 
 _jax: Any = jax

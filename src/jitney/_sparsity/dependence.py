@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from .._jax.jaxprs import Ref, opened, scan_parts, solve_operands, while_parts
+from .._jax.evaluation import Ref
+from .._jax.jaxprs import opened, scan_parts, solve_operands, while_parts
 from .dependence_rules import READ, RULES
 from .known_values import Constants, Programs, constant
 from .operation import Found, SparsityOp, everything

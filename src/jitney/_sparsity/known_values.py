@@ -14,7 +14,8 @@ from typing import Any
 
 import jax
 
-from .._jax.jaxprs import CALLS, Const, Ref, bound, opened
+from .._jax.evaluation import Const, Ref
+from .._jax.jaxprs import CALLS, bound, opened
 from .._jax.trees import Tracer, canonicalize_dtype, extended, is_a, issubdtype
 from .._saving import FlatProgram, Step, flattened
 from .typed_numpy import np

@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 
+from .._jax.evaluation import values_at
 from .._jax.jaxprs import bound, opened, programs, scan_parts, while_parts
 from .._saving import flattened
 from .known_values import Constants
@@ -58,10 +59,10 @@ def _run(jaxpr: Any, operands: Sequence[Any]) -> list[Any]:
         if step.makes and step.makes[0] in settled:
             env.update((number, settled[number]) for number in step.makes)
             continue
-        values = [env[ref] if isinstance(ref, int) else ref.value for ref in step.reads]
+        values = values_at(step.reads, env)
         out = _BUILDERS[step.name](step.eqn, values) if _rebuilds(step.eqn) else bound(step.eqn, values)
         env.update(zip(step.makes, out, strict=True))
-    return [env[ref] if isinstance(ref, int) else ref.value for ref in flat.gives]
+    return values_at(flat.gives, env)
 
 
 def _scan(eqn: Any, operands: list[Any]) -> list[Any]:

@@ -18,15 +18,14 @@ from pathlib import Path
 from typing import Any
 
 import jax
-from jax.extend import core
 
 from .._jax.cache import folder
+from .._jax.evaluation import applied
 from .._jax.jaxprs import equations, opened
 from .._jax.trees import is_a
 from .typed_numpy import np
 
 _jax: Any = jax
-_core: Any = core
 Made = Callable[[Any, Sequence[Any]], Any]
 """From the function and its arguments to what is timed."""
 
@@ -89,10 +88,8 @@ def _measured(traced: Any, at: Sequence[Any], ways: Mapping[str, Made]) -> dict[
     for name, made in ways.items():
 
         def call(constants: Any, at: Any, made: Made = made) -> Any:
-            run = _core.jaxpr_as_fun(_core.ClosedJaxpr(program, list(constants)))
-
             def fn(arrays: Sequence[Any]) -> Any:
-                return run(*arrays)
+                return applied(program, constants, arrays)
 
             return made(fn, at)
 

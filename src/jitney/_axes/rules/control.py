@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..._jax.jaxprs import CALLS, equations, opened, scan_parts, solve_operands, while_parts
+from ..._jax.jaxprs import CALLS, called, equations, opened, scan_parts, solve_operands, while_parts
 from ..dims import evaluate, is_ragged
 from ..rule import Rule, Use, ragged_dims, use
 from ..typed_jax import jnp, lax, make_jaxpr
@@ -29,6 +29,11 @@ def inner(op: Op) -> Sequence[Any]:
     if name == "call_hi_primitive":
         return [expanded(op)]
     return [params["jaxprs"].solve] if name == "custom_linear_solve" else []
+
+
+def entered(eqn: Any) -> Any | None:
+    """The program of an operation that does nothing but to run it: of a call, and of an operation of JAX's newer kind."""
+    return expanded(Op(eqn)) if eqn.primitive.name == "call_hi_primitive" else called(eqn)
 
 
 def expanded(op: Op) -> Any:
