@@ -14,8 +14,8 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.extend import core
 
+from .._jax.evaluation import evaluated
 from .._jax.jaxprs import HOLDERS, bound, equations, opened, programs
 from .._jax.trees import is_a
 from .monoids import MONOIDS, REDUCTIONS, SCATTERS
@@ -37,22 +37,9 @@ def spread(fn: Callable[..., Any]) -> Callable[..., list[Any]]:
     """A function of flat arrays, which may lie over devices, that returns a list of them: the same numbers as on one device."""
 
     def over_devices(*arrays: Any) -> list[Any]:
-        return _run(make_jaxpr(fn)(*arrays), arrays)
+        return evaluated(make_jaxpr(fn)(*arrays), arrays, kept)
 
     return over_devices
-
-
-def _run(jaxpr: Any, values: Sequence[Any]) -> list[Any]:
-    program, constants = opened(jaxpr)
-    env: dict[Any, Any] = dict(zip(program.constvars, constants, strict=True))
-    env.update(zip(program.invars, values, strict=True))
-
-    def read(atom: Any) -> Any:
-        return atom.val if is_a(atom, core.Literal) else env[atom]
-
-    for eqn in program.eqns:
-        env.update(zip(eqn.outvars, kept(eqn, [read(atom) for atom in eqn.invars]), strict=True))
-    return [read(atom) for atom in program.outvars]
 
 
 def kept(eqn: Any, values: Sequence[Any]) -> list[Any]:
@@ -109,7 +96,7 @@ def _made_anew(value: Any) -> Any:
     avals = [jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype, weak_type=atom.aval.weak_type) for atom in opened(value)[0].invars]
 
     def run(*given: Any) -> list[Any]:
-        return _run(value, given)
+        return evaluated(value, given, kept)
 
     made = make_jaxpr(run)(*avals)
     return made if hasattr(value, "consts") else opened(made)[0]
