@@ -13,9 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.custom_derivatives import SymbolicZero
-from jax.extend import core
 
-from .._jax.jaxprs import bound, equations, opened, programs, source_of
+from .._jax.jaxprs import bound, equations, opened, programs, source_of, variables
 from .._jax.primitives import PRODUCTS
 from .._jax.trees import is_a
 
@@ -139,8 +138,8 @@ def _inside(eqn: Any) -> Sequence[Any]:
     return [inner for program in programs(eqn.params) for inner in equations(program)]
 
 
-def near_solves(program: Any) -> set[int]:
-    """The products, by their place in a program, that a solve or factorisation is fed with, or that work on what it gives.
+def near_solves(program: Any) -> set[Any]:
+    """The results of the products that a solve or factorisation is fed with, or that work on what it gives.
 
     Nothing but moves and linear operations stands between: the Gram matrix of normal equations, a step along a solution. An error in
     these is amplified by the condition of the system.
@@ -154,19 +153,19 @@ def near_solves(program: Any) -> set[int]:
     )
 
 
-def _reached(program: Any, marked: Sequence[bool], order: Any, ends: Callable[[Any], tuple[Any, Any]]) -> set[int]:
-    """Products that are reached from a solve, going through a program in one direction."""
+def _reached(program: Any, marked: Sequence[bool], order: Any, ends: Callable[[Any], tuple[Any, Any]]) -> set[Any]:
+    """The results of products that are reached from a solve, going through a program in one direction."""
     near: set[Any] = set()
-    found: set[int] = set()
+    found: set[Any] = set()
     for i in order:
         eqn = program.eqns[i]
         here, there = ends(eqn)
         product = is_product(eqn)
-        reached = any(not is_a(atom, core.Literal) and atom in near for atom in here)
+        reached = not near.isdisjoint(variables(here))
         if marked[i] or (reached and (product or eqn.primitive.name in LINEAR)):
-            near.update(atom for atom in there if not is_a(atom, core.Literal))
+            near.update(variables(there))
             if product:
-                found.add(i)
+                found.add(eqn.outvars[0])
     return found
 
 

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._jax.jaxprs import CALLS, HOLDERS, bound, programs, scan_parts, solve_operands, while_parts
+from .._jax.jaxprs import CALLS, HOLDERS, bound, called, programs, scan_parts, solve_operands, while_parts
 from .._jax.primitives import PRODUCTS
 from .._jax.trees import issubdtype
 from .fed_by import Feeds, Label, Site
@@ -32,8 +32,9 @@ class _Replay(Feeds):
         name, params = eqn.primitive.name, eqn.params
         if not self.enters(eqn):
             return None
-        if name in CALLS:
-            return self.run(params[CALLS[name]], operands, labels, source)
+        called_program = called(eqn)
+        if called_program is not None:
+            return self.run(called_program, operands, labels, source)
         if name == "custom_linear_solve":
             given = list(zip(operands, labels, strict=True))
             inside = solve_operands(eqn, given)
@@ -144,8 +145,8 @@ class Shadow(_Replay):
     def enters(self, eqn: Any) -> bool:
         return eqn.primitive.name in HOLDERS
 
-    def literal(self, atom: Any) -> Any:
-        return _jnp.asarray(atom.val, atom.aval.dtype)
+    def number(self, value: Any, aval: Any) -> Any:
+        return _jnp.asarray(value, aval.dtype)
 
     def run(self, jaxpr: Any, operands: Sequence[Any], labels: Sequence[Label], seen_at: str = "") -> tuple[list[Any], list[Label]]:
         out, found = super().run(jaxpr, [_double(x) for x in operands], labels, seen_at)
