@@ -22,10 +22,10 @@ from typing import Any, Final, Literal, cast
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend import core
 
 from jitney._errors import Where, sentence
-from jitney._jax.jaxprs import CALLS, opened, scan_parts, solve_operands, source_of, while_parts
+from jitney._jax.evaluation import applied, evaluated
+from jitney._jax.jaxprs import called, opened, scan_parts, solve_operands, source_of, while_parts
 from jitney._jax.primitives import ARITHMETIC
 
 _jax = cast(Any, jax)  # much of `jax.lax` and `jax.core` has no annotations
@@ -190,29 +190,24 @@ class _Tracer:
 
     def follow(self, jaxpr: Any, arguments: Sequence[_Value], path: tuple[str, ...], seen_at: str) -> list[_Value]:
         """Evaluate a jaxpr, open or closed, operation by operation."""
-        program, constants = opened(jaxpr)
-        env: dict[Any, _Value] = dict(zip(program.invars, arguments, strict=True))
-        env.update({var: self.given(data, seen_at) for var, data in zip(program.constvars, constants, strict=True)})
-        last = {atom: i for i, eqn in enumerate(program.eqns) for atom in eqn.invars if not isinstance(atom, core.Literal)}
-        kept = {atom for atom in program.outvars if not isinstance(atom, core.Literal)}
-        for i, eqn in enumerate(program.eqns):
-            source = source_of(eqn) or seen_at
-            operands = [self.read(env, atom, source) for atom in eqn.invars]
-            env.update(zip(eqn.outvars, self.step(eqn, operands, path, source), strict=True))
-            for atom in {a for a in eqn.invars if not isinstance(a, core.Literal)}:
-                if last[atom] == i and atom not in kept:
-                    del env[atom]
-        return [self.read(env, atom, seen_at) for atom in program.outvars]
 
-    def read(self, env: dict[Any, _Value], atom: Any, source: str) -> _Value:
-        return self.given(atom.val, source) if isinstance(atom, core.Literal) else env[atom]
+        def results(eqn: Any, operands: list[_Value]) -> list[_Value]:
+            return self.step(eqn, operands, path, source_of(eqn) or seen_at)
+
+        def constant(data: Any, _aval: Any, eqn: Any) -> _Value:
+            if not nonfinite([data]):
+                return _Value(data)
+            return self.given(data, (source_of(eqn) if eqn is not None else "") or seen_at)
+
+        return evaluated(jaxpr, arguments, results, constant=constant)
 
     def step(self, eqn: Any, operands: list[_Value], path: tuple[str, ...], source: str) -> list[_Value]:
         """Evaluate one equation, inside where there is an inside."""
         name = eqn.primitive.name
-        if name in CALLS and CALLS[name] in eqn.params:
+        program = called(eqn)
+        if program is not None:
             inside = (*path, f"jit {eqn.params['name']}") if "name" in eqn.params else path
-            return self.follow(eqn.params[CALLS[name]], operands, inside, source)
+            return self.follow(program, operands, inside, source)
         if name == "cond":
             return self.branch(eqn, operands, path, source)
         if name == "custom_linear_solve":
@@ -389,8 +384,7 @@ def _bind(eqn: Any, operands: list[_Value]) -> list[Any]:
 
 
 def _evaluate(jaxpr: Any, arguments: Sequence[Any]) -> list[Any]:
-    program, constants = opened(jaxpr)
-    return _jax.core.eval_jaxpr(program, constants, *arguments)
+    return applied(*opened(jaxpr), arguments)
 
 
 def _is_inexact(x: Any) -> bool:
