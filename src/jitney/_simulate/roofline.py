@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from .._jax.jaxprs import CALLS, opened, programs
+from .._jax.jaxprs import called, opened, programs
 from .._saving import of_equation
 from .device import Device
 
@@ -87,7 +87,8 @@ def products_by_type(jaxpr: Any) -> dict[str, int]:
     """
     found: dict[str, int] = {}
     for eqn in opened(jaxpr)[0].eqns:
-        inner = [eqn.params[CALLS[eqn.primitive.name]]] if eqn.primitive.name in CALLS else programs(eqn.params)
+        program = called(eqn)
+        inner = programs(eqn.params) if program is None else [program]
         if inner:
             turns = int(eqn.params["length"]) if eqn.primitive.name == "scan" else 1
             for program in inner:

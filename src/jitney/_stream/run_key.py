@@ -9,10 +9,9 @@ from typing import Any
 import jax
 import jaxlib
 import numpy as np
-from jax.extend import core
 
 from .._axes import Passes
-from .._jax.jaxprs import opened, programs
+from .._jax.jaxprs import is_written, opened, programs
 from .._jax.trees import is_a
 from .._processes.agreement import digest
 
@@ -37,7 +36,7 @@ def _described(eqn: Any) -> tuple[str, list[Any]]:
 
 
 def _constants(eqn: Any) -> Iterator[Any]:
-    yield from (atom.val for atom in eqn.invars if is_a(atom, core.Literal))
+    yield from (atom.val for atom in eqn.invars if is_written(atom))
     for part in programs(eqn.params):
         program, constants = opened(part)
         yield from constants
