@@ -54,7 +54,7 @@ class Value:
 
 
 def test_values_are_let_go_of_when_nothing_reads_them_any_more():
-    """Of a chain of operations two values are there at a time: one that is read, and one that is made; and what is never read is not kept."""
+    """Of a chain of operations what is read and what is made is there at a time; what is never read is not kept."""
     there: list[weakref.ref[Value]] = []
     most = 0
 

@@ -18,8 +18,9 @@ from ..walk import Op, Walk, shape_of
 def inner(op: Op) -> Sequence[Any]:
     """The programs that an operation runs forward, in order."""
     name, params = op.name, op.params
-    if name in CALLS:
-        return [params[CALLS[name]]]
+    program = called(op.eqn)
+    if program is not None:
+        return [program]
     if name == "cond":
         return params["branches"]
     if name == "while":
@@ -56,7 +57,7 @@ def _uses(op: Op) -> Iterator[Use]:
 
 
 def _call(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
-    return walk.run(op.params[CALLS[op.name]], values)
+    return walk.run(called(op.eqn), values)
 
 
 def _expand(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
