@@ -10,9 +10,9 @@ import numpy as np
 
 from .._jax.evaluation import Const
 from .callbacks import answers, told
-from .monoids import CUMULATIVE, MONOIDS, PLACES, SCATTERS, Monoid
+from .monoids import Monoid
 from .over_devices import Devices
-from .passes import Node, Pass, Passes, carried, has_state, is_accumulated, is_along, monoid_of
+from .passes import Node, Pass, Passes, carried, has_state, is_accumulated, is_along, monoid_of, way_of
 from .rules import RULES
 from .typed_jax import jnp, lax
 from .walk import Op, Walk
@@ -137,29 +137,29 @@ class Chunked:
         """The types of what is carried from chunk to chunk: a file of other ones cannot be gone on from."""
         nodes = [node for each in self.passes.passes for node in each.nodes if has_state(node, self.passes.streamed)]
         return [
-            str(MONOIDS[monoid_of(node.op)].accumulator(node.op.eqn.outvars[0].aval.dtype))
-            for node in nodes if node.op.name != "scan" and node.op.name not in PLACES
+            str(monoid_of(node.op).accumulator(node.op.eqn.outvars[0].aval.dtype))
+            for node in nodes if way_of(node.op) not in ("looped", "placed")
         ]  # fmt: skip
 
     def _accumulated(self, node: Node) -> list[int]:
         return [n for n in node.makes if is_accumulated(node, n, self.passes.streamed)]
 
     def _begin(self, node: Node, known: KnownValues) -> list[Any]:
-        op = node.op
-        if op.name == "scan":
+        op, way = node.op, way_of(node.op)
+        if way == "looped":
             values = [None if isinstance(ref, int) and ref in self.passes.streamed else known.read([ref])[0] for ref in node.reads]
             return [jnp.asarray(x) for x in carried(op, values)]
-        if op.name in SCATTERS:
-            monoid = MONOIDS[SCATTERS[op.name]]
+        monoid = monoid_of(op)
+        if way == "written":
             (x,) = known.read(node.reads[:1])
             return [self._on_first(_as(jnp.asarray(x), monoid.accumulator(op.eqn.outvars[0].aval.dtype)), monoid)]
         aval = op.eqn.outvars[0].aval
-        if op.name in CUMULATIVE:
+        if way == "cumulated":
             shape = [1 if axis == op.params["axis"] else size for axis, size in enumerate(aval.shape)]
             return [_identity(op, shape)]
-        if op.name in PLACES:
+        if way == "placed":
             dtype = op.eqn.invars[0].aval.dtype
-            return [lax.full(aval.shape, 0, aval.dtype), lax.full(aval.shape, MONOIDS[PLACES[op.name]].identity(dtype), dtype)]
+            return [lax.full(aval.shape, 0, aval.dtype), lax.full(aval.shape, monoid.identity(dtype), dtype)]
         return [_identity(op, aval.shape)]
 
     def _on_first(self, x: Any, monoid: Monoid) -> Any:
@@ -170,20 +170,20 @@ class Chunked:
 
     def _carry(self, walk: Walk, node: Node, values: list[Any], state: list[Any], *, back: bool) -> tuple[list[Any], list[Any]]:
         """The results for one chunk (None where they are known only later), and the next state."""
-        op = node.op
+        op, way = node.op, way_of(node.op)
         rule = RULES[op.name]
-        if op.name == "scan":
+        if way == "looped":
             first = next(i for i, x in enumerate(values) if any(x is y for y in carried(op, values)))
             out = rule.pad(walk, op, [*values[:first], *state, *values[first + len(state) :]])
             return [*(None for _ in state), *out[len(state) :]], out[: len(state)]
-        if op.name in SCATTERS:
+        if way == "written":
             return [None], rule.pad(walk, op, [state[0], values[1], _as(values[2], state[0].dtype)])
-        if op.name in PLACES:
+        if way == "placed":
             part = rule.pad(walk, op, values)[0]
             return [None], _further(op, values[0], part, state, walk.start[self.passes.symbol], back=back)
         part = _wide(walk, op, values)
-        combine = MONOIDS[monoid_of(op)].combine
-        if op.name in CUMULATIVE:
+        combine = monoid_of(op).combine
+        if way == "cumulated":
             whole = combine(part, jnp.broadcast_to(state[0], part.shape))
             axis = op.params["axis"]
             end = 0 if op.params["reverse"] else part.shape[axis] - 1
@@ -197,7 +197,7 @@ def _as(x: Any, dtype: Any) -> Any:
 
 def _identity(op: Op, shape: Any) -> Any:
     """What an operation starts with, in the type that it accumulates in."""
-    monoid = MONOIDS[monoid_of(op)]
+    monoid = monoid_of(op)
     dtype = monoid.accumulator(op.eqn.outvars[0].aval.dtype)
     return lax.full(shape, monoid.identity(dtype), dtype)
 
@@ -205,7 +205,7 @@ def _identity(op: Op, shape: Any) -> Any:
 def _wide(walk: Walk, op: Op, values: list[Any]) -> Any:
     """The result for one chunk, in the type that it is accumulated in: it is rounded when all chunks are done."""
     dtype = op.eqn.outvars[0].aval.dtype
-    wide = MONOIDS[monoid_of(op)].accumulator(dtype)
+    wide = monoid_of(op).accumulator(dtype)
     if wide == dtype:
         return RULES[op.name].pad(walk, op, values)[0]
     if op.name != "dot_general":

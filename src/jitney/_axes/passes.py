@@ -21,18 +21,14 @@ from .._jax.evaluation import Const, Ref, SeenAt, as_const, numbered, numbers_of
 from .._jax.jaxprs import equations, opened, programs, scan_parts, source_of
 from .callbacks import answers, check_effects, is_ordered
 from .dims import is_ragged
-from .monoids import CUMULATIVE, PLACES, REDUCTIONS, SCATTERS
+from .monoids import Monoid
 from .refusal import Refused
-from .rule import Use, ragged_dims
+from .rule import Use, Way, ragged_dims
 from .rules import RULES
 from .rules.control import entered, inner
 from .uses import uses_of
 from .walk import Op, Ranges, mentions, ragged
 from .wide import scope_of
-
-FOLDS = {**REDUCTIONS, "dot_general": "add", "unvmap_any": "or", "unvmap_all": "and", "unvmap_max": "max"}
-"""Operations whose results on parts of an axis are put together by a monoid."""
-_DRAWS = ("random_bits", "random_split")
 
 
 @dataclass(frozen=True)
@@ -232,18 +228,31 @@ def is_accumulated(node: Node, number: int, streamed: set[int] | frozenset[int])
 
 def has_state(node: Node, streamed: set[int] | frozenset[int]) -> bool:
     """Whether an operation has something that goes on from chunk to chunk."""
-    along = node.op.name in CUMULATIVE and is_ragged(node.op.ins[0][node.op.params["axis"]])
-    return along or any(is_accumulated(node, n, streamed) for n in node.makes)
+    return _is_cumulated(node.op) or any(is_accumulated(node, n, streamed) for n in node.makes)
 
 
-def monoid_of(op: Op) -> str:
-    """What an operation that accumulates does, by its name: "add", "max", ...; of the place of an extreme element, its own name."""
-    return op.name if op.name in PLACES else {**SCATTERS, **CUMULATIVE, **FOLDS}[op.name]
+def way_of(op: Op) -> Way | None:
+    """What of an operation goes on from chunk to chunk; None where nothing does."""
+    rule = RULES.get(op.name)
+    return None if rule is None or rule.across is None else rule.across.way
+
+
+def monoid_of(op: Op) -> Monoid:
+    """What puts the parts of an operation that accumulates together."""
+    across = RULES[op.name].across
+    if across is None or across.monoid is None:
+        raise AssertionError(f"`{op.name}` accumulates by no monoid")
+    return across.monoid
 
 
 def is_along(op: Op) -> bool:
     """Whether an operation is a loop over the axis."""
-    return op.name == "scan" and is_ragged(op.params["length"])
+    return way_of(op) == "looped" and is_ragged(op.params["length"])
+
+
+def _is_cumulated(op: Op) -> bool:
+    """Whether each result of an operation along the axis is of all elements before it."""
+    return way_of(op) == "cumulated" and is_ragged(op.ins[0][op.params["axis"]])
 
 
 def _is_in_chunks(node: Node, streamed: set[int]) -> bool:
@@ -265,11 +274,12 @@ def _accumulates(op: Op) -> bool:
     Others make values without the axis beside those with it, such as the counter of a loop over another axis. Since nothing looks along
     the axis to make them, they are the same in each chunk, and are made anew there.
     """
-    if op.name == "scan":
-        return is_ragged(op.params["length"])
-    if op.name in SCATTERS and ragged(op.ins[0]):  # its rows are each written alone, else it cannot be cut
+    way = way_of(op)
+    if way == "looped":
+        return is_along(op)
+    if way == "written" and ragged(op.ins[0]):  # its rows are each written alone, else it cannot be cut
         return False
-    return (op.name in FOLDS or op.name in PLACES or op.name in SCATTERS) and any(map(ragged, op.ins))
+    return way in ("folded", "placed", "written") and any(map(ragged, op.ins))
 
 
 def _wanted(flat: NumberedProgram) -> set[int]:
@@ -326,7 +336,7 @@ def _direct(node: Node, streamed: set[int], back: dict[int, bool]) -> None:
 def _way(node: Node) -> set[bool]:
     """Whether an operation goes from the end, if it goes one way along the axis."""
     op = node.op
-    if op.name in CUMULATIVE and is_ragged(op.ins[0][op.params["axis"]]):
+    if _is_cumulated(op):
         return {op.params["reverse"]}
     if is_along(op) and (carried(op, list(node.reads)) or is_ordered(op)):
         return {op.params["reverse"]}
@@ -335,9 +345,8 @@ def _way(node: Node) -> set[bool]:
 
 def _begins_with(node: Node) -> list[Any]:
     """The values that what is accumulated starts from."""
-    if node.op.name == "scan":
-        return carried(node.op, list(node.reads))
-    return list(node.reads[:1]) if node.op.name in SCATTERS else []
+    way = way_of(node.op)
+    return carried(node.op, list(node.reads)) if way == "looped" else list(node.reads[:1]) if way == "written" else []
 
 
 def _uses(op: Op) -> Iterator[Use]:
@@ -346,9 +355,9 @@ def _uses(op: Op) -> Iterator[Use]:
         yield Use(frozenset(), "mixed", f"`{op.name}`, which has no rule,", op.name, op.place)
         return
     for eqn in (op.eqn, *(each for program in programs(op.params) for each in equations(program))):
-        # A row's draw is that of its position, and what is drawn here would begin anew in each chunk.
-        if eqn.primitive.name in _DRAWS and Op(eqn).is_ragged:
-            yield Use(frozenset(), "mixed", "", eqn.primitive.name, source_of(eqn) or op.place, refused="a draw of random numbers")
+        whole = RULES[eqn.primitive.name].whole if eqn.primitive.name in RULES else None
+        if whole is not None and Op(eqn).is_ragged:
+            yield Use(frozenset(), "mixed", "", eqn.primitive.name, source_of(eqn) or op.place, refused=whole)
     yield from rule.uses(op)
     for program in inner(op):
         yield from uses_of(program, op.ranges, op.place)
@@ -358,13 +367,12 @@ def _can_be_cut(op: Op, uses: Sequence[Use]) -> bool:
     """Whether what an operation does along the axis can be accumulated, or carried from chunk to chunk."""
     if any(use.refused for use in uses):
         return False
-    if op.name in FOLDS or op.name in PLACES:
-        return True
-    if op.name in SCATTERS:
+    way = way_of(op)
+    if way == "written":
         return not ragged(op.ins[0])
-    if op.name in CUMULATIVE:
-        return True
-    return op.name == "scan" and is_ragged(op.params["length"]) and len(uses) == 1  # none inside its body
+    if way == "looped":
+        return is_along(op) and len(uses) == 1  # none inside its body
+    return way is not None
 
 
 def _fixed(flat: NumberedProgram, streamed: set[int], wanted: set[int]) -> list[Node]:

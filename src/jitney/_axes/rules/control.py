@@ -10,7 +10,8 @@ import numpy as np
 
 from ..._jax.jaxprs import CALLS, called, equations, opened, scan_parts, solve_operands, while_parts
 from ..dims import evaluate, is_ragged
-from ..rule import Rule, Use, ragged_dims, use
+from ..monoids import MONOIDS
+from ..rule import Across, Rule, Use, ragged_dims, use
 from ..typed_jax import jnp, lax, make_jaxpr
 from ..walk import Op, Walk, shape_of
 
@@ -51,7 +52,7 @@ def _uses(op: Op) -> Iterator[Use]:
     if op.name == "while":
         dims = ragged_dims(shape_of(opened(op.params["cond_jaxpr"])[0].outvars[0]))
         if dims:
-            yield use(op, dims, "reduced", "or")
+            yield use(op, dims, "reduced", monoid=MONOIDS["or"])
     if op.name == "scan" and is_ragged(op.params["length"]):
         yield use(op, op.params["length"], "scanned", "a loop over it" + (", from the end" if op.params["reverse"] else ""))
 
@@ -170,6 +171,6 @@ RULES: dict[str, Rule] = {
     "call_hi_primitive": Rule(_uses, _expand),
     "cond": Rule(_uses, _cond),
     "while": Rule(_uses, _while),
-    "scan": Rule(_uses, _scan),
+    "scan": Rule(_uses, _scan, Across("looped")),
     "custom_linear_solve": Rule(_uses, _solve),
 }
