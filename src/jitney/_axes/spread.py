@@ -16,7 +16,8 @@ import jax
 import numpy as np
 
 from .._jax.evaluation import evaluated
-from .._jax.jaxprs import HOLDERS, bound, equations, opened, programs
+from .._jax.jaxprs import bound, equations, opened, programs
+from .._jax.primitives import HOLDERS
 from .._jax.trees import is_a
 from .monoids import MONOIDS, REDUCTIONS, SCATTERS
 from .typed_jax import dtypes, lax, make_jaxpr

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from .._jax.evaluation import evaluated
-from .._jax.jaxprs import CALLBACKS, HOLDERS, bound, equations, opened, programs, source_of
+from .._jax.jaxprs import bound, equations, opened, programs, source_of
+from .._jax.primitives import CALLBACKS, HOLDERS
 from .._jax.trees import is_a
 from .dims import Dim, evaluate, extent, is_ragged, symbols, tree_dims
 from .refusal import Refused

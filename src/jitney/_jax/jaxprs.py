@@ -6,32 +6,15 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from jax.extend import core, source_info_util
 
 from .._owners import is_users
+from .primitives import CALLBACKS, CALLS
 from .trees import is_a
 
 T = TypeVar("T")
-
-CALLS: Final = {  # primitive -> the parameter that holds its program, in jax 0.10.2 and 0.12.0.1
-    "jit": "jaxpr",
-    "pjit": "jaxpr",
-    "closed_call": "call_jaxpr",
-    "core_call": "call_jaxpr",
-    "custom_jvp_call": "call_jaxpr",
-    "custom_vjp_call": "call_jaxpr",
-    "custom_vmap_call": "call",
-    "remat2": "jaxpr",
-    "checkpoint": "jaxpr",
-}
-
-CALLBACKS: Final = ("debug_callback", "debug_print", "io_callback")
-"""Operations that are there for what they do; a `pure_callback` that nobody reads is dropped by JAX too."""
-
-HOLDERS: Final = (*CALLS, "cond", "while", "scan", "custom_linear_solve")
-"""Operations that run the programs they hold, on arrays as they are: not `shard_map`, in which these are parts."""
 
 
 def opened(jaxpr: Any) -> tuple[Any, Sequence[Any]]:

@@ -16,14 +16,14 @@ from typing import Any
 import jax
 
 from .._errors import few
-from .._jax.jaxprs import CALLS, bound, name_of, opened, programs, while_parts
+from .._jax.jaxprs import bound, name_of, opened, programs, while_parts
+from .._jax.primitives import CALLS, REMATS
 from .._jax.trees import type_of
 from .fed_by import Feeds, Label, Site
 from .policy import LOW, Policy
 from .products import SOLVERS, holds_products, low_product, solves
 
 _jax: Any = jax
-_REMAT = ("remat2", "checkpoint")
 _SMALL = 16  # a call of up to so many operations is inlined: what its products share with others shows then
 
 
@@ -113,7 +113,7 @@ class _Autocast(Feeds):
             test, _ = self.cast(params["cond_jaxpr"], [*fixed, *carry], source)
             body, found = self.cast(params["body_jaxpr"], [*inside, *carry], source)
             return bound(eqn, operands, cond_jaxpr=test, body_jaxpr=body), found
-        if name == "scan" or name in _REMAT:
+        if name == "scan" or name in REMATS:
             body, found = self.cast(params["jaxpr"], labels, source)
             return bound(eqn, operands, jaxpr=body), found
         if name in CALLS and not name.startswith("custom"):

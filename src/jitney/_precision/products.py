@@ -15,22 +15,20 @@ import numpy as np
 from jax.custom_derivatives import SymbolicZero
 
 from .._jax.jaxprs import bound, equations, opened, programs, source_of, variables
-from .._jax.primitives import PRODUCTS
+from .._jax.primitives import FACTORISATIONS, PRODUCTS, REARRANGED
 from .._jax.trees import is_a
 
 _jax: Any = jax
 SINGLE = np.dtype(jnp.float32)
-_SOLVERS = (
-    "qr geqrf geqp3 householder_product ormqr svd eigh eig schur hessenberg cholesky cholesky_update lu lu_pivots_to_permutation "
-    "symmetric_product triangular_solve tridiagonal tridiagonal_solve custom_linear_solve linear_solve"
-)
-SOLVERS = frozenset(_SOLVERS.split())
+SOLVERS = FACTORISATIONS | frozenset((
+    "custom_linear_solve", "linear_solve", "lu_pivots_to_permutation", "symmetric_product", "triangular_solve", "tridiagonal",
+    "tridiagonal_solve",
+))  # fmt: skip
 """Solves and factorisations of JAX and lineax, by the names of their operations."""
-_MOVES = (
-    "broadcast_in_dim concatenate convert_element_type copy copy_p dynamic_slice dynamic_update_slice expand_dims gather "
-    "optimization_barrier pad reduce_precision reshape rev select_n sharding_constraint slice split squeeze stop_gradient transpose"
-)
-MOVES = frozenset(_MOVES.split())
+MOVES = REARRANGED | frozenset((
+    "convert_element_type", "copy", "copy_p", "dynamic_slice", "dynamic_update_slice", "gather", "optimization_barrier", "pad",
+    "reduce_precision", "select_n", "sharding_constraint", "split", "stop_gradient",
+))  # fmt: skip
 """Operations whose result holds the numbers of what goes in."""
 LINEAR = MOVES | {"add", "add_any", "div", "mul", "neg", "sub", "reduce_sum"}
 

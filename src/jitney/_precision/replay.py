@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._jax.jaxprs import CALLS, HOLDERS, bound, called, programs, scan_parts, solve_operands, while_parts
-from .._jax.primitives import PRODUCTS
+from .._jax.jaxprs import bound, called, programs, scan_parts, solve_operands, while_parts
+from .._jax.primitives import ARITHMETIC, CALLS, HOLDERS, LOGIC, PRODUCTS, UNROUNDED
 from .._jax.trees import issubdtype
 from .fed_by import Feeds, Label, Site
 from .policy import LOW
@@ -128,15 +128,11 @@ class Probe(_Replay):
         return [ruled(operands[0], operands[1], flag, *operands[2:])]
 
 
-_NAMES = (
-    "abs acos acosh add add_any and argmax argmin asin asinh atan atan2 atanh broadcast_in_dim cbrt ceil cholesky clamp "
-    "concatenate conj copy copy_p cos cosh cumlogsumexp cummax cummin cumprod cumsum digamma div dynamic_slice "
-    "dynamic_update_slice eigh eq erf erf_inv erfc exp exp2 expand_dims expm1 floor gather ge gt integer_pow is_finite le lgamma "
-    "log log1p logistic lt lu max min mul ne neg not or pad pow qr reduce_and reduce_max reduce_min reduce_or reduce_prod "
-    "reduce_sum rem reshape rev round rsqrt select_n sign sin sinh slice sort split sqrt square squeeze stop_gradient sub svd tan "
-    "tanh top_k transpose triangular_solve"
+_SET_APART = frozenset(("complex", "convert_element_type", "imag", "log2", "nextafter", "real", "xor", "iota"))
+_OTHERS = (
+    "cholesky copy_p cumlogsumexp cumprod cumsum eigh lu qr reduce_and reduce_or reduce_prod reduce_sum split svd top_k triangular_solve"
 )
-_ANY_TYPE = frozenset(_NAMES.split())
+_ANY_TYPE = ((ARITHMETIC | LOGIC | UNROUNDED) - _SET_APART) | frozenset(_OTHERS.split())
 
 
 class Shadow(_Replay):

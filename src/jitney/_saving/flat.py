@@ -10,6 +10,7 @@ from typing import Any
 
 from .._jax.evaluation import Ref, SeenAt, as_const, numbered, numbers_of, values_at, without_calls
 from .._jax.jaxprs import bound, called, opened
+from .._jax.primitives import PLAIN_CALLS
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ class FlatProgram:
         return found
 
 
-def flattened(jaxpr: Any, calls: Collection[str] = ("jit", "pjit")) -> FlatProgram:
+def flattened(jaxpr: Any, calls: Collection[str] = PLAIN_CALLS) -> FlatProgram:
     """Take calls of a program apart, by default those without a rule of their own. Its constants come before its arguments."""
     steps: list[Step] = []
     avals: dict[int, Any] = {}

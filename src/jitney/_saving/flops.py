@@ -11,12 +11,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from .._jax.jaxprs import called, opened, programs, variables
+from .._jax.primitives import REARRANGED
 
-_MOVES = (
-    "reshape transpose broadcast_in_dim squeeze expand_dims convert_element_type slice dynamic_slice dynamic_update_slice concatenate "
-    "gather pad iota copy copy_p rev stop_gradient name device_put split bitcast_convert_type optimization_barrier"
+_OTHERS = (
+    "bitcast_convert_type convert_element_type copy copy_p device_put dynamic_slice dynamic_update_slice gather iota name "
+    "optimization_barrier pad split stop_gradient"
 )
-_FREE = frozenset(_MOVES.split())
+_FREE = REARRANGED | frozenset(_OTHERS.split())
 
 
 def flops(jaxpr: Any, wanted: Sequence[bool] | None = None) -> int:

@@ -13,12 +13,13 @@ import jax
 
 from .._jax.evaluation import values_at
 from .._jax.jaxprs import bound, opened, programs, scan_parts, while_parts
+from .._jax.primitives import PLAIN_CALLS, REMATS
 from .._saving import flattened
 from .known_values import Constants
 
 _jax: Any = jax
 _lax: Any = jax.lax
-_INSIDE = ("jit", "pjit", "closed_call", "core_call")
+_INSIDE = (*PLAIN_CALLS, "closed_call", "core_call")
 
 
 def settled(traced: Any, at: Sequence[Any]) -> Any:
@@ -102,4 +103,4 @@ def _checkpoint(eqn: Any, operands: list[Any]) -> list[Any]:
     return list(_jax.checkpoint(run, policy=eqn.params["policy"], prevent_cse=eqn.params["prevent_cse"])(*operands))
 
 
-_BUILDERS = {"scan": _scan, "while": _while, "cond": _cond, "checkpoint": _checkpoint, "remat2": _checkpoint}
+_BUILDERS = {"scan": _scan, "while": _while, "cond": _cond, **dict.fromkeys(REMATS, _checkpoint)}

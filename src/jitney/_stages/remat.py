@@ -11,6 +11,7 @@ import jax
 from .._jax.evaluation import SeenAt, applied, without_calls
 from .._jax.jaxprs import bound, called, opened, scan_parts
 from .._jax.memory import compiled_bytes, text
+from .._jax.primitives import PLAIN_CALLS
 from .._signature.options import AUTO
 from .._view.result import Outcome
 from .._view.view import View
@@ -96,7 +97,7 @@ def recomputed(program: Any, constants: Sequence[Any], arrays: Sequence[Any]) ->
         return _loop(eqn, operands) if eqn.primitive.name == "scan" else bound(eqn, operands)
 
     def inside(eqn: Any) -> Any | None:
-        return called(eqn) if eqn.primitive.name in ("jit", "pjit") else None
+        return called(eqn) if eqn.primitive.name in PLAIN_CALLS else None
 
     return without_calls(program, arrays, results, inside, constants=constants)
 

@@ -10,12 +10,10 @@ from typing import Any, Final
 
 from .._jax.evaluation import SeenAt, without_calls
 from .._jax.jaxprs import opened, runs
-from .._jax.primitives import ARITHMETIC, LOGIC
+from .._jax.primitives import ARITHMETIC, LOGIC, REARRANGED
 
 _ALONE: Final = ARITHMETIC | LOGIC
-_MOVED: Final = frozenset((
-    "broadcast_in_dim", "concatenate", "expand_dims", "iota", "reshape", "rev", "slice", "squeeze", "transpose",
-))  # fmt: skip
+_MOVED: Final = REARRANGED | {"iota"}
 
 
 def elementwise(closed: Any) -> list[bool]:

@@ -14,6 +14,7 @@ from .._body.plain import plain_function
 from .._errors import JitneyError
 from .._jax.evaluation import SeenAt, without_calls
 from .._jax.jaxprs import bound, called, name_of, source_of
+from .._jax.primitives import PLAIN_CALLS
 from .._jax.trees import is_a, tree_flatten, tree_unflatten
 from .._signature.binding import signature_of
 from .._signature.options import tolerance_of
@@ -134,4 +135,4 @@ class EachOperation:
 
 
 def _inside(eqn: Any) -> Any | None:
-    return called(eqn) if eqn.primitive.name in ("jit", "pjit") else None
+    return called(eqn) if eqn.primitive.name in PLAIN_CALLS else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from ..._jax.primitives import CALLBACKS
 from ..monoids import MONOIDS, Monoid
 from ..rule import Across, Rule, Use, ragged_dims, refuse, use
 from ..walk import Op, Walk
@@ -49,6 +50,6 @@ def _unmapped(monoid: Monoid) -> Rule:
 
 
 RULES: dict[str, Rule] = {
-    **dict.fromkeys(("pure_callback", "io_callback", "debug_callback", "debug_print"), Rule(_uses, _same)),
+    **dict.fromkeys(("pure_callback", *CALLBACKS), Rule(_uses, _same)),
     **{f"unvmap_{name}": _unmapped(MONOIDS[monoid]) for name, monoid in (("any", "or"), ("all", "and"), ("max", "max"))},
 }

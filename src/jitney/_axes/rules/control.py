@@ -8,7 +8,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..._jax.jaxprs import CALLS, called, equations, opened, scan_parts, solve_operands, while_parts
+from ..._jax.jaxprs import called, equations, opened, scan_parts, solve_operands, while_parts
+from ..._jax.primitives import CALLBACKS, CALLS, REMATS
 from ..dims import evaluate, is_ragged
 from ..monoids import MONOIDS
 from ..rule import Across, Rule, Use, ragged_dims, use
@@ -151,7 +152,7 @@ def depends_on_rows(jaxpr: Any) -> bool:
     return any(eqn.primitive.name in _OPEN for eqn in equations(jaxpr))
 
 
-_OPEN = ("while", "call_hi_primitive", "pure_callback", "io_callback", "debug_callback", "debug_print")
+_OPEN = ("while", "call_hi_primitive", "pure_callback", *CALLBACKS)
 
 
 def _typed(new: Sequence[Any], old: Sequence[Any]) -> list[Any]:
@@ -166,8 +167,7 @@ def _solve(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
 
 RULES: dict[str, Rule] = {
     **dict.fromkeys(CALLS, Rule(_uses, _call)),
-    "remat2": Rule(_uses, _remat),
-    "checkpoint": Rule(_uses, _remat),
+    **dict.fromkeys(REMATS, Rule(_uses, _remat)),
     "call_hi_primitive": Rule(_uses, _expand),
     "cond": Rule(_uses, _cond),
     "while": Rule(_uses, _while),

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..._jax.primitives import FACTORISATIONS
 from ..dims import is_ragged
 from ..monoids import MONOIDS
 from ..rule import Across, Rule, Use, ragged_dims, refuse, same, use
@@ -115,12 +116,10 @@ def _fft_uses(op: Op) -> Iterator[Use]:
         yield refuse(op, dims, "transforms along it")
 
 
-_MATRIX = "cholesky cholesky_update lu qr svd eigh eig schur hessenberg tridiagonal geqrf geqp3 householder_product ormqr"
-
 RULES: dict[str, Rule] = {
     "dot_general": Rule(_dot_uses, _dot, Across("folded", MONOIDS["add"])),
     "conv_general_dilated": Rule(_conv_uses, _conv),
-    **dict.fromkeys(_MATRIX.split(), Rule(_matrix_uses, same)),
+    **dict.fromkeys((*sorted(FACTORISATIONS), "tridiagonal"), Rule(_matrix_uses, same)),
     "qr": Rule(_qr_uses, _qr),
     "triangular_solve": Rule(_triangular_uses, same),
     "tridiagonal_solve": Rule(_matrix_uses, same),

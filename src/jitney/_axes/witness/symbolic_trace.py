@@ -13,7 +13,8 @@ from typing import Any
 import jax
 from jax import export
 
-from ..._jax.jaxprs import HOLDERS, opened, programs
+from ..._jax.jaxprs import opened, programs
+from ..._jax.primitives import HOLDERS
 from ..._owners import is_users
 from ..refusal import Refused
 from ..typed_jax import make_jaxpr
