@@ -199,7 +199,7 @@ class _Tracer:
                 return _Value(data)
             return self.given(data, (source_of(eqn) if eqn is not None else "") or seen_at)
 
-        return evaluated(jaxpr, arguments, results, constant=constant)
+        return evaluated(jaxpr, arguments, results, constant=constant, lets_go=True)
 
     def step(self, eqn: Any, operands: list[_Value], path: tuple[str, ...], source: str) -> list[_Value]:
         """Evaluate one equation, inside where there is an inside."""

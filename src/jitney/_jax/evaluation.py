@@ -6,7 +6,7 @@ callers say: numbers and tracers, values with their makers, what depends on what
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
@@ -35,8 +35,9 @@ def evaluated(
     *,
     constants: Iterable[T] | None = None,
     constant: Callable[[Any, Any, Any], T] = _as_it_is,
+    lets_go: bool = False,
 ) -> list[T]:
-    """Go through a program, operation by operation. A value is let go of when nothing reads it any more.
+    """Go through a program, operation by operation.
 
     Args:
         jaxpr: The program, closed or open.
@@ -45,23 +46,30 @@ def evaluated(
         constants: What its constants are; what `constant` makes of them if they are not given.
         constant: What a number of the program is: from the number, its type, and the operation that reads it. None of a constant, and of a
             number that is a result.
+        lets_go: Whether a value is let go of when nothing reads it any more, which is worth its time where values take memory.
     """
     program, held = opened(jaxpr)
     if constants is None:
         constants = [constant(value, atom.aval, None) for value, atom in zip(held, program.constvars, strict=True)]
     env: dict[Any, T] = dict(zip(program.constvars, constants, strict=True))
     env.update(zip(program.invars, values, strict=True))
-    read = set(variables(program.outvars))
-    last: list[list[Any]] = []  # what an operation is the last to read, from the last one on
-    for eqn in reversed(program.eqns):
-        last.append([atom for atom in eqn.invars if not is_written(atom) and atom not in read])
-        read.update(last[-1])
+    done = _done(program) if lets_go else None
     for eqn in program.eqns:
         inputs = [constant(atom.val, atom.aval, eqn) if is_written(atom) else env[atom] for atom in eqn.invars]
-        env.update({atom: value for atom, value in zip(eqn.outvars, results(eqn, inputs), strict=True) if atom in read})
-        for atom in last.pop():
+        env.update(zip(eqn.outvars, results(eqn, inputs), strict=True))
+        for atom in next(done) if done is not None else ():
             env.pop(atom, None)
     return [constant(atom.val, atom.aval, None) if is_written(atom) else env[atom] for atom in program.outvars]
+
+
+def _done(program: Any) -> Iterator[list[Any]]:
+    """For each operation, in order, what nothing behind it reads: of what it reads, and of what it makes."""
+    read = set(variables(program.outvars))
+    found: list[list[Any]] = []
+    for eqn in reversed(program.eqns):
+        found.append([atom for atom in (*variables(eqn.invars), *eqn.outvars) if atom not in read])
+        read.update(variables(eqn.invars))
+    return reversed(found)
 
 
 @dataclass(frozen=True, eq=False)
