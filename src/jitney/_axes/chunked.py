@@ -135,7 +135,7 @@ class Chunked:
     @property
     def accumulators(self) -> list[str]:
         """The types of what is carried from chunk to chunk: a file of other ones cannot be gone on from."""
-        nodes = [node for each in self.passes.passes for node in each.nodes if has_state(node, self.passes.streamed)]
+        nodes = [node for work in self.passes.passes for node in work.nodes if has_state(node, self.passes.streamed)]
         return [
             str(monoid_of(node.op).accumulator(node.op.eqn.outvars[0].aval.dtype))
             for node in nodes if way_of(node.op) not in ("looped", "placed")
@@ -217,12 +217,12 @@ def _further(op: Op, x: Any, part: Any, state: list[Any], start: Any, *, back: b
     """Where the extreme element is of all chunks until now, and that element: the first of equal ones, and the first NaN before all."""
     (axis,) = op.params["axes"]
     index, best = state
-    found = jnp.squeeze(jnp.take_along_axis(x, jnp.expand_dims(part, axis), axis), axis)
+    extreme = jnp.squeeze(jnp.take_along_axis(x, jnp.expand_dims(part, axis), axis), axis)
     above, below = (lax.ge, lax.le) if back else (lax.gt, lax.lt)  # of equal ones the chunk further in front has the first
-    better = above(found, best) if op.name == "argmax" else below(found, best)
-    if jnp.issubdtype(found.dtype, jnp.inexact):
-        better |= jnp.isnan(found) & (back | ~jnp.isnan(best))
-    return [lax.select(better, part + lax.convert_element_type(start, part.dtype), index), lax.select(better, found, best)]
+    better = above(extreme, best) if op.name == "argmax" else below(extreme, best)
+    if jnp.issubdtype(extreme.dtype, jnp.inexact):
+        better |= jnp.isnan(extreme) & (back | ~jnp.isnan(best))
+    return [lax.select(better, part + lax.convert_element_type(start, part.dtype), index), lax.select(better, extreme, best)]
 
 
 def run_chunked(passes: Passes, arrays: Sequence[Any], size: int, chunk: int, devices: Devices | None = None) -> list[Any]:
@@ -245,7 +245,7 @@ def _run(work: Chunked, arrays: Sequence[Any], size: int, chunk: int) -> list[An
         return _in_turn(work, arrays, size, chunk)
     gives, takes = passes.flat.gives, passes.flat.takes
     made = [i for i, ref in enumerate(gives) if not isinstance(ref, Const)]
-    emitted = {i for each in passes.passes for i in each.emits}
+    emitted = {i for turn in passes.passes for i in turn.emits}
 
     def here(*parts: Any) -> list[Any]:
         out = _in_turn(work, parts, size // devices.parts, chunk)
@@ -253,8 +253,8 @@ def _run(work: Chunked, arrays: Sequence[Any], size: int, chunk: int) -> list[An
 
     ins = tuple(devices.spec(passes.axis(n) if n in passes.streamed else None) for n in takes)
     outs = [devices.spec(passes.axis_of_result(i) if i in emitted else None) for i in made]
-    found = dict(zip(made, devices.mapped(here, ins, outs)(*arrays), strict=True))
-    return [ref.value if isinstance(ref, Const) else found[i] for i, ref in enumerate(gives)]
+    results = dict(zip(made, devices.mapped(here, ins, outs)(*arrays), strict=True))
+    return [ref.value if isinstance(ref, Const) else results[i] for i, ref in enumerate(gives)]
 
 
 def _in_turn(work: Chunked, arrays: Sequence[Any], size: int, chunk: int) -> list[Any]:
@@ -267,32 +267,32 @@ def _in_turn(work: Chunked, arrays: Sequence[Any], size: int, chunk: int) -> lis
     offset = np.int32(0) if work.devices is None else lax.convert_element_type(work.devices.index() * size, np.int32)
     emitted: dict[int, Any] = {}
 
-    for each in passes.passes:
-        work.settle(each.before, known)
+    for turn in passes.passes:
+        work.settle(turn.before, known)
         here = known
 
-        def step(state: State, i: Any, each: Pass = each, here: KnownValues = here) -> tuple[State, list[Any]]:
+        def step(state: State, i: Any, turn: Pass = turn, here: KnownValues = here) -> tuple[State, list[Any]]:
             at = i * np.int32(chunk)
             cut = {n: lax.dynamic_slice_in_dim(x, at, chunk, passes.axis(n)) for n, x in streamed.items()}
-            return work.step(each, here, cut, state, offset + at, chunk, chunk)
+            return work.step(turn, here, cut, state, offset + at, chunk, chunk)
 
-        def remainder(state: State, each: Pass = each, here: KnownValues = here) -> tuple[State, list[Any]]:
+        def remainder(state: State, turn: Pass = turn, here: KnownValues = here) -> tuple[State, list[Any]]:
             at = full * chunk
             cut = {n: lax.slice_in_dim(x, at, size, axis=passes.axis(n)) for n, x in streamed.items()}
-            return work.step(each, here, cut, state, offset + np.int32(at), rest, rest)
+            return work.step(turn, here, cut, state, offset + np.int32(at), rest, rest)
 
-        state, tail = work.start(each, known), list[Any]()
-        if rest and each.back:
+        state, tail = work.start(turn, known), list[Any]()
+        if rest and turn.back:
             state, tail = remainder(state)
-        state, outs = lax.scan(step, state, jnp.arange(full, dtype=np.int32), reverse=each.back)
-        if rest and not each.back:
+        state, outs = lax.scan(step, state, jnp.arange(full, dtype=np.int32), reverse=turn.back)
+        if rest and not turn.back:
             state, tail = remainder(state)
-        axes = [passes.axis_of_result(i) for i in each.emits]
+        axes = [passes.axis_of_result(i) for i in turn.emits]
         joined = [_joined(x, axis) for axis, x in zip(axes, outs, strict=True)]
         if rest:
             joined = [lax.concatenate([a, b], axis) for axis, a, b in zip(axes, joined, tail, strict=True)]
-        work.finish(each, known, work.together(each, state))
-        emitted.update(zip(each.emits, joined, strict=True))
+        work.finish(turn, known, work.together(turn, state))
+        emitted.update(zip(turn.emits, joined, strict=True))
     return work.results(known, emitted)
 
 

@@ -100,9 +100,9 @@ class Devices:
         if not jnp.issubdtype(x.dtype, jnp.inexact):
             return self._reduced(over, [x])[0]
         bad = jnp.isnan(x)
-        (found,) = self._reduced(over, [jnp.where(bad, least(x.dtype), x)])
+        (extreme,) = self._reduced(over, [jnp.where(bad, least(x.dtype), x)])
         (flag,) = self._reduced(lax.pmax, [bad])
-        return jnp.where(flag, jnp.asarray(np.nan, x.dtype), found)
+        return jnp.where(flag, jnp.asarray(np.nan, x.dtype), extreme)
 
 
 def _first_place(monoid: Monoid, parts: Sequence[Any]) -> list[Any]:
@@ -110,11 +110,11 @@ def _first_place(monoid: Monoid, parts: Sequence[Any]) -> list[Any]:
     whose part of one chunk is in front may have found its element in a later chunk.
     """
     index, best = parts
-    found = (jnp.max if monoid is MONOIDS["max"] else jnp.min)(best, axis=0, keepdims=True)
-    same = best == found
+    extreme = (jnp.max if monoid is MONOIDS["max"] else jnp.min)(best, axis=0, keepdims=True)
+    same = best == extreme
     if jnp.issubdtype(best.dtype, jnp.inexact):
-        same |= jnp.isnan(best) & jnp.isnan(found)
-    return [jnp.min(jnp.where(same, index, highest(index.dtype)), axis=0), jnp.squeeze(found, 0)]
+        same |= jnp.isnan(best) & jnp.isnan(extreme)
+    return [jnp.min(jnp.where(same, index, highest(index.dtype)), axis=0), jnp.squeeze(extreme, 0)]
 
 
 def check_order(passes: Passes, devices: Devices) -> None:
@@ -141,8 +141,8 @@ _ANSWERED = ("io_callback", "pure_callback")  # in jax 0.10.2 and 0.12.0.1; `jax
 def told(passes: Passes) -> str:
     """What is put together over the devices, for a line of the plan."""
     counts = Counter(_collectives(passes))
-    found = [f"{count} {'value' if count == 1 else 'values'} by {name}" for name, count in counts.items()]
-    return f"{', '.join(found)} at the end of a pass" if found else "nothing is sent"
+    sent = [f"{count} {'value' if count == 1 else 'values'} by {name}" for name, count in counts.items()]
+    return f"{', '.join(sent)} at the end of a pass" if sent else "nothing is sent"
 
 
 def _collectives(passes: Passes) -> Iterator[str]:

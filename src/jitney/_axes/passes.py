@@ -215,7 +215,9 @@ def plan_passes(jaxpr: Any, symbol: str, ranges: Ranges, numbers: Mapping[Any, A
     happened = [level[node.token] for node in flat.nodes if node.token is not None and _is_in_chunks(node, streamed)]
     count = max([last, *happened, *(level[n] + 1 for _, n in outs)], default=0)
     passes = tuple(
-        each for p in range(count) for each in _passes(p, flat, level, streamed, [(i, n) for i, n in outs if level[n] == p], wanted, back)
+        planned
+        for p in range(count)
+        for planned in _passes(p, flat, level, streamed, [(i, n) for i, n in outs if level[n] == p], wanted, back)
     )
     after = tuple(node for node in _fixed(flat, streamed, wanted) if max(level[n] for n in node.marks) == count)
     return Passes(flat, symbol, passes, after, frozenset(streamed), last, numbers or {})
@@ -292,9 +294,9 @@ def _wanted(flat: NumberedProgram) -> set[int]:
 
 
 def _check_dims(op: Op | None, dims: Sequence[Any], symbol: str) -> None:
-    found = ragged_dims(dims)
-    if len(found) > 1 or any(str(dim) != symbol for dim in found):
-        sizes = " and ".join(map(str, found))
+    symbolic = ragged_dims(dims)
+    if len(symbolic) > 1 or any(str(dim) != symbol for dim in symbolic):
+        sizes = " and ".join(map(str, symbolic))
         if op is None:
             raise Refused("", f"has an argument of {sizes} elements, which no chunk cuts")
         raise Refused(op.place, f"makes an array with {sizes} elements along it (`{op.name}`)")
@@ -354,7 +356,7 @@ def _uses(op: Op) -> Iterator[Use]:
     if rule is None:
         yield Use(frozenset(), "mixed", f"`{op.name}`, which has no rule,", op.name, op.place)
         return
-    for eqn in (op.eqn, *(each for program in programs(op.params) for each in equations(program))):
+    for eqn in (op.eqn, *(held for program in programs(op.params) for held in equations(program))):
         whole = RULES[eqn.primitive.name].whole if eqn.primitive.name in RULES else None
         if whole is not None and Op(eqn).is_ragged:
             yield Use(frozenset(), "mixed", "", eqn.primitive.name, source_of(eqn) or op.place, refused=whole)
@@ -423,7 +425,7 @@ def carried(op: Op, values: list[Any]) -> list[Any]:
 
 def bytes_per_element(passes: Passes) -> int:
     """An upper bound of what one element of the axis takes in the pass that takes most, if no value shared its memory with another."""
-    return max((sum(map(_bytes, each.nodes)) for each in passes.passes), default=0) + sum(
+    return max((sum(map(_bytes, turn.nodes)) for turn in passes.passes), default=0) + sum(
         _size(passes.flat.dims[n]) * 8 for n in passes.flat.takes if n in passes.streamed
     )
 

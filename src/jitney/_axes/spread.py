@@ -51,7 +51,7 @@ def kept(eqn: Any, values: Sequence[Any]) -> list[Any]:
     if _may_lose(eqn):
         (out,) = bound(eqn, values)
         return [lax.select(_meets_nan(eqn, values), lax.full(out.shape, np.nan, out.dtype), out)]
-    if eqn.primitive.name in HOLDERS and any(map(_is_changed, (inner for each in programs(eqn.params) for inner in equations(each)))):
+    if eqn.primitive.name in HOLDERS and any(map(_is_changed, (inner for program in programs(eqn.params) for inner in equations(program)))):
         return bound(eqn, values, **{name: _made_anew(value) for name, value in eqn.params.items()})
     return bound(eqn, values)
 
@@ -83,8 +83,8 @@ def _meets_nan(eqn: Any, values: Sequence[Any]) -> Any:
     indices, updates = rest
     flags = lax.convert_element_type(lax.ne(updates, updates), np.int32)
     none = lax.full(x.shape, np.int32(0))
-    found = lax.scatter_add(none, indices, flags, eqn.params["dimension_numbers"], mode=eqn.params["mode"])
-    return lax.bitwise_or(lax.ne(x, x), lax.gt(found, none))
+    counts = lax.scatter_add(none, indices, flags, eqn.params["dimension_numbers"], mode=eqn.params["mode"])
+    return lax.bitwise_or(lax.ne(x, x), lax.gt(counts, none))
 
 
 def _made_anew(value: Any) -> Any:

@@ -61,10 +61,10 @@ class SymbolicProgram:
         Raises:
             Refused: At these sizes the function does other operations.
         """
-        found = witnessed(self.jaxpr, fn, avals, self.ranges, sizes).numbers
-        if found.keys() != self.numbers.keys():
+        numbers = witnessed(self.jaxpr, fn, avals, self.ranges, sizes).numbers
+        if numbers.keys() != self.numbers.keys():
             raise Refused("", f"does other operations at size {' and '.join(map(str, sizes.values()))}")
-        return [found[variable] for variable in self.numbers]
+        return [numbers[variable] for variable in self.numbers]
 
 
 def symbolic_sizes(ranges: Mapping[str, tuple[int, int]]) -> dict[str, Any]:
