@@ -65,11 +65,11 @@ def evaluated(
 def _done(program: Any) -> Iterator[list[Any]]:
     """For each operation, in order, what nothing behind it reads: of what it reads, and of what it makes."""
     read = set(variables(program.outvars))
-    found: list[list[Any]] = []
+    done: list[list[Any]] = []
     for eqn in reversed(program.eqns):
-        found.append([atom for atom in (*variables(eqn.invars), *eqn.outvars) if atom not in read])
+        done.append([atom for atom in (*variables(eqn.invars), *eqn.outvars) if atom not in read])
         read.update(variables(eqn.invars))
-    return reversed(found)
+    return reversed(done)
 
 
 @dataclass(frozen=True, eq=False)

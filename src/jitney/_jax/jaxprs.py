@@ -73,8 +73,8 @@ def unfollowed(eqns: Iterable[Any]) -> Iterator[Any]:
     What a reference holds depends on more than what is read and made says.
     """
     for eqn in eqns:
-        inner = [each for program in programs(eqn.params) for each in opened(program)[0].eqns]
-        if eqn.effects and eqn.primitive.name not in CALLBACKS and not any(each.effects for each in inner):
+        inner = [held for program in programs(eqn.params) for held in opened(program)[0].eqns]
+        if eqn.effects and eqn.primitive.name not in CALLBACKS and not any(held.effects for held in inner):
             yield eqn
         yield from unfollowed(inner)
 
