@@ -154,7 +154,7 @@ def near_solves(program: Any) -> set[Any]:
 def _reached(program: Any, marked: Sequence[bool], order: Any, ends: Callable[[Any], tuple[Any, Any]]) -> set[Any]:
     """The results of products that are reached from a solve, going through a program in one direction."""
     near: set[Any] = set()
-    found: set[Any] = set()
+    results: set[Any] = set()
     for i in order:
         eqn = program.eqns[i]
         here, there = ends(eqn)
@@ -163,8 +163,8 @@ def _reached(program: Any, marked: Sequence[bool], order: Any, ends: Callable[[A
         if marked[i] or (reached and (product or eqn.primitive.name in LINEAR)):
             near.update(variables(there))
             if product:
-                found.add(eqn.outvars[0])
-    return found
+                results.add(eqn.outvars[0])
+    return results
 
 
 def breaks_low(jaxpr: Any, low: np.dtype[Any], seen_at: str = "") -> tuple[str, str] | None:
@@ -174,9 +174,9 @@ def breaks_low(jaxpr: Any, low: np.dtype[Any], seen_at: str = "") -> tuple[str, 
         if eqn.primitive.name in SOLVERS and any(_dtype(atom) == low for atom in eqn.invars):
             return eqn.primitive.name, source
         for program in programs(eqn.params):
-            found = breaks_low(program, low, source)
-            if found is not None:
-                return found
+            solve = breaks_low(program, low, source)
+            if solve is not None:
+                return solve
     return None
 
 

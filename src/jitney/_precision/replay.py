@@ -39,20 +39,20 @@ class _Replay(Feeds):
             given = list(zip(operands, labels, strict=True))
             inside = solve_operands(eqn, given)
             return self.run(params["jaxprs"].solve, [value for value, _ in inside], [label for _, label in inside], source)
-        found: list[Label] = []
+        origins: list[Label] = []
 
         def program(jaxpr: Any, labels: Sequence[Label]) -> Any:
             def run(*values: Any) -> list[Any]:
-                out, found[:] = self.run(jaxpr, values, labels, source)
+                out, origins[:] = self.run(jaxpr, values, labels, source)
                 return out
 
             return run
 
         if name == "cond":
             branches = [program(branch, labels[1:]) for branch in params["branches"]]
-            return list(_lax.switch(operands[0], branches, *operands[1:])), found
+            return list(_lax.switch(operands[0], branches, *operands[1:])), origins
         if name == "while":
-            return self.loop(eqn, operands, labels, program), found
+            return self.loop(eqn, operands, labels, program), origins
         fixed, carry, rows = scan_parts(eqn, list(operands))
         body = program(params["jaxpr"], labels)
 
@@ -61,7 +61,7 @@ class _Replay(Feeds):
             return out[: len(carry)], out[len(carry) :]
 
         last, ys = _lax.scan(turn, carry, rows, length=params["length"], reverse=params["reverse"])
-        return [*last, *ys], found
+        return [*last, *ys], origins
 
     def enters(self, eqn: Any) -> bool:
         """Whether an operation that holds programs is gone into."""
@@ -145,8 +145,8 @@ class Shadow(_Replay):
         return _jnp.asarray(value, aval.dtype)
 
     def run(self, jaxpr: Any, operands: Sequence[Any], labels: Sequence[Label], seen_at: str = "") -> tuple[list[Any], list[Label]]:
-        out, found = super().run(jaxpr, [_double(x) for x in operands], labels, seen_at)
-        return [_double(x) for x in out], found
+        out, origins = super().run(jaxpr, [_double(x) for x in operands], labels, seen_at)
+        return [_double(x) for x in out], origins
 
     def product(self, eqn: Any, operands: Sequence[Any], site: Site) -> list[Any]:
         del site
