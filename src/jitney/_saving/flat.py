@@ -73,15 +73,15 @@ class FlatProgram:
         """Bytes of what is made before each place and read behind it: at 0 before the first step, and so on."""
         last = {n: i for i, step in enumerate(self.steps) for n in step.numbers} | dict.fromkeys(self.results, len(self.steps))
         ends = [0] * (len(self.steps) + 1)
-        live, found = 0, [0]
+        live, crossing = 0, [0]
         for i, step in enumerate(self.steps):
             for n in step.makes:
                 if last.get(n, -1) > i:
                     live += self.sizes[n]
                     ends[last[n]] += self.sizes[n]
             live -= ends[i]
-            found.append(live)
-        return found
+            crossing.append(live)
+        return crossing
 
 
 def flattened(jaxpr: Any, calls: Collection[str] = PLAIN_CALLS) -> FlatProgram:

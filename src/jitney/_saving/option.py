@@ -189,7 +189,7 @@ class Chain:
         own = [set(range(*pair)) for pair in pairs]
         later = [set(flat.needed_after(*pair)) - _read_by_next(flat, own, sources, k, layers) for k, pair in enumerate(pairs)]
         later[-1] -= {makes[-1][made] for made in carried.values()}  # which the loop hands on
-        wanted = sorted({makes[k].index(n) for k, found in enumerate(later) for n in found})
+        wanted = sorted({makes[k].index(n) for k, numbers in enumerate(later) for n in numbers})
         return cls(stack, layers, sources, makes, carried, tuple(wanted))
 
     def run(self, run: _Evaluation) -> None:
