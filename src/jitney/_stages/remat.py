@@ -73,7 +73,7 @@ def within(traced: Any, arrays: Sequence[Any], budget: int) -> Choice:
 
             return _jax.grad(value)(arrays)
 
-        return compiled_bytes(gradient, [[jax.ShapeDtypeStruct(x.shape, x.dtype) for x in each] for each in (constants, arrays)])
+        return compiled_bytes(gradient, [[jax.ShapeDtypeStruct(x.shape, x.dtype) for x in arguments] for arguments in (constants, arrays)])
 
     def as_it_is(arrays: Sequence[Any]) -> Any:
         return applied(program, constants, arrays)[0]

@@ -80,12 +80,12 @@ def first_operation(verification: Verification, arrays: Sequence[Any]) -> str | 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = probe.difference(arrays, probe.again(arrays))[0]
+            difference = probe.difference(arrays, probe.again(arrays))[0]
     except FAILURES:
         return None
-    if found is None or found.at is None:
+    if difference is None or difference.at is None:
         return None
-    return steps.labels[int(found.path[1 : found.path.index("]")])]
+    return steps.labels[int(difference.path[1 : difference.path.index("]")])]
 
 
 _MOVES = ("broadcast_in_dim", "reshape", "squeeze", "convert_element_type", "copy", "iota", "select_n")
