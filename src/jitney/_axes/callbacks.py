@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .._jax.jaxprs import CALLBACKS, opened, programs, unfollowed
+from .._jax.jaxprs import opened, programs, unfollowed
+from .._jax.primitives import CALLBACKS
 from .refusal import Refused
 from .typed_jax import lax
 from .walk import Op, Walk, blanks

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from .._jax.evaluation import Const
 from .callbacks import answers, told
-from .monoids import CUMULATIVE, MONOIDS, PLACES, SCATTERS, Monoid
+from .monoids import Monoid
 from .over_devices import Devices
-from .passes import Const, Node, Pass, Passes, carried, has_state, is_accumulated, is_along, monoid_of
+from .passes import Node, Pass, Passes, carried, has_state, is_accumulated, is_along, monoid_of, way_of
 from .rules import RULES
 from .typed_jax import jnp, lax
 from .walk import Op, Walk
@@ -134,31 +135,31 @@ class Chunked:
     @property
     def accumulators(self) -> list[str]:
         """The types of what is carried from chunk to chunk: a file of other ones cannot be gone on from."""
-        nodes = [node for each in self.passes.passes for node in each.nodes if has_state(node, self.passes.streamed)]
+        nodes = [node for work in self.passes.passes for node in work.nodes if has_state(node, self.passes.streamed)]
         return [
-            str(MONOIDS[monoid_of(node.op)].accumulator(node.op.eqn.outvars[0].aval.dtype))
-            for node in nodes if node.op.name != "scan" and node.op.name not in PLACES
+            str(monoid_of(node.op).accumulator(node.op.eqn.outvars[0].aval.dtype))
+            for node in nodes if way_of(node.op) not in ("looped", "placed")
         ]  # fmt: skip
 
     def _accumulated(self, node: Node) -> list[int]:
         return [n for n in node.makes if is_accumulated(node, n, self.passes.streamed)]
 
     def _begin(self, node: Node, known: KnownValues) -> list[Any]:
-        op = node.op
-        if op.name == "scan":
+        op, way = node.op, way_of(node.op)
+        if way == "looped":
             values = [None if isinstance(ref, int) and ref in self.passes.streamed else known.read([ref])[0] for ref in node.reads]
             return [jnp.asarray(x) for x in carried(op, values)]
-        if op.name in SCATTERS:
-            monoid = MONOIDS[SCATTERS[op.name]]
+        monoid = monoid_of(op)
+        if way == "written":
             (x,) = known.read(node.reads[:1])
             return [self._on_first(_as(jnp.asarray(x), monoid.accumulator(op.eqn.outvars[0].aval.dtype)), monoid)]
         aval = op.eqn.outvars[0].aval
-        if op.name in CUMULATIVE:
+        if way == "cumulated":
             shape = [1 if axis == op.params["axis"] else size for axis, size in enumerate(aval.shape)]
             return [_identity(op, shape)]
-        if op.name in PLACES:
+        if way == "placed":
             dtype = op.eqn.invars[0].aval.dtype
-            return [lax.full(aval.shape, 0, aval.dtype), lax.full(aval.shape, MONOIDS[PLACES[op.name]].identity(dtype), dtype)]
+            return [lax.full(aval.shape, 0, aval.dtype), lax.full(aval.shape, monoid.identity(dtype), dtype)]
         return [_identity(op, aval.shape)]
 
     def _on_first(self, x: Any, monoid: Monoid) -> Any:
@@ -169,20 +170,20 @@ class Chunked:
 
     def _carry(self, walk: Walk, node: Node, values: list[Any], state: list[Any], *, back: bool) -> tuple[list[Any], list[Any]]:
         """The results for one chunk (None where they are known only later), and the next state."""
-        op = node.op
+        op, way = node.op, way_of(node.op)
         rule = RULES[op.name]
-        if op.name == "scan":
+        if way == "looped":
             first = next(i for i, x in enumerate(values) if any(x is y for y in carried(op, values)))
             out = rule.pad(walk, op, [*values[:first], *state, *values[first + len(state) :]])
             return [*(None for _ in state), *out[len(state) :]], out[: len(state)]
-        if op.name in SCATTERS:
+        if way == "written":
             return [None], rule.pad(walk, op, [state[0], values[1], _as(values[2], state[0].dtype)])
-        if op.name in PLACES:
+        if way == "placed":
             part = rule.pad(walk, op, values)[0]
             return [None], _further(op, values[0], part, state, walk.start[self.passes.symbol], back=back)
         part = _wide(walk, op, values)
-        combine = MONOIDS[monoid_of(op)].combine
-        if op.name in CUMULATIVE:
+        combine = monoid_of(op).combine
+        if way == "cumulated":
             whole = combine(part, jnp.broadcast_to(state[0], part.shape))
             axis = op.params["axis"]
             end = 0 if op.params["reverse"] else part.shape[axis] - 1
@@ -196,7 +197,7 @@ def _as(x: Any, dtype: Any) -> Any:
 
 def _identity(op: Op, shape: Any) -> Any:
     """What an operation starts with, in the type that it accumulates in."""
-    monoid = MONOIDS[monoid_of(op)]
+    monoid = monoid_of(op)
     dtype = monoid.accumulator(op.eqn.outvars[0].aval.dtype)
     return lax.full(shape, monoid.identity(dtype), dtype)
 
@@ -204,7 +205,7 @@ def _identity(op: Op, shape: Any) -> Any:
 def _wide(walk: Walk, op: Op, values: list[Any]) -> Any:
     """The result for one chunk, in the type that it is accumulated in: it is rounded when all chunks are done."""
     dtype = op.eqn.outvars[0].aval.dtype
-    wide = MONOIDS[monoid_of(op)].accumulator(dtype)
+    wide = monoid_of(op).accumulator(dtype)
     if wide == dtype:
         return RULES[op.name].pad(walk, op, values)[0]
     if op.name != "dot_general":
@@ -216,12 +217,12 @@ def _further(op: Op, x: Any, part: Any, state: list[Any], start: Any, *, back: b
     """Where the extreme element is of all chunks until now, and that element: the first of equal ones, and the first NaN before all."""
     (axis,) = op.params["axes"]
     index, best = state
-    found = jnp.squeeze(jnp.take_along_axis(x, jnp.expand_dims(part, axis), axis), axis)
+    extreme = jnp.squeeze(jnp.take_along_axis(x, jnp.expand_dims(part, axis), axis), axis)
     above, below = (lax.ge, lax.le) if back else (lax.gt, lax.lt)  # of equal ones the chunk further in front has the first
-    better = above(found, best) if op.name == "argmax" else below(found, best)
-    if jnp.issubdtype(found.dtype, jnp.inexact):
-        better |= jnp.isnan(found) & (back | ~jnp.isnan(best))
-    return [lax.select(better, part + lax.convert_element_type(start, part.dtype), index), lax.select(better, found, best)]
+    better = above(extreme, best) if op.name == "argmax" else below(extreme, best)
+    if jnp.issubdtype(extreme.dtype, jnp.inexact):
+        better |= jnp.isnan(extreme) & (back | ~jnp.isnan(best))
+    return [lax.select(better, part + lax.convert_element_type(start, part.dtype), index), lax.select(better, extreme, best)]
 
 
 def run_chunked(passes: Passes, arrays: Sequence[Any], size: int, chunk: int, devices: Devices | None = None) -> list[Any]:
@@ -244,7 +245,7 @@ def _run(work: Chunked, arrays: Sequence[Any], size: int, chunk: int) -> list[An
         return _in_turn(work, arrays, size, chunk)
     gives, takes = passes.flat.gives, passes.flat.takes
     made = [i for i, ref in enumerate(gives) if not isinstance(ref, Const)]
-    emitted = {i for each in passes.passes for i in each.emits}
+    emitted = {i for turn in passes.passes for i in turn.emits}
 
     def here(*parts: Any) -> list[Any]:
         out = _in_turn(work, parts, size // devices.parts, chunk)
@@ -252,8 +253,8 @@ def _run(work: Chunked, arrays: Sequence[Any], size: int, chunk: int) -> list[An
 
     ins = tuple(devices.spec(passes.axis(n) if n in passes.streamed else None) for n in takes)
     outs = [devices.spec(passes.axis_of_result(i) if i in emitted else None) for i in made]
-    found = dict(zip(made, devices.mapped(here, ins, outs)(*arrays), strict=True))
-    return [ref.value if isinstance(ref, Const) else found[i] for i, ref in enumerate(gives)]
+    results = dict(zip(made, devices.mapped(here, ins, outs)(*arrays), strict=True))
+    return [ref.value if isinstance(ref, Const) else results[i] for i, ref in enumerate(gives)]
 
 
 def _in_turn(work: Chunked, arrays: Sequence[Any], size: int, chunk: int) -> list[Any]:
@@ -266,32 +267,32 @@ def _in_turn(work: Chunked, arrays: Sequence[Any], size: int, chunk: int) -> lis
     offset = np.int32(0) if work.devices is None else lax.convert_element_type(work.devices.index() * size, np.int32)
     emitted: dict[int, Any] = {}
 
-    for each in passes.passes:
-        work.settle(each.before, known)
+    for turn in passes.passes:
+        work.settle(turn.before, known)
         here = known
 
-        def step(state: State, i: Any, each: Pass = each, here: KnownValues = here) -> tuple[State, list[Any]]:
+        def step(state: State, i: Any, turn: Pass = turn, here: KnownValues = here) -> tuple[State, list[Any]]:
             at = i * np.int32(chunk)
             cut = {n: lax.dynamic_slice_in_dim(x, at, chunk, passes.axis(n)) for n, x in streamed.items()}
-            return work.step(each, here, cut, state, offset + at, chunk, chunk)
+            return work.step(turn, here, cut, state, offset + at, chunk, chunk)
 
-        def remainder(state: State, each: Pass = each, here: KnownValues = here) -> tuple[State, list[Any]]:
+        def remainder(state: State, turn: Pass = turn, here: KnownValues = here) -> tuple[State, list[Any]]:
             at = full * chunk
             cut = {n: lax.slice_in_dim(x, at, size, axis=passes.axis(n)) for n, x in streamed.items()}
-            return work.step(each, here, cut, state, offset + np.int32(at), rest, rest)
+            return work.step(turn, here, cut, state, offset + np.int32(at), rest, rest)
 
-        state, tail = work.start(each, known), list[Any]()
-        if rest and each.back:
+        state, tail = work.start(turn, known), list[Any]()
+        if rest and turn.back:
             state, tail = remainder(state)
-        state, outs = lax.scan(step, state, jnp.arange(full, dtype=np.int32), reverse=each.back)
-        if rest and not each.back:
+        state, outs = lax.scan(step, state, jnp.arange(full, dtype=np.int32), reverse=turn.back)
+        if rest and not turn.back:
             state, tail = remainder(state)
-        axes = [passes.axis_of_result(i) for i in each.emits]
+        axes = [passes.axis_of_result(i) for i in turn.emits]
         joined = [_joined(x, axis) for axis, x in zip(axes, outs, strict=True)]
         if rest:
             joined = [lax.concatenate([a, b], axis) for axis, a, b in zip(axes, joined, tail, strict=True)]
-        work.finish(each, known, work.together(each, state))
-        emitted.update(zip(each.emits, joined, strict=True))
+        work.finish(turn, known, work.together(turn, state))
+        emitted.update(zip(turn.emits, joined, strict=True))
     return work.results(known, emitted)
 
 

@@ -18,8 +18,8 @@ import numpy as np
 
 from .._jax.jaxprs import inside
 from .callbacks import answers, is_ordered
-from .monoids import MONOIDS, PLACES, SCATTERS, highest, sendable
-from .passes import FOLDS, Pass, Passes, has_state, is_along, monoid_of
+from .monoids import MONOIDS, Monoid, highest, sendable
+from .passes import Pass, Passes, has_state, is_along, monoid_of, way_of
 from .refusal import Refused
 from .typed_jax import jnp, lax
 
@@ -76,44 +76,45 @@ class Devices:
     def together(self, work: Pass, streamed: frozenset[int], state: list[list[Any]]) -> list[list[Any]]:
         """What a pass has accumulated, of all devices. All sums are one collective operation."""
         nodes = [node for node in work.nodes if has_state(node, streamed)]
-        kinds = [monoid_of(node.op) for node in nodes]
+        monoids = [monoid_of(node.op) for node in nodes]
         out = [list(held) for held in state]
-        sums = [i for i, kind in enumerate(kinds) if kind == "add"]
+        sums = [i for i, monoid in enumerate(monoids) if monoid is MONOIDS["add"]]
         for i, total in zip(sums, self._reduced(lax.psum, [state[i][0] for i in sums]), strict=True):
             out[i] = [total]
-        for i, kind in enumerate(kinds):
-            if kind in ("max", "min"):
-                out[i] = [self._extreme(state[i][0], kind)]
-            elif kind != "add":
-                parts = [lax.all_gather(x, self.along) for x in state[i]]
-                out[i] = _first_place(kind, parts) if kind in PLACES else [MONOIDS[kind].fold(parts[0], axes=(0,))]
+        for i, (node, monoid) in enumerate(zip(nodes, monoids, strict=True)):
+            if way_of(node.op) == "placed":
+                out[i] = _first_place(monoid, [lax.all_gather(x, self.along) for x in state[i]])
+            elif monoid in (MONOIDS["max"], MONOIDS["min"]):
+                out[i] = [self._extreme(state[i][0], monoid)]
+            elif monoid is not MONOIDS["add"]:
+                out[i] = [monoid.fold(lax.all_gather(state[i][0], self.along), axes=(0,))]
         return out
 
     def _reduced(self, over: Any, xs: Sequence[Any]) -> list[Any]:
         wide = [lax.convert_element_type(x, sendable(x.dtype)) for x in xs]
         return [lax.convert_element_type(y, x.dtype) for x, y in zip(xs, over(wide, self.along) if wide else [], strict=True)]
 
-    def _extreme(self, x: Any, kind: str) -> Any:
+    def _extreme(self, x: Any, monoid: Monoid) -> Any:
         """The largest or smallest of all devices. Collectives leave a NaN out or take it, as it comes, so it goes beside."""
-        over, least = lax.pmax if kind == "max" else lax.pmin, MONOIDS[kind].identity
+        over, least = lax.pmax if monoid is MONOIDS["max"] else lax.pmin, monoid.identity
         if not jnp.issubdtype(x.dtype, jnp.inexact):
             return self._reduced(over, [x])[0]
         bad = jnp.isnan(x)
-        (found,) = self._reduced(over, [jnp.where(bad, least(x.dtype), x)])
+        (extreme,) = self._reduced(over, [jnp.where(bad, least(x.dtype), x)])
         (flag,) = self._reduced(lax.pmax, [bad])
-        return jnp.where(flag, jnp.asarray(np.nan, x.dtype), found)
+        return jnp.where(flag, jnp.asarray(np.nan, x.dtype), extreme)
 
 
-def _first_place(kind: str, parts: Sequence[Any]) -> list[Any]:
+def _first_place(monoid: Monoid, parts: Sequence[Any]) -> list[Any]:
     """Where the extreme element is, of the places that the devices found: of equal ones, or of NaNs, that in front. In a stream a device
     whose part of one chunk is in front may have found its element in a later chunk.
     """
     index, best = parts
-    found = (jnp.max if kind == "argmax" else jnp.min)(best, axis=0, keepdims=True)
-    same = best == found
+    extreme = (jnp.max if monoid is MONOIDS["max"] else jnp.min)(best, axis=0, keepdims=True)
+    same = best == extreme
     if jnp.issubdtype(best.dtype, jnp.inexact):
-        same |= jnp.isnan(best) & jnp.isnan(found)
-    return [jnp.min(jnp.where(same, index, highest(index.dtype)), axis=0), jnp.squeeze(found, 0)]
+        same |= jnp.isnan(best) & jnp.isnan(extreme)
+    return [jnp.min(jnp.where(same, index, highest(index.dtype)), axis=0), jnp.squeeze(extreme, 0)]
 
 
 def check_order(passes: Passes, devices: Devices) -> None:
@@ -123,7 +124,7 @@ def check_order(passes: Passes, devices: Devices) -> None:
         Refused: Something does.
     """
     for node in (node for work in passes.passes for node in work.nodes):
-        if has_state(node, passes.streamed) and node.op.name not in (*FOLDS, *PLACES, *SCATTERS):
+        if has_state(node, passes.streamed) and way_of(node.op) not in ("folded", "placed", "written"):
             raise Refused(node.op.place, f"goes on from one element of it to the next, and so from device to device (`{node.op.name}`)")
     for node in passes.flat.nodes:
         if devices.is_part and any(eqn.primitive.name in _ANSWERED for eqn in (node.op.eqn, *inside(node.op.eqn))):
@@ -140,12 +141,11 @@ _ANSWERED = ("io_callback", "pure_callback")  # in jax 0.10.2 and 0.12.0.1; `jax
 def told(passes: Passes) -> str:
     """What is put together over the devices, for a line of the plan."""
     counts = Counter(_collectives(passes))
-    found = [f"{count} {'value' if count == 1 else 'values'} by {name}" for name, count in counts.items()]
-    return f"{', '.join(found)} at the end of a pass" if found else "nothing is sent"
+    sent = [f"{count} {'value' if count == 1 else 'values'} by {name}" for name, count in counts.items()]
+    return f"{', '.join(sent)} at the end of a pass" if sent else "nothing is sent"
 
 
 def _collectives(passes: Passes) -> Iterator[str]:
     for node in (node for work in passes.passes for node in work.nodes):
         if has_state(node, passes.streamed):
-            kind = monoid_of(node.op)
-            yield "all_gather" if kind in PLACES else MONOIDS[kind].collective
+            yield "all_gather" if way_of(node.op) == "placed" else monoid_of(node.op).collective

@@ -14,25 +14,21 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
-from jax.extend import core
-
-from .._jax.jaxprs import CALLS, Const, Ref, equations, opened, programs, scan_parts, source_of
+from .._jax.evaluation import Const, Ref, SeenAt, as_const, numbered, numbers_of, without_calls
+from .._jax.jaxprs import equations, opened, programs, scan_parts, source_of
 from .callbacks import answers, check_effects, is_ordered
 from .dims import is_ragged
-from .monoids import CUMULATIVE, PLACES, REDUCTIONS, SCATTERS
+from .monoids import Monoid
 from .refusal import Refused
-from .rule import Use, ragged_dims
+from .rule import Use, Way, ragged_dims
 from .rules import RULES
-from .rules.control import inner
+from .rules.control import entered, inner
 from .uses import uses_of
-from .walk import Op, Ranges, mentions, ragged, shape_of
+from .walk import Op, Ranges, mentions, ragged
 from .wide import scope_of
-
-FOLDS = {**REDUCTIONS, "dot_general": "add", "unvmap_any": "or", "unvmap_all": "and", "unvmap_max": "max"}
-"""Operations whose results on parts of an axis are put together by a monoid."""
-_DRAWS = ("random_bits", "random_split")
 
 
 @dataclass(frozen=True)
@@ -56,6 +52,11 @@ class Node:
     is_mute: bool = False
 
     @property
+    def numbers(self) -> list[int]:
+        """What it reads, besides constants."""
+        return numbers_of(self.reads)
+
+    @property
     def marks(self) -> tuple[int, ...]:
         """The numbers of all that is there when it is done."""
         return self.makes if self.token is None else (*self.makes, self.token)
@@ -63,68 +64,66 @@ class Node:
 
 @dataclass(frozen=True)
 class NumberedProgram:
-    """A program without calls: every value has a number."""
+    """A program without calls: every value has a number.
+
+    Args:
+        nodes: Its operations.
+        takes: Its arguments.
+        gives: Its results.
+        avals: Shape and dtype of each value; None of a token.
+    """
 
     nodes: tuple[Node, ...]
     takes: tuple[int, ...]
     gives: tuple[Ref, ...]
-    dims: Mapping[int, tuple[Any, ...]]
-    dtypes: Mapping[int, Any]
+    avals: Mapping[int, Any]
+
+    @cached_property
+    def dims(self) -> Mapping[int, tuple[Any, ...]]:
+        """The shape of each value."""
+        return {n: tuple(getattr(aval, "shape", ())) for n, aval in self.avals.items()}
+
+    @cached_property
+    def dtypes(self) -> Mapping[int, Any]:
+        """The dtype of each value; None of what has none."""
+        return {n: getattr(aval, "dtype", None) for n, aval in self.avals.items()}
 
 
 def flatten(jaxpr: Any, ranges: Ranges, numbers: Mapping[Any, Any]) -> NumberedProgram:
     """Take the calls of a program apart."""
     nodes: list[Node] = []
-    dims: dict[int, tuple[Any, ...]] = {}
-    dtypes: dict[int, Any] = {}
+    avals: dict[int, Any] = {}
     last: tuple[int, ...] = ()  # the token of what is ordered
 
-    def number(atom: Any) -> int:
-        n = len(dims)
-        dims[n], dtypes[n] = shape_of(atom), getattr(atom.aval, "dtype", None)
-        return n
+    def is_number(eqn: Any) -> bool:
+        return bool(eqn.outvars) and eqn.outvars[0] in numbers
+
+    def inside(eqn: Any) -> Any | None:
+        return None if is_number(eqn) else entered(eqn)
+
+    def results(eqn: Any, reads: list[Ref], within: SeenAt) -> Sequence[Ref]:
+        if is_number(eqn):
+            return [Const(numbers[eqn.outvars[0]])]
+        if eqn.primitive.name == "reshard":  # of values as they are; what lies where is decided outside
+            return reads
+        makes = numbered(eqn.outvars, avals)
+        nodes.append(node(Op(eqn, ranges, within.line), tuple(reads), makes))
+        return makes
 
     def node(op: Op, reads: tuple[Ref, ...], makes: tuple[int, ...]) -> Node:
         nonlocal last
         if not op.eqn.effects:
             return Node(op, reads, makes)
         check_effects(op)
-        token = len(dims)
-        dims[token], dtypes[token] = (), None
+        token = len(avals)
+        avals[token] = None
         waits = last if is_ordered(op) else ()
         last = (token,) if is_ordered(op) else last
         return Node(op, reads, makes, token, waits)
 
-    def go(program: Any, given: Sequence[Ref], seen_at: str) -> list[Ref]:
-        plain, constants = opened(program)
-        env: dict[Any, Ref] = {atom: Const(value) for atom, value in zip(plain.constvars, constants, strict=True)}
-        env.update(zip(plain.invars, given, strict=True))
-
-        def ref(atom: Any) -> Ref:
-            return Const(atom.val) if isinstance(atom, core.Literal) else env[atom]
-
-        for eqn in plain.eqns:
-            if eqn.outvars and eqn.outvars[0] in numbers:
-                env[eqn.outvars[0]] = Const(numbers[eqn.outvars[0]])
-                continue
-            op = Op(eqn, ranges, seen_at)
-            reads = tuple(ref(atom) for atom in eqn.invars)
-            if op.name in CALLS and op.name not in ("remat2", "checkpoint"):
-                env.update(zip(eqn.outvars, go(op.params[CALLS[op.name]], reads, op.place), strict=True))
-            elif op.name in ("remat2", "checkpoint", "call_hi_primitive"):
-                env.update(zip(eqn.outvars, go(inner(op)[0], reads, op.place), strict=True))
-            elif op.name == "reshard":  # of values as they are; what lies where is decided outside
-                env.update(zip(eqn.outvars, reads, strict=True))
-            else:
-                makes = tuple(number(atom) for atom in eqn.outvars)
-                env.update(zip(eqn.outvars, makes, strict=True))
-                nodes.append(node(op, reads, makes))
-        return [ref(atom) for atom in plain.outvars]
-
-    top, _ = opened(jaxpr)
-    takes = tuple(number(atom) for atom in top.invars)
-    gives = tuple(go(jaxpr, takes, ""))
-    return NumberedProgram(tuple(nodes), takes, gives, dims, dtypes)
+    takes = numbered(opened(jaxpr)[0].invars, avals)
+    gives = without_calls(jaxpr, takes, results, inside, constant=as_const)
+    return NumberedProgram(tuple(nodes), takes, tuple(gives), avals)
 
 
 @dataclass(frozen=True)
@@ -216,7 +215,9 @@ def plan_passes(jaxpr: Any, symbol: str, ranges: Ranges, numbers: Mapping[Any, A
     happened = [level[node.token] for node in flat.nodes if node.token is not None and _is_in_chunks(node, streamed)]
     count = max([last, *happened, *(level[n] + 1 for _, n in outs)], default=0)
     passes = tuple(
-        each for p in range(count) for each in _passes(p, flat, level, streamed, [(i, n) for i, n in outs if level[n] == p], wanted, back)
+        planned
+        for p in range(count)
+        for planned in _passes(p, flat, level, streamed, [(i, n) for i, n in outs if level[n] == p], wanted, back)
     )
     after = tuple(node for node in _fixed(flat, streamed, wanted) if max(level[n] for n in node.marks) == count)
     return Passes(flat, symbol, passes, after, frozenset(streamed), last, numbers or {})
@@ -224,28 +225,41 @@ def plan_passes(jaxpr: Any, symbol: str, ranges: Ranges, numbers: Mapping[Any, A
 
 def is_accumulated(node: Node, number: int, streamed: set[int] | frozenset[int]) -> bool:
     """Whether a value is known when a pass over the data is over."""
-    return number not in streamed and _accumulates(node.op) and any(isinstance(ref, int) and ref in streamed for ref in node.reads)
+    return number not in streamed and _accumulates(node.op) and not streamed.isdisjoint(node.numbers)
 
 
 def has_state(node: Node, streamed: set[int] | frozenset[int]) -> bool:
     """Whether an operation has something that goes on from chunk to chunk."""
-    along = node.op.name in CUMULATIVE and is_ragged(node.op.ins[0][node.op.params["axis"]])
-    return along or any(is_accumulated(node, n, streamed) for n in node.makes)
+    return _is_cumulated(node.op) or any(is_accumulated(node, n, streamed) for n in node.makes)
 
 
-def monoid_of(op: Op) -> str:
-    """What an operation that accumulates does, by its name: "add", "max", ...; of the place of an extreme element, its own name."""
-    return op.name if op.name in PLACES else {**SCATTERS, **CUMULATIVE, **FOLDS}[op.name]
+def way_of(op: Op) -> Way | None:
+    """What of an operation goes on from chunk to chunk; None where nothing does."""
+    rule = RULES.get(op.name)
+    return None if rule is None or rule.across is None else rule.across.way
+
+
+def monoid_of(op: Op) -> Monoid:
+    """What puts the parts of an operation that accumulates together."""
+    across = RULES[op.name].across
+    if across is None or across.monoid is None:
+        raise AssertionError(f"`{op.name}` accumulates by no monoid")
+    return across.monoid
 
 
 def is_along(op: Op) -> bool:
     """Whether an operation is a loop over the axis."""
-    return op.name == "scan" and is_ragged(op.params["length"])
+    return way_of(op) == "looped" and is_ragged(op.params["length"])
+
+
+def _is_cumulated(op: Op) -> bool:
+    """Whether each result of an operation along the axis is of all elements before it."""
+    return way_of(op) == "cumulated" and is_ragged(op.ins[0][op.params["axis"]])
 
 
 def _is_in_chunks(node: Node, streamed: set[int]) -> bool:
     """Whether an operation is evaluated in each chunk."""
-    return any(isinstance(ref, int) and ref in streamed for ref in node.reads) or not streamed.isdisjoint(node.makes)
+    return not streamed.isdisjoint(node.numbers) or not streamed.isdisjoint(node.makes)
 
 
 def _check_told(node: Node, streamed: set[int], wanted: set[int]) -> None:
@@ -262,26 +276,27 @@ def _accumulates(op: Op) -> bool:
     Others make values without the axis beside those with it, such as the counter of a loop over another axis. Since nothing looks along
     the axis to make them, they are the same in each chunk, and are made anew there.
     """
-    if op.name == "scan":
-        return is_ragged(op.params["length"])
-    if op.name in SCATTERS and ragged(op.ins[0]):  # its rows are each written alone, else it cannot be cut
+    way = way_of(op)
+    if way == "looped":
+        return is_along(op)
+    if way == "written" and ragged(op.ins[0]):  # its rows are each written alone, else it cannot be cut
         return False
-    return (op.name in FOLDS or op.name in PLACES or op.name in SCATTERS) and any(map(ragged, op.ins))
+    return way in ("folded", "placed", "written") and any(map(ragged, op.ins))
 
 
 def _wanted(flat: NumberedProgram) -> set[int]:
     """The values that results depend on, and callbacks."""
-    wanted = {ref for ref in flat.gives if isinstance(ref, int)} | {node.token for node in flat.nodes if node.token is not None}
+    wanted = set(numbers_of(flat.gives)) | {node.token for node in flat.nodes if node.token is not None}
     for node in reversed(flat.nodes):
         if not wanted.isdisjoint(node.marks):
-            wanted.update(ref for ref in node.reads if isinstance(ref, int))
+            wanted.update(node.numbers)
     return wanted
 
 
 def _check_dims(op: Op | None, dims: Sequence[Any], symbol: str) -> None:
-    found = ragged_dims(dims)
-    if len(found) > 1 or any(str(dim) != symbol for dim in found):
-        sizes = " and ".join(map(str, found))
+    symbolic = ragged_dims(dims)
+    if len(symbolic) > 1 or any(str(dim) != symbol for dim in symbolic):
+        sizes = " and ".join(map(str, symbolic))
         if op is None:
             raise Refused("", f"has an argument of {sizes} elements, which no chunk cuts")
         raise Refused(op.place, f"makes an array with {sizes} elements along it (`{op.name}`)")
@@ -290,7 +305,7 @@ def _check_dims(op: Op | None, dims: Sequence[Any], symbol: str) -> None:
 def _place(node: Node, flat: NumberedProgram, symbol: str, level: dict[int, int], streamed: set[int]) -> None:
     """Give the values that a node makes their levels."""
     op = node.op
-    reads = [ref for ref in node.reads if isinstance(ref, int)]
+    reads = node.numbers
     height = max((level[ref] for ref in (*reads, *node.waits)), default=0)
     for n in node.makes:
         _check_dims(op, flat.dims[n], symbol)
@@ -299,7 +314,7 @@ def _place(node: Node, flat: NumberedProgram, symbol: str, level: dict[int, int]
     if uses and not _can_be_cut(op, uses):
         raise Refused(uses[0].place, f"looks along it: {uses[0].refused or uses[0].how} (`{op.name}`)")
     accumulates = along and _accumulates(op)
-    if accumulates and any(ref in streamed for ref in _begins_with(node) if isinstance(ref, int)):
+    if accumulates and not streamed.isdisjoint(numbers_of(_begins_with(node))):
         raise Refused(op.place, f"begins with a value that is made in each chunk (`{op.name}`)")
     for n in node.makes:
         has_axis = bool(ragged(flat.dims[n]))
@@ -312,7 +327,7 @@ def _place(node: Node, flat: NumberedProgram, symbol: str, level: dict[int, int]
 
 def _direct(node: Node, streamed: set[int], back: dict[int, bool]) -> None:
     """Note of the values that a node makes whether the chunks must come from the end for them; of most of them either way is right."""
-    ways = {back[ref] for ref in node.reads if isinstance(ref, int) and ref in streamed and ref in back}
+    ways = {back[ref] for ref in node.numbers if ref in streamed and ref in back}
     ways |= _way(node)
     if len(ways) > 1:
         raise Refused(node.op.place, f"needs at once what comes from its front and what comes from its end (`{node.op.name}`)")
@@ -323,7 +338,7 @@ def _direct(node: Node, streamed: set[int], back: dict[int, bool]) -> None:
 def _way(node: Node) -> set[bool]:
     """Whether an operation goes from the end, if it goes one way along the axis."""
     op = node.op
-    if op.name in CUMULATIVE and is_ragged(op.ins[0][op.params["axis"]]):
+    if _is_cumulated(op):
         return {op.params["reverse"]}
     if is_along(op) and (carried(op, list(node.reads)) or is_ordered(op)):
         return {op.params["reverse"]}
@@ -332,9 +347,8 @@ def _way(node: Node) -> set[bool]:
 
 def _begins_with(node: Node) -> list[Any]:
     """The values that what is accumulated starts from."""
-    if node.op.name == "scan":
-        return carried(node.op, list(node.reads))
-    return list(node.reads[:1]) if node.op.name in SCATTERS else []
+    way = way_of(node.op)
+    return carried(node.op, list(node.reads)) if way == "looped" else list(node.reads[:1]) if way == "written" else []
 
 
 def _uses(op: Op) -> Iterator[Use]:
@@ -342,10 +356,10 @@ def _uses(op: Op) -> Iterator[Use]:
     if rule is None:
         yield Use(frozenset(), "mixed", f"`{op.name}`, which has no rule,", op.name, op.place)
         return
-    for eqn in (op.eqn, *(each for program in programs(op.params) for each in equations(program))):
-        # A row's draw is that of its position, and what is drawn here would begin anew in each chunk.
-        if eqn.primitive.name in _DRAWS and Op(eqn).is_ragged:
-            yield Use(frozenset(), "mixed", "", eqn.primitive.name, source_of(eqn) or op.place, refused="a draw of random numbers")
+    for eqn in (op.eqn, *(held for program in programs(op.params) for held in equations(program))):
+        whole = RULES[eqn.primitive.name].whole if eqn.primitive.name in RULES else None
+        if whole is not None and Op(eqn).is_ragged:
+            yield Use(frozenset(), "mixed", "", eqn.primitive.name, source_of(eqn) or op.place, refused=whole)
     yield from rule.uses(op)
     for program in inner(op):
         yield from uses_of(program, op.ranges, op.place)
@@ -355,13 +369,12 @@ def _can_be_cut(op: Op, uses: Sequence[Use]) -> bool:
     """Whether what an operation does along the axis can be accumulated, or carried from chunk to chunk."""
     if any(use.refused for use in uses):
         return False
-    if op.name in FOLDS or op.name in PLACES:
-        return True
-    if op.name in SCATTERS:
+    way = way_of(op)
+    if way == "written":
         return not ragged(op.ins[0])
-    if op.name in CUMULATIVE:
-        return True
-    return op.name == "scan" and is_ragged(op.params["length"]) and len(uses) == 1  # none inside its body
+    if way == "looped":
+        return is_along(op) and len(uses) == 1  # none inside its body
+    return way is not None
 
 
 def _fixed(flat: NumberedProgram, streamed: set[int], wanted: set[int]) -> list[Node]:
@@ -394,7 +407,7 @@ def _passes(
         for node in reversed(flat.nodes):
             if not needed.isdisjoint(node.marks):
                 nodes.append(node if node.token is None or node.token in mine else _muted(node, wanted))
-                needed.update(ref for ref in node.reads if isinstance(ref, int) and ref in streamed)
+                needed.update(ref for ref in node.numbers if ref in streamed)
         yield Pass(before if way == ways[0] else (), tuple(reversed(nodes)), tuple(i for i, n in outs if n in mine), way)
 
 
@@ -412,7 +425,7 @@ def carried(op: Op, values: list[Any]) -> list[Any]:
 
 def bytes_per_element(passes: Passes) -> int:
     """An upper bound of what one element of the axis takes in the pass that takes most, if no value shared its memory with another."""
-    return max((sum(map(_bytes, each.nodes)) for each in passes.passes), default=0) + sum(
+    return max((sum(map(_bytes, turn.nodes)) for turn in passes.passes), default=0) + sum(
         _size(passes.flat.dims[n]) * 8 for n in passes.flat.takes if n in passes.streamed
     )
 

@@ -1,13 +1,15 @@
-"""What a rule is: for one operation, what it does along an axis, and how it is carried out where only a leading part is valid."""
+"""What a rule is: for one operation, what it does along an axis, how it is carried out where only a leading part is valid, and how the
+parts are put together where the axis is cut."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from .._jax.trees import is_a
 from .dims import Dim, is_ragged, symbols
+from .monoids import MONOIDS, Monoid
 from .walk import Op, Walk
 
 Kind = Literal["reduced", "scanned", "sorted", "gathered", "contracted", "mixed"]
@@ -24,6 +26,7 @@ class Use:
         op: JAX's name of the operation.
         place: The user's line, "fit.py:12 (residual)".
         refused: Why it cannot be carried out on a padded axis; None if it can.
+        monoid: What puts all elements along the axes together, if that is all that is done with them.
     """
 
     symbols: frozenset[str]
@@ -32,6 +35,30 @@ class Use:
     op: str
     place: str
     refused: str | None = None
+    monoid: Monoid | None = field(default=None, repr=False)
+
+    @property
+    def is_sum(self) -> bool:
+        """Whether the elements along the axes are added up, and can be."""
+        return self.monoid is MONOIDS["add"] and self.refused is None
+
+
+Way = Literal["folded", "placed", "written", "cumulated", "looped"]
+
+
+@dataclass(frozen=True)
+class Across:
+    """What goes on from chunk to chunk where the axis along which an operation looks is cut.
+
+    Args:
+        way: "folded": the results of the chunks are put together. "placed": where the extreme element is, and that element. "written":
+            the array into which each chunk is written. "cumulated": the last of the results, which the next chunk goes on from. "looped":
+            the state of a loop.
+        monoid: By which that is put together; None of a loop, whose state is its own.
+    """
+
+    way: Way
+    monoid: Monoid | None = None
 
 
 @dataclass(frozen=True)
@@ -40,21 +67,26 @@ class Rule:
 
     Args:
         uses: What it does along each axis of symbolic size.
-        pad: Its results, from operands of which the leading parts are valid.
+        pad: Its results, from operands of which the leading parts are valid; of a chunk too, of which that is one.
+        across: What goes on from chunk to chunk; None where nothing does, so that what looks along the axis cannot be cut.
+        whole: What it is that cannot be cut though no element looks at another; None if it can.
     """
 
     uses: Callable[[Op], Iterable[Use]]
     pad: Callable[[Walk, Op, list[Any]], list[Any]]
+    across: Across | None = None
+    whole: str | None = None
 
 
-def use(op: Op, dims: Dim | Sequence[Dim], kind: Kind, how: str, refused: str | None = None) -> Use:
-    """A use of the axes with these sizes."""
+def use(op: Op, dims: Dim | Sequence[Dim], kind: Kind, how: str = "", *, monoid: Monoid | None = None, refused: str | None = None) -> Use:
+    """A use of the axes with these sizes; if nothing else says how, it is by the monoid."""
     sizes: Sequence[Dim] = dims if is_a(dims, (tuple, list)) else (dims,)
-    return Use(frozenset[str]().union(*map(symbols, sizes)), kind, how, op.name, op.place, refused)
+    said = how or (monoid.word if monoid is not None else "")
+    return Use(frozenset[str]().union(*map(symbols, sizes)), kind, said, op.name, op.place, refused, monoid)
 
 
 def refuse(op: Op, dims: Dim | Sequence[Dim], why: str) -> Use:
-    return use(op, dims, "mixed", why, why)
+    return use(op, dims, "mixed", why, refused=why)
 
 
 def ragged_dims(dims: Iterable[Dim]) -> list[Dim]:

@@ -14,9 +14,10 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.extend import core
 
-from .._jax.jaxprs import HOLDERS, bound, equations, opened, programs
+from .._jax.evaluation import evaluated
+from .._jax.jaxprs import bound, equations, opened, programs
+from .._jax.primitives import HOLDERS
 from .._jax.trees import is_a
 from .monoids import MONOIDS, REDUCTIONS, SCATTERS
 from .typed_jax import dtypes, lax, make_jaxpr
@@ -37,22 +38,9 @@ def spread(fn: Callable[..., Any]) -> Callable[..., list[Any]]:
     """A function of flat arrays, which may lie over devices, that returns a list of them: the same numbers as on one device."""
 
     def over_devices(*arrays: Any) -> list[Any]:
-        return _run(make_jaxpr(fn)(*arrays), arrays)
+        return evaluated(make_jaxpr(fn)(*arrays), arrays, kept)
 
     return over_devices
-
-
-def _run(jaxpr: Any, values: Sequence[Any]) -> list[Any]:
-    program, constants = opened(jaxpr)
-    env: dict[Any, Any] = dict(zip(program.constvars, constants, strict=True))
-    env.update(zip(program.invars, values, strict=True))
-
-    def read(atom: Any) -> Any:
-        return atom.val if is_a(atom, core.Literal) else env[atom]
-
-    for eqn in program.eqns:
-        env.update(zip(eqn.outvars, kept(eqn, [read(atom) for atom in eqn.invars]), strict=True))
-    return [read(atom) for atom in program.outvars]
 
 
 def kept(eqn: Any, values: Sequence[Any]) -> list[Any]:
@@ -63,7 +51,7 @@ def kept(eqn: Any, values: Sequence[Any]) -> list[Any]:
     if _may_lose(eqn):
         (out,) = bound(eqn, values)
         return [lax.select(_meets_nan(eqn, values), lax.full(out.shape, np.nan, out.dtype), out)]
-    if eqn.primitive.name in HOLDERS and any(map(_is_changed, (inner for each in programs(eqn.params) for inner in equations(each)))):
+    if eqn.primitive.name in HOLDERS and any(map(_is_changed, (inner for program in programs(eqn.params) for inner in equations(program)))):
         return bound(eqn, values, **{name: _made_anew(value) for name, value in eqn.params.items()})
     return bound(eqn, values)
 
@@ -95,8 +83,8 @@ def _meets_nan(eqn: Any, values: Sequence[Any]) -> Any:
     indices, updates = rest
     flags = lax.convert_element_type(lax.ne(updates, updates), np.int32)
     none = lax.full(x.shape, np.int32(0))
-    found = lax.scatter_add(none, indices, flags, eqn.params["dimension_numbers"], mode=eqn.params["mode"])
-    return lax.bitwise_or(lax.ne(x, x), lax.gt(found, none))
+    counts = lax.scatter_add(none, indices, flags, eqn.params["dimension_numbers"], mode=eqn.params["mode"])
+    return lax.bitwise_or(lax.ne(x, x), lax.gt(counts, none))
 
 
 def _made_anew(value: Any) -> Any:
@@ -109,7 +97,7 @@ def _made_anew(value: Any) -> Any:
     avals = [jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype, weak_type=atom.aval.weak_type) for atom in opened(value)[0].invars]
 
     def run(*given: Any) -> list[Any]:
-        return _run(value, given)
+        return evaluated(value, given, kept)
 
     made = make_jaxpr(run)(*avals)
     return made if hasattr(value, "consts") else opened(made)[0]

@@ -47,9 +47,9 @@ def demand(jaxpr: Any, ranges: Ranges) -> tuple[Use, ...]:
     Raises:
         Refused: The first that cannot.
     """
-    found: list[Use] = []
+    uses: list[Use] = []
     for use in uses_of(jaxpr, ranges):
         if use.refused is not None:
             raise Refused(use.place, f"{use.refused} (`{use.op}`)")
-        found.append(use)
-    return tuple(found)
+        uses.append(use)
+    return tuple(uses)

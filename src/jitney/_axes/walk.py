@@ -14,9 +14,10 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from jax.extend import core
 
-from .._jax.jaxprs import CALLBACKS, HOLDERS, bound, equations, opened, programs, source_of
+from .._jax.evaluation import evaluated
+from .._jax.jaxprs import bound, equations, opened, programs, source_of
+from .._jax.primitives import CALLBACKS, HOLDERS
 from .._jax.trees import is_a
 from .dims import Dim, evaluate, extent, is_ragged, symbols, tree_dims
 from .refusal import Refused
@@ -169,23 +170,14 @@ class Walk:
 
     def run(self, jaxpr: Any, values: Sequence[Any]) -> list[Any]:
         """Evaluate a program, closed or open."""
-        program, constants = opened(jaxpr)
-        env: dict[Any, Any] = dict(zip(program.constvars, constants, strict=True))
-        env.update(zip(program.invars, values, strict=True))
 
-        def read(atom: Any) -> Any:
-            return atom.val if isinstance(atom, core.Literal) else env[atom]
-
-        for eqn in program.eqns:
+        def results(eqn: Any, operands: list[Any]) -> list[Any]:
             if self.numbers and eqn.outvars and eqn.outvars[0] in self.numbers:
-                env[eqn.outvars[0]] = self.numbers[eqn.outvars[0]]
-                continue
-            op = Op(eqn)
-            operands = [read(atom) for atom in eqn.invars]
+                return [self.numbers[eqn.outvars[0]]]
             with scope_of(eqn):
-                out = self.make(op, operands)
-            env.update(zip(eqn.outvars, out, strict=True))
-        return [read(atom) for atom in program.outvars]
+                return self.make(Op(eqn), operands)
+
+        return evaluated(jaxpr, values, results)
 
 
 def blanks(op: Op) -> list[Any]:

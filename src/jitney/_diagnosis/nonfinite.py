@@ -22,10 +22,10 @@ from typing import Any, Final, Literal, cast
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend import core
 
 from jitney._errors import Where, sentence
-from jitney._jax.jaxprs import CALLS, opened, scan_parts, solve_operands, source_of, while_parts
+from jitney._jax.evaluation import applied, evaluated
+from jitney._jax.jaxprs import called, opened, scan_parts, solve_operands, source_of, while_parts
 from jitney._jax.primitives import ARITHMETIC
 
 _jax = cast(Any, jax)  # much of `jax.lax` and `jax.core` has no annotations
@@ -190,29 +190,24 @@ class _Tracer:
 
     def follow(self, jaxpr: Any, arguments: Sequence[_Value], path: tuple[str, ...], seen_at: str) -> list[_Value]:
         """Evaluate a jaxpr, open or closed, operation by operation."""
-        program, constants = opened(jaxpr)
-        env: dict[Any, _Value] = dict(zip(program.invars, arguments, strict=True))
-        env.update({var: self.given(data, seen_at) for var, data in zip(program.constvars, constants, strict=True)})
-        last = {atom: i for i, eqn in enumerate(program.eqns) for atom in eqn.invars if not isinstance(atom, core.Literal)}
-        kept = {atom for atom in program.outvars if not isinstance(atom, core.Literal)}
-        for i, eqn in enumerate(program.eqns):
-            source = source_of(eqn) or seen_at
-            operands = [self.read(env, atom, source) for atom in eqn.invars]
-            env.update(zip(eqn.outvars, self.step(eqn, operands, path, source), strict=True))
-            for atom in {a for a in eqn.invars if not isinstance(a, core.Literal)}:
-                if last[atom] == i and atom not in kept:
-                    del env[atom]
-        return [self.read(env, atom, seen_at) for atom in program.outvars]
 
-    def read(self, env: dict[Any, _Value], atom: Any, source: str) -> _Value:
-        return self.given(atom.val, source) if isinstance(atom, core.Literal) else env[atom]
+        def results(eqn: Any, operands: list[_Value]) -> list[_Value]:
+            return self.step(eqn, operands, path, source_of(eqn) or seen_at)
+
+        def constant(data: Any, _aval: Any, eqn: Any) -> _Value:
+            if not nonfinite([data]):
+                return _Value(data)
+            return self.given(data, (source_of(eqn) if eqn is not None else "") or seen_at)
+
+        return evaluated(jaxpr, arguments, results, constant=constant, lets_go=True)
 
     def step(self, eqn: Any, operands: list[_Value], path: tuple[str, ...], source: str) -> list[_Value]:
         """Evaluate one equation, inside where there is an inside."""
         name = eqn.primitive.name
-        if name in CALLS and CALLS[name] in eqn.params:
+        program = called(eqn)
+        if program is not None:
             inside = (*path, f"jit {eqn.params['name']}") if "name" in eqn.params else path
-            return self.follow(eqn.params[CALLS[name]], operands, inside, source)
+            return self.follow(program, operands, inside, source)
         if name == "cond":
             return self.branch(eqn, operands, path, source)
         if name == "custom_linear_solve":
@@ -222,7 +217,7 @@ class _Tracer:
             return results
         if name in ("scan", "while"):
             marks = _Loop.read(eqn, operands).marks(self, results, path, source)
-            results = [_kept(value.data, found) for value, found in zip(results, marks, strict=True)]
+            results = [_kept(value.data, kinds) for value, kinds in zip(results, marks, strict=True)]
         return [self.judge(eqn, operands, value, path, source) for value in results]
 
     def branch(self, eqn: Any, operands: list[_Value], path: tuple[str, ...], source: str) -> list[_Value]:
@@ -242,8 +237,8 @@ class _Tracer:
                 if fresh or not old:
                     inf, _ = _origins(eqn, operands, value, "inf", of=kind) if kind == "NaN" else ([], False)
                     cause = min(inf, key=lambda mark: mark.rank).finding if inf else None
-                    found = Finding(eqn.primitive.name, kind, source, path, _summary(operands), None, cause)
-                    old = [*old, self.mark(found)]
+                    maker = Finding(eqn.primitive.name, kind, source, path, _summary(operands), None, cause)
+                    old = [*old, self.mark(maker)]
                 value.marks[kind] = min(old, key=lambda mark: mark.rank)
         return value
 
@@ -275,10 +270,10 @@ class _Loop:
     def marks(self, tracer: _Tracer, results: list[_Value], path: tuple[str, ...], source: str) -> list[dict[Kind, _Mark]]:
         """Who made what the results have; where infinities come and go all the time, for the NaN alone."""
         has_nan = any(value.has("NaN") for value in results)
-        found = self.visit(tracer, _KINDS if has_nan else ("inf",), path, source)
-        if found is None and has_nan:
-            found = self.visit(tracer, ("NaN",), path, source)
-        return [{} for _ in results] if found is None else found
+        marks = self.visit(tracer, _KINDS if has_nan else ("inf",), path, source)
+        if marks is None and has_nan:
+            marks = self.visit(tracer, ("NaN",), path, source)
+        return [{} for _ in results] if marks is None else marks
 
     def visit(self, tracer: _Tracer, kinds: tuple[Kind, ...], path: tuple[str, ...], source: str) -> list[dict[Kind, _Mark]] | None:
         """Follow each iteration that makes something inside. `None` if they are too many."""
@@ -287,9 +282,9 @@ class _Loop:
         stride = self.stride(kinds)
         for _ in range(_VISITS):
             settled = [[_settled(marks, kind) for kind in kinds] for marks in (*(value.marks for value in carry), *ys)]
-            at, data, found = stride(i, [x.data for x in carry], settled, [x.data for x in self.constants], [x.data for x in self.xs])
+            at, data, stopped = stride(i, [x.data for x in carry], settled, [x.data for x in self.constants], [x.data for x in self.xs])
             carry = [_kept(new, old.marks) for new, old in zip(data, carry, strict=True)]
-            if not bool(found):
+            if not bool(stopped):
                 return [*(value.marks for value in carry), *ys]
             i = int(at)
             position = self.position(i)
@@ -311,17 +306,17 @@ class _Loop:
 
         def run(i: Any, carry: Any, settled: Any, constants: Any, xs: Any) -> Any:
             def going(state: Any) -> Any:
-                i, carry, found = state
-                return ~found & self.more(i, carry)
+                i, carry, stopped = state
+                return ~stopped & self.more(i, carry)
 
             def advance(state: Any) -> Any:
                 i, carry, _ = state
                 x = [_jax.lax.dynamic_index_in_dim(x, self.position(i), keepdims=False) for x in xs]
                 out = _evaluate(self.body, [*constants, *carry, *x])
                 before = [*carry, *(None for _ in out[len(carry) :])]
-                found = jnp.any(_jax.numpy.array([_news(*slot, kinds) for slot in zip(before, out, settled, strict=True)]))
-                kept = [_jax.lax.select(found, old, new) for old, new in zip(carry, out[: len(carry)], strict=True)]
-                return jnp.where(found, i, i + 1), kept, found
+                stopped = jnp.any(_jax.numpy.array([_news(*slot, kinds) for slot in zip(before, out, settled, strict=True)]))
+                kept = [_jax.lax.select(stopped, old, new) for old, new in zip(carry, out[: len(carry)], strict=True)]
+                return jnp.where(stopped, i, i + 1), kept, stopped
 
             return _jax.lax.while_loop(going, advance, (i, carry, False))
 
@@ -389,8 +384,7 @@ def _bind(eqn: Any, operands: list[_Value]) -> list[Any]:
 
 
 def _evaluate(jaxpr: Any, arguments: Sequence[Any]) -> list[Any]:
-    program, constants = opened(jaxpr)
-    return _jax.core.eval_jaxpr(program, constants, *arguments)
+    return applied(*opened(jaxpr), arguments)
 
 
 def _is_inexact(x: Any) -> bool:

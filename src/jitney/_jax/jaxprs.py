@@ -5,49 +5,42 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
-from jax.extend import source_info_util
+from jax.extend import core, source_info_util
 
 from .._owners import is_users
+from .primitives import CALLBACKS, CALLS
 from .trees import is_a
 
 T = TypeVar("T")
-
-CALLS: Final = {  # primitive -> the parameter that holds its program, in jax 0.10.2 and 0.12.0.1
-    "jit": "jaxpr",
-    "pjit": "jaxpr",
-    "closed_call": "call_jaxpr",
-    "core_call": "call_jaxpr",
-    "custom_jvp_call": "call_jaxpr",
-    "custom_vjp_call": "call_jaxpr",
-    "custom_vmap_call": "call",
-    "remat2": "jaxpr",
-    "checkpoint": "jaxpr",
-}
-
-CALLBACKS: Final = ("debug_callback", "debug_print", "io_callback")
-"""Operations that are there for what they do; a `pure_callback` that nobody reads is dropped by JAX too."""
-
-HOLDERS: Final = (*CALLS, "cond", "while", "scan", "custom_linear_solve")
-"""Operations that run the programs they hold, on arrays as they are: not `shard_map`, in which these are parts."""
-
-
-@dataclass(frozen=True)
-class Const:
-    """A value of a program that is known before anything runs; the others are numbered."""
-
-    value: Any
-
-
-Ref = int | Const
 
 
 def opened(jaxpr: Any) -> tuple[Any, Sequence[Any]]:
     """A program and its constants. jax 0.10 has open and closed ones; in 0.12.0.1 they are one class."""
     return getattr(jaxpr, "jaxpr", jaxpr), getattr(jaxpr, "consts", ())
+
+
+def is_written(atom: Any) -> bool:
+    """Whether what an operation reads is a number that is written into the program, and no variable of it."""
+    return isinstance(atom, core.Literal)
+
+
+def variables(atoms: Iterable[Any]) -> Iterator[Any]:
+    """What is read, but for the numbers that are written into the program."""
+    return (atom for atom in atoms if not is_written(atom))
+
+
+def called(eqn: Any) -> Any | None:
+    """The program that an operation calls; None if it is no call."""
+    return eqn.params.get(CALLS.get(eqn.primitive.name))
+
+
+def runs(eqn: Any) -> Any | None:
+    """The program that an operation calls on its operands as they are; None if it does not."""
+    program = called(eqn)
+    return program if program is not None and len(opened(program)[0].invars) == len(eqn.invars) else None
 
 
 def programs(params: Mapping[str, Any]) -> list[Any]:
@@ -80,8 +73,8 @@ def unfollowed(eqns: Iterable[Any]) -> Iterator[Any]:
     What a reference holds depends on more than what is read and made says.
     """
     for eqn in eqns:
-        inner = [each for program in programs(eqn.params) for each in opened(program)[0].eqns]
-        if eqn.effects and eqn.primitive.name not in CALLBACKS and not any(each.effects for each in inner):
+        inner = [held for program in programs(eqn.params) for held in opened(program)[0].eqns]
+        if eqn.effects and eqn.primitive.name not in CALLBACKS and not any(held.effects for held in inner):
             yield eqn
         yield from unfollowed(inner)
 

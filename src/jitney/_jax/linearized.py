@@ -7,14 +7,13 @@ from typing import Any
 import equinox as eqx
 import jax
 import numpy as np
-from jax.extend import core
 
 from .._errors import DerivativeError, Where, sentence
+from .evaluation import applied
 from .trees import keystr, tree_flatten_with_path, type_of
 
 _jax: Any = jax
 _eqx: Any = eqx
-_core: Any = core
 
 
 def fitting(where: Where, name: str, given: Any, at: Any) -> Any:
@@ -73,7 +72,7 @@ class Linear(eqx.Module):
 
 
 def _evaluated(program: Any, kept: Any, flat: Any) -> Any:
-    return _core.jaxpr_as_fun(_core.ClosedJaxpr(program, kept))(*flat)
+    return applied(program, kept, flat)
 
 
 _evaluate: Any = _jax.jit(_evaluated, static_argnums=0)

@@ -10,10 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jax.extend import core
-
+from .._jax.evaluation import evaluated
 from .._jax.jaxprs import at_line_of, bound, is_backward, opened, programs, source_of
-from .._jax.trees import is_a
 from .policy import Tokens, written
 from .products import LINEAR, MOVES, is_product, near_solves
 
@@ -36,6 +34,28 @@ class Label:
 
 
 NOWHERE = Label(())
+
+
+@dataclass(frozen=True, eq=False)
+class _Value:
+    """A value of a program, and where it comes from.
+
+    Args:
+        data: It itself.
+        label: Where it comes from.
+        moved: What it was, if it was only moved.
+        written: Whether it is a number that is written into the program.
+    """
+
+    data: Any
+    label: Label
+    moved: _Value | None = None
+    written: bool = False
+
+    @property
+    def origin(self) -> _Value:
+        """What it was before it was moved."""
+        return self if self.moved is None else self.moved
 
 
 @dataclass(frozen=True)
@@ -65,16 +85,16 @@ class Feeds(ABC):
 
     def run(self, jaxpr: Any, operands: Sequence[Any], labels: Sequence[Label], seen_at: str = "") -> tuple[list[Any], list[Label]]:
         """The results of a program and where they come from; `seen_at` is the line of the operation that holds it."""
-        program, constants = opened(jaxpr)
-        return _Feeding(self, program, seen_at).go([*constants, *operands], [*[NOWHERE] * len(constants), *labels])
+        return _Feeding(self, jaxpr, seen_at).go(operands, labels)
 
     def plain(self, eqn: Any, operands: Sequence[Any]) -> list[Any]:
         """The results of any other operation."""
         return bound(eqn, operands)
 
-    def literal(self, atom: Any) -> Any:
-        """The value of a number that is written into the program."""
-        return atom.val
+    def number(self, value: Any, aval: Any) -> Any:
+        """The value of a number that is written into the program, where a value of some type is read."""
+        del aval
+        return value
 
     @abstractmethod
     def product(self, eqn: Any, operands: Sequence[Any], site: Site) -> list[Any]:
@@ -86,74 +106,64 @@ class Feeds(ABC):
 
 
 class _Feeding:
-    """One program, with what is known of its values."""
+    """One program, with what is known of its products."""
 
-    def __init__(self, walk: Feeds, program: Any, seen_at: str):
+    def __init__(self, walk: Feeds, jaxpr: Any, seen_at: str):
         self.walk = walk
-        self.program = program
+        self.jaxpr = jaxpr
         self.seen_at = seen_at
-        self.values: dict[Any, Any] = {}
-        self.labels: dict[Any, Label] = {}
-        self.origins: dict[Any, Any] = {}  # a moved value -> what was moved
-        self.feeds: dict[Any, list[Tokens]] = {}  # a value -> the arguments that it was multiplied by
+        self.near = near_solves(opened(jaxpr)[0])
+        self.feeds: dict[_Value, list[Tokens]] = {}  # a value -> the arguments that it was multiplied by
 
     def go(self, operands: Sequence[Any], labels: Sequence[Label]) -> tuple[list[Any], list[Label]]:
-        given = (*self.program.constvars, *self.program.invars)
-        self.values.update(zip(given, operands, strict=True))
-        self.labels.update(zip(given, labels, strict=True))
-        stays = near_solves(self.program)
-        for i, eqn in enumerate(self.program.eqns):
-            out, found = self.step(eqn, near=i in stays)
-            self.values.update(zip(eqn.outvars, out, strict=True))
-            self.labels.update(zip(eqn.outvars, found, strict=True))
-        return [self.value(atom) for atom in self.program.outvars], [self.label(atom) for atom in self.program.outvars]
+        constants = [_Value(data, NOWHERE) for data in opened(self.jaxpr)[1]]
+        values = [_Value(data, label) for data, label in zip(operands, labels, strict=True)]
+        out = evaluated(self.jaxpr, values, self.step, constants=constants, constant=self.number)
+        return [value.data for value in out], [value.label for value in out]
 
-    def value(self, atom: Any) -> Any:
-        return self.walk.literal(atom) if is_a(atom, core.Literal) else self.values[atom]
+    def number(self, data: Any, aval: Any, _: Any) -> _Value:
+        return _Value(self.walk.number(data, aval), NOWHERE, written=True)
 
-    def label(self, atom: Any) -> Label:
-        return NOWHERE if is_a(atom, core.Literal) else self.labels[atom]
-
-    def origin(self, atom: Any) -> Any:
-        return atom if is_a(atom, core.Literal) else self.origins.get(atom, atom)
-
-    def step(self, eqn: Any, near: bool) -> tuple[list[Any], list[Label]]:  # noqa: FBT001
-        operands, labels = [self.value(atom) for atom in eqn.invars], [self.label(atom) for atom in eqn.invars]
+    def step(self, eqn: Any, inputs: list[_Value]) -> list[_Value]:
+        operands, labels = [value.data for value in inputs], [value.label for value in inputs]
         if is_product(eqn):
-            site = self.site(eqn, labels, near)
+            site = self.site(eqn, inputs)
             owners = [label.path[:-1] if label.leaf and len(label.path) > _ARRAY else label.path for label in labels[:2]]
             deepest = [path for path, label in zip(owners, labels, strict=False) if label.leaf] if _parameters(labels) else owners
             with at_line_of(eqn):
-                out = self.walk.product(eqn, operands, site)
-            return out, [joined([Label(path) for path in deepest])]
-        found = self.walk.other(eqn, operands, labels, source_of(eqn) or self.seen_at) if programs(eqn.params) else None
-        if found is not None:
-            return found
+                (out,) = self.walk.product(eqn, operands, site)
+            return [_Value(out, joined([Label(path) for path in deepest]))]
+        inside = self.walk.other(eqn, operands, labels, source_of(eqn) or self.seen_at) if programs(eqn.params) else None
+        if inside is not None:
+            return [_Value(data, label) for data, label in zip(*inside, strict=True)]
         name = eqn.primitive.name
-        if name in MOVES:
-            self.origins[eqn.outvars[0]] = self.origin(eqn.invars[0])
+        origin = inputs[0].origin if name in MOVES else None
+        if origin is not None:
             labels = labels if name in ("concatenate", "select_n") else labels[:1]  # the others are places
         known = set(labels) - {NOWHERE}
         label = known.pop() if len(known) == 1 and name in LINEAR else joined(labels)  # a scaled weight is that weight
-        return self.walk.plain(eqn, operands), [label] * len(eqn.outvars)
+        out = self.walk.plain(eqn, operands)
+        return [_Value(data, label, origin if i == 0 else None) for i, data in enumerate(out)]
 
-    def site(self, eqn: Any, labels: Sequence[Label], near: bool) -> Site:  # noqa: FBT001
+    def site(self, eqn: Any, inputs: Sequence[_Value]) -> Site:
         """What is known of a product."""
-        factors, labels = [self.origin(atom) for atom in eqn.invars[:2]], labels[:2]
+        factors, labels = [value.origin for value in inputs[:2]], [value.label for value in inputs[:2]]
         parameters, shared = _parameters(labels), list[Tokens]()
         if parameters:
             for factor in factors:
-                if not is_a(factor, core.Literal):
+                if not factor.written:
                     self.feeds.setdefault(factor, []).extend(parameters)
             paths = parameters
         else:  # an array, values of the program, or the product of a backward pass: its factor was multiplied by something before
-            known = [factor for factor in factors if not is_a(factor, core.Literal)] if is_backward(eqn) else []
+            known = [factor for factor in factors if not factor.written] if is_backward(eqn) else []
             shared = [path for factor in known for path in self.feeds.get(factor, ())]
             others = [label for label in labels if not label.leaf]
             leaves = [label.path for label in labels if label.leaf]
             paths = [*shared, *leaves] if shared else [*leaves, joined(others).path]
         exact = any(label.exact for label in labels)
-        stays = "its exact dtype is annotated" if exact else "a solve or factorisation is next to it" if near else None
+        stays = (
+            "its exact dtype is annotated" if exact else "a solve or factorisation is next to it" if eqn.outvars[0] in self.near else None
+        )
         own = bool(parameters or shared)
         return Site(tuple(dict.fromkeys(path for path in paths if path)), source_of(eqn) or self.seen_at, stays, own)
 

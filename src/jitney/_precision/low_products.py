@@ -16,14 +16,14 @@ from typing import Any
 import jax
 
 from .._errors import few
-from .._jax.jaxprs import CALLS, bound, name_of, opened, programs, while_parts
+from .._jax.jaxprs import bound, name_of, opened, programs, while_parts
+from .._jax.primitives import CALLS, REMATS
 from .._jax.trees import type_of
 from .fed_by import Feeds, Label, Site
 from .policy import LOW, Policy
 from .products import SOLVERS, holds_products, low_product, solves
 
 _jax: Any = jax
-_REMAT = ("remat2", "checkpoint")
 _SMALL = 16  # a call of up to so many operations is inlined: what its products share with others shows then
 
 
@@ -54,10 +54,10 @@ _TALLIES: ContextVar[list[Tally] | None] = ContextVar("tallies", default=None)
 @contextmanager
 def tallies() -> Generator[list[Tally]]:
     """Collect what is done in the programs that are cast meanwhile."""
-    found: list[Tally] = []
-    token = _TALLIES.set(found)
+    collected: list[Tally] = []
+    token = _TALLIES.set(collected)
     try:
-        yield found
+        yield collected
     finally:
         _TALLIES.reset(token)
 
@@ -72,9 +72,9 @@ def autocast(closed: Any, arrays: Sequence[Any], labels: Sequence[Label], policy
         policy: Which products are cast to what.
     """
     walk = _Autocast(policy)
-    found = _TALLIES.get()
-    if found is not None:
-        found.append(walk.tally)
+    collected = _TALLIES.get()
+    if collected is not None:
+        collected.append(walk.tally)
     # Paths that nothing asks for are dropped, so that calls of one inner function are one again.
     told = labels if policy.exceptions else [Label((), label.leaf, label.exact) for label in labels]
     out, _ = walk.run(closed, arrays, told)
@@ -111,17 +111,17 @@ class _Autocast(Feeds):
         if name == "while" and not solves(eqn):
             fixed, inside, carry = while_parts(eqn, list(labels))
             test, _ = self.cast(params["cond_jaxpr"], [*fixed, *carry], source)
-            body, found = self.cast(params["body_jaxpr"], [*inside, *carry], source)
-            return bound(eqn, operands, cond_jaxpr=test, body_jaxpr=body), found
-        if name == "scan" or name in _REMAT:
-            body, found = self.cast(params["jaxpr"], labels, source)
-            return bound(eqn, operands, jaxpr=body), found
+            body, origins = self.cast(params["body_jaxpr"], [*inside, *carry], source)
+            return bound(eqn, operands, cond_jaxpr=test, body_jaxpr=body), origins
+        if name == "scan" or name in REMATS:
+            body, origins = self.cast(params["jaxpr"], labels, source)
+            return bound(eqn, operands, jaxpr=body), origins
         if name in CALLS and not name.startswith("custom"):
             program = params[CALLS[name]]
             if len(opened(program)[0].eqns) <= _SMALL:
                 return self.run(program, operands, labels, source)
-            body, found = self.cast(program, labels, source)
-            return bound(eqn, operands, **{CALLS[name]: body}), found
+            body, origins = self.cast(program, labels, source)
+            return bound(eqn, operands, **{CALLS[name]: body}), origins
         if name in SOLVERS or name == "while":
             self.tally.stays["inside a solve or an iteration of Newton's kind"] += count
         else:
@@ -132,14 +132,14 @@ class _Autocast(Feeds):
         """The same program with its products cast, and where its results come from; the same again if it comes again."""
         key = (id(jaxpr), tuple(labels))
         if key not in self.converted:
-            found: list[Label] = []
+            traced: list[Label] = []
 
             def program(*arrays: Any) -> list[Any]:
-                out, found[:] = self.run(jaxpr, arrays, labels, source)
+                out, traced[:] = self.run(jaxpr, arrays, labels, source)
                 return out
 
             new: Any = _jax.make_jaxpr(program)(*(_abstract(var.aval) for var in opened(jaxpr)[0].invars))
-            self.converted[key] = (new if type_of(new) is type_of(jaxpr) else opened(new)[0], found, jaxpr)
+            self.converted[key] = (new if type_of(new) is type_of(jaxpr) else opened(new)[0], traced, jaxpr)
         new, origins, _ = self.converted[key]
         return new, list(origins)
 

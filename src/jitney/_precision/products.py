@@ -13,25 +13,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.custom_derivatives import SymbolicZero
-from jax.extend import core
 
-from .._jax.jaxprs import bound, equations, opened, programs, source_of
-from .._jax.primitives import PRODUCTS
+from .._jax.jaxprs import bound, equations, opened, programs, source_of, variables
+from .._jax.primitives import FACTORISATIONS, PRODUCTS, REARRANGED
 from .._jax.trees import is_a
 
 _jax: Any = jax
 SINGLE = np.dtype(jnp.float32)
-_SOLVERS = (
-    "qr geqrf geqp3 householder_product ormqr svd eigh eig schur hessenberg cholesky cholesky_update lu lu_pivots_to_permutation "
-    "symmetric_product triangular_solve tridiagonal tridiagonal_solve custom_linear_solve linear_solve"
-)
-SOLVERS = frozenset(_SOLVERS.split())
+SOLVERS = FACTORISATIONS | frozenset((
+    "custom_linear_solve", "linear_solve", "lu_pivots_to_permutation", "symmetric_product", "triangular_solve", "tridiagonal",
+    "tridiagonal_solve",
+))  # fmt: skip
 """Solves and factorisations of JAX and lineax, by the names of their operations."""
-_MOVES = (
-    "broadcast_in_dim concatenate convert_element_type copy copy_p dynamic_slice dynamic_update_slice expand_dims gather "
-    "optimization_barrier pad reduce_precision reshape rev select_n sharding_constraint slice split squeeze stop_gradient transpose"
-)
-MOVES = frozenset(_MOVES.split())
+MOVES = REARRANGED | frozenset((
+    "convert_element_type", "copy", "copy_p", "dynamic_slice", "dynamic_update_slice", "gather", "optimization_barrier", "pad",
+    "reduce_precision", "select_n", "sharding_constraint", "split", "stop_gradient",
+))  # fmt: skip
 """Operations whose result holds the numbers of what goes in."""
 LINEAR = MOVES | {"add", "add_any", "div", "mul", "neg", "sub", "reduce_sum"}
 
@@ -139,8 +136,8 @@ def _inside(eqn: Any) -> Sequence[Any]:
     return [inner for program in programs(eqn.params) for inner in equations(program)]
 
 
-def near_solves(program: Any) -> set[int]:
-    """The products, by their place in a program, that a solve or factorisation is fed with, or that work on what it gives.
+def near_solves(program: Any) -> set[Any]:
+    """The results of the products that a solve or factorisation is fed with, or that work on what it gives.
 
     Nothing but moves and linear operations stands between: the Gram matrix of normal equations, a step along a solution. An error in
     these is amplified by the condition of the system.
@@ -154,20 +151,20 @@ def near_solves(program: Any) -> set[int]:
     )
 
 
-def _reached(program: Any, marked: Sequence[bool], order: Any, ends: Callable[[Any], tuple[Any, Any]]) -> set[int]:
-    """Products that are reached from a solve, going through a program in one direction."""
+def _reached(program: Any, marked: Sequence[bool], order: Any, ends: Callable[[Any], tuple[Any, Any]]) -> set[Any]:
+    """The results of products that are reached from a solve, going through a program in one direction."""
     near: set[Any] = set()
-    found: set[int] = set()
+    results: set[Any] = set()
     for i in order:
         eqn = program.eqns[i]
         here, there = ends(eqn)
         product = is_product(eqn)
-        reached = any(not is_a(atom, core.Literal) and atom in near for atom in here)
+        reached = not near.isdisjoint(variables(here))
         if marked[i] or (reached and (product or eqn.primitive.name in LINEAR)):
-            near.update(atom for atom in there if not is_a(atom, core.Literal))
+            near.update(variables(there))
             if product:
-                found.add(i)
-    return found
+                results.add(eqn.outvars[0])
+    return results
 
 
 def breaks_low(jaxpr: Any, low: np.dtype[Any], seen_at: str = "") -> tuple[str, str] | None:
@@ -177,9 +174,9 @@ def breaks_low(jaxpr: Any, low: np.dtype[Any], seen_at: str = "") -> tuple[str, 
         if eqn.primitive.name in SOLVERS and any(_dtype(atom) == low for atom in eqn.invars):
             return eqn.primitive.name, source
         for program in programs(eqn.params):
-            found = breaks_low(program, low, source)
-            if found is not None:
-                return found
+            solve = breaks_low(program, low, source)
+            if solve is not None:
+                return solve
     return None
 
 

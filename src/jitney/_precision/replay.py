@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._jax.jaxprs import CALLS, HOLDERS, bound, programs, scan_parts, solve_operands, while_parts
-from .._jax.primitives import PRODUCTS
+from .._jax.jaxprs import bound, called, programs, scan_parts, solve_operands, while_parts
+from .._jax.primitives import ARITHMETIC, CALLS, HOLDERS, LOGIC, PRODUCTS, UNROUNDED
 from .._jax.trees import issubdtype
 from .fed_by import Feeds, Label, Site
 from .policy import LOW
@@ -32,26 +32,27 @@ class _Replay(Feeds):
         name, params = eqn.primitive.name, eqn.params
         if not self.enters(eqn):
             return None
-        if name in CALLS:
-            return self.run(params[CALLS[name]], operands, labels, source)
+        called_program = called(eqn)
+        if called_program is not None:
+            return self.run(called_program, operands, labels, source)
         if name == "custom_linear_solve":
             given = list(zip(operands, labels, strict=True))
             inside = solve_operands(eqn, given)
             return self.run(params["jaxprs"].solve, [value for value, _ in inside], [label for _, label in inside], source)
-        found: list[Label] = []
+        origins: list[Label] = []
 
         def program(jaxpr: Any, labels: Sequence[Label]) -> Any:
             def run(*values: Any) -> list[Any]:
-                out, found[:] = self.run(jaxpr, values, labels, source)
+                out, origins[:] = self.run(jaxpr, values, labels, source)
                 return out
 
             return run
 
         if name == "cond":
             branches = [program(branch, labels[1:]) for branch in params["branches"]]
-            return list(_lax.switch(operands[0], branches, *operands[1:])), found
+            return list(_lax.switch(operands[0], branches, *operands[1:])), origins
         if name == "while":
-            return self.loop(eqn, operands, labels, program), found
+            return self.loop(eqn, operands, labels, program), origins
         fixed, carry, rows = scan_parts(eqn, list(operands))
         body = program(params["jaxpr"], labels)
 
@@ -60,7 +61,7 @@ class _Replay(Feeds):
             return out[: len(carry)], out[len(carry) :]
 
         last, ys = _lax.scan(turn, carry, rows, length=params["length"], reverse=params["reverse"])
-        return [*last, *ys], found
+        return [*last, *ys], origins
 
     def enters(self, eqn: Any) -> bool:
         """Whether an operation that holds programs is gone into."""
@@ -127,15 +128,11 @@ class Probe(_Replay):
         return [ruled(operands[0], operands[1], flag, *operands[2:])]
 
 
-_NAMES = (
-    "abs acos acosh add add_any and argmax argmin asin asinh atan atan2 atanh broadcast_in_dim cbrt ceil cholesky clamp "
-    "concatenate conj copy copy_p cos cosh cumlogsumexp cummax cummin cumprod cumsum digamma div dynamic_slice "
-    "dynamic_update_slice eigh eq erf erf_inv erfc exp exp2 expand_dims expm1 floor gather ge gt integer_pow is_finite le lgamma "
-    "log log1p logistic lt lu max min mul ne neg not or pad pow qr reduce_and reduce_max reduce_min reduce_or reduce_prod "
-    "reduce_sum rem reshape rev round rsqrt select_n sign sin sinh slice sort split sqrt square squeeze stop_gradient sub svd tan "
-    "tanh top_k transpose triangular_solve"
+_SET_APART = frozenset(("complex", "convert_element_type", "imag", "log2", "nextafter", "real", "xor", "iota"))
+_OTHERS = (
+    "cholesky copy_p cumlogsumexp cumprod cumsum eigh lu qr reduce_and reduce_or reduce_prod reduce_sum split svd top_k triangular_solve"
 )
-_ANY_TYPE = frozenset(_NAMES.split())
+_ANY_TYPE = ((ARITHMETIC | LOGIC | UNROUNDED) - _SET_APART) | frozenset(_OTHERS.split())
 
 
 class Shadow(_Replay):
@@ -144,12 +141,12 @@ class Shadow(_Replay):
     def enters(self, eqn: Any) -> bool:
         return eqn.primitive.name in HOLDERS
 
-    def literal(self, atom: Any) -> Any:
-        return _jnp.asarray(atom.val, atom.aval.dtype)
+    def number(self, value: Any, aval: Any) -> Any:
+        return _jnp.asarray(value, aval.dtype)
 
     def run(self, jaxpr: Any, operands: Sequence[Any], labels: Sequence[Label], seen_at: str = "") -> tuple[list[Any], list[Label]]:
-        out, found = super().run(jaxpr, [_double(x) for x in operands], labels, seen_at)
-        return [_double(x) for x in out], found
+        out, origins = super().run(jaxpr, [_double(x) for x in operands], labels, seen_at)
+        return [_double(x) for x in out], origins
 
     def product(self, eqn: Any, operands: Sequence[Any], site: Site) -> list[Any]:
         del site

@@ -9,11 +9,12 @@ from typing import Any
 
 import jax
 
+from .._jax.evaluation import applied
 from .._jax.jaxprs import opened, scan_parts
 from .flat import FlatProgram, bytes_of
 from .flops import of_equation
 from .layers import Stack
-from .option import Option, Saved, evaluated, policy_of
+from .option import Option, Saved, policy_of
 
 _jax: Any = jax
 
@@ -49,30 +50,30 @@ class Estimate:
     everything: int
 
     def bytes(self, option: Option) -> int:
-        base = self.everything - sum(each.count * each.kept for each in self.layers)
+        base = self.everything - sum(layer.count * layer.kept for layer in self.layers)
         if option.whole:
-            return base + (sum(each.count * each.products for each in self.layers) if option.saved == "dots" else 0)
+            return base + (sum(layer.count * layer.products for layer in self.layers) if option.saved == "dots" else 0)
         left, total, at_once = option.layers, base, 0
-        for each in self.layers:
-            mine = min(left, each.count)
+        for layer in self.layers:
+            mine = min(left, layer.count)
             left -= mine
-            inside = each.products if option.saved == "dots" else 0
-            total += -(-mine // option.group) * each.enters + mine * inside + (2 * mine * each.own if option.rolled else 0)
-            total += (each.count - mine) * each.kept
+            inside = layer.products if option.saved == "dots" else 0
+            total += -(-mine // option.group) * layer.enters + mine * inside + (2 * mine * layer.own if option.rolled else 0)
+            total += (layer.count - mine) * layer.kept
             if mine:
-                again = min(option.group, mine) * (each.kept - inside)
-                at_once = max(at_once, again - (each.count - mine) * each.kept)
+                again = min(option.group, mine) * (layer.kept - inside)
+                at_once = max(at_once, again - (layer.count - mine) * layer.kept)
         return total + max(at_once, 0)
 
     def flops(self, option: Option) -> int:
         """Operations that are done again."""
         if option.whole:
-            return sum(each.count * each.others for each in self.layers)
+            return sum(layer.count * layer.others for layer in self.layers)
         left, total = option.layers, 0
-        for each in self.layers:
-            mine = min(left, each.count)
+        for layer in self.layers:
+            mine = min(left, layer.count)
             left -= mine
-            total += mine * (each.flops if option.saved == "nothing" else each.others)
+            total += mine * (layer.flops if option.saved == "nothing" else layer.others)
         return total
 
 
@@ -105,7 +106,7 @@ def _turn(flat: FlatProgram, stack: Stack) -> Layer:
     avals = [atom.aval for atom in body.invars]
 
     def turn(*values: Any) -> list[Any]:
-        return evaluated(body, constants, values)
+        return applied(body, constants, values)
 
     return _layer(stack.count, sum(map(bytes_of, carry)), turn, avals, body.eqns, 0)
 
@@ -128,5 +129,5 @@ def kept_by(fn: Any, avals: Sequence[Any], saved: Saved = "everything") -> int:
 
     back = _jax.eval_shape(pull, *given)
     kept = Counter((leaf.shape, leaf.dtype) for leaf in _jax.tree.leaves(back))
-    kept -= Counter((each.shape, each.dtype) for each in given)
+    kept -= Counter((argument.shape, argument.dtype) for argument in given)
     return sum(bytes_of(jax.ShapeDtypeStruct(*form)) * count for form, count in kept.items())

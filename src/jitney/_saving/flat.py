@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from jax.extend import core
-
-from .._jax.jaxprs import CALLS, Const, Ref, bound, opened
-from .._jax.trees import is_a
+from .._jax.evaluation import Ref, SeenAt, as_const, numbered, numbers_of, values_at, without_calls
+from .._jax.jaxprs import bound, called, opened
+from .._jax.primitives import PLAIN_CALLS
 
 
 @dataclass(frozen=True)
@@ -29,10 +28,10 @@ class Step:
     @property
     def numbers(self) -> list[int]:
         """What it reads, besides constants."""
-        return [ref for ref in self.reads if isinstance(ref, int)]
+        return numbers_of(self.reads)
 
     def run(self, env: Mapping[int, Any]) -> list[Any]:
-        return bound(self.eqn, [env[ref] if isinstance(ref, int) else ref.value for ref in self.reads])
+        return bound(self.eqn, values_at(self.reads, env))
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ class FlatProgram:
 
     @property
     def results(self) -> set[int]:
-        return {ref for ref in self.gives if isinstance(ref, int)}
+        return set(numbers_of(self.gives))
 
     def reads_of(self, start: int, stop: int) -> list[int]:
         """What steps read that they do not make, in the order in which it is read."""
@@ -74,49 +73,34 @@ class FlatProgram:
         """Bytes of what is made before each place and read behind it: at 0 before the first step, and so on."""
         last = {n: i for i, step in enumerate(self.steps) for n in step.numbers} | dict.fromkeys(self.results, len(self.steps))
         ends = [0] * (len(self.steps) + 1)
-        live, found = 0, [0]
+        live, crossing = 0, [0]
         for i, step in enumerate(self.steps):
             for n in step.makes:
                 if last.get(n, -1) > i:
                     live += self.sizes[n]
                     ends[last[n]] += self.sizes[n]
             live -= ends[i]
-            found.append(live)
-        return found
+            crossing.append(live)
+        return crossing
 
 
-def flattened(jaxpr: Any, calls: Collection[str] = ("jit", "pjit")) -> FlatProgram:
+def flattened(jaxpr: Any, calls: Collection[str] = PLAIN_CALLS) -> FlatProgram:
     """Take calls of a program apart, by default those without a rule of their own. Its constants come before its arguments."""
     steps: list[Step] = []
     avals: dict[int, Any] = {}
 
-    def number(atom: Any) -> int:
-        n = len(avals)
-        avals[n] = atom.aval
-        return n
+    def step(eqn: Any, reads: list[Ref], _: SeenAt) -> tuple[int, ...]:
+        makes = numbered(eqn.outvars, avals)
+        steps.append(Step(eqn, tuple(reads), makes))
+        return makes
 
-    def go(program: Any, constants: Sequence[Ref], given: Sequence[Ref]) -> list[Ref]:
-        env: dict[Any, Ref] = dict(zip((*program.constvars, *program.invars), (*constants, *given), strict=True))
-
-        def ref(atom: Any) -> Ref:
-            return Const(atom.val) if is_a(atom, core.Literal) else env[atom]
-
-        for eqn in program.eqns:
-            reads = tuple(ref(atom) for atom in eqn.invars)
-            if eqn.primitive.name in calls:
-                inner, inside = opened(eqn.params[CALLS[eqn.primitive.name]])
-                env.update(zip(eqn.outvars, go(inner, [Const(value) for value in inside], reads), strict=True))
-            else:
-                makes = tuple(number(atom) for atom in eqn.outvars)
-                env.update(zip(eqn.outvars, makes, strict=True))
-                steps.append(Step(eqn, reads, makes))
-        return [ref(atom) for atom in program.outvars]
+    def inside(eqn: Any) -> Any | None:
+        return called(eqn) if eqn.primitive.name in calls else None
 
     program, _ = opened(jaxpr)
-    takes = [number(atom) for atom in (*program.constvars, *program.invars)]
-    split = len(program.constvars)
-    gives = go(program, takes[:split], takes[split:])
-    return FlatProgram(tuple(steps), tuple(takes), tuple(gives), avals)
+    constants, arguments = numbered(program.constvars, avals), numbered(program.invars, avals)
+    gives = without_calls(jaxpr, arguments, step, inside, constants=constants, constant=as_const)
+    return FlatProgram(tuple(steps), (*constants, *arguments), tuple(gives), avals)
 
 
 def bytes_of(aval: Any) -> int:

@@ -10,28 +10,26 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from jax.extend import core
+from .._jax.jaxprs import called, opened, programs, variables
+from .._jax.primitives import REARRANGED
 
-from .._jax.jaxprs import CALLS, opened, programs
-from .._jax.trees import is_a
-
-_MOVES = (
-    "reshape transpose broadcast_in_dim squeeze expand_dims convert_element_type slice dynamic_slice dynamic_update_slice concatenate "
-    "gather pad iota copy copy_p rev stop_gradient name device_put split bitcast_convert_type optimization_barrier"
+_OTHERS = (
+    "bitcast_convert_type convert_element_type copy copy_p device_put dynamic_slice dynamic_update_slice gather iota name "
+    "optimization_barrier pad split stop_gradient"
 )
-_FREE = frozenset(_MOVES.split())
+_FREE = REARRANGED | frozenset(_OTHERS.split())
 
 
 def flops(jaxpr: Any, wanted: Sequence[bool] | None = None) -> int:
     """Operations that the wanted results of a program take; what none of them needs is not counted."""
     program, _ = opened(jaxpr)
     pairs = zip(program.outvars, wanted or [True] * len(program.outvars), strict=True)
-    needed = {atom for atom, asked in pairs if asked and not is_a(atom, core.Literal)}
+    needed = set(variables(atom for atom, asked in pairs if asked))
     total = 0
     for eqn in reversed(program.eqns):
         asked = [atom in needed for atom in eqn.outvars]
         if any(asked) or eqn.effects:
-            needed.update(atom for atom in eqn.invars if not is_a(atom, core.Literal))
+            needed.update(variables(eqn.invars))
             total += of_equation(eqn, asked)
     return total
 
@@ -39,8 +37,8 @@ def flops(jaxpr: Any, wanted: Sequence[bool] | None = None) -> int:
 def of_equation(eqn: Any, asked: Sequence[bool] | None = None) -> int:
     """Operations of one equation: two for each product that is added up, one for each element that is computed or added."""
     name = eqn.primitive.name
-    if name in CALLS:
-        inner = eqn.params[CALLS[name]]
+    inner = called(eqn)
+    if inner is not None:
         return flops(inner, asked if asked and len(opened(inner)[0].outvars) == len(asked) else None)
     if name == "scan":
         return int(eqn.params["length"]) * flops(eqn.params["jaxpr"])

@@ -15,9 +15,10 @@ from typing import Any
 import jax
 import numpy as np
 
+from .._jax.evaluation import Const
 from .._jax.jaxprs import bound, opened, programs
 from .._jax.trees import is_a, issubdtype
-from .flat import Const, FlatProgram, Step, bytes_of
+from .flat import FlatProgram, Step, bytes_of
 from .flops import of_equation
 
 _jax: Any = jax
@@ -60,12 +61,12 @@ def stacks_of(flat: FlatProgram) -> tuple[Stack, ...]:
     weights = [sum(flat.sizes[n] for n in step.makes) + _inside(step) for step in flat.steps]
     crossing = flat.crossing()
     labels = _numbered([_label(step) for step in flat.steps])
-    found = [*_repeated(flat, np.asarray(labels), np.asarray(weights, float), crossing, 0, len(labels), _SHARE * sum(weights))]
-    covered = {i for stack in found for i in range(stack.start, stack.stop)}
+    stacks = [*_repeated(flat, np.asarray(labels), np.asarray(weights, float), crossing, 0, len(labels), _SHARE * sum(weights))]
+    covered = {i for stack in stacks for i in range(stack.start, stack.stop)}
     for i, step in enumerate(flat.steps):
         if i not in covered and step.name == "scan" and step.eqn.params["length"] > 1 and weights[i] >= _SHARE * sum(weights):
-            found.append(Stack((i, i + 1), int(step.eqn.params["length"])))
-    return tuple(sorted(found, key=lambda stack: stack.start)) or _pieces(flat, crossing)
+            stacks.append(Stack((i, i + 1), int(step.eqn.params["length"])))
+    return tuple(sorted(stacks, key=lambda stack: stack.start)) or _pieces(flat, crossing)
 
 
 def _repeated(flat: FlatProgram, labels: Any, weights: Any, crossing: Sequence[int], low: int, high: int, least: float) -> Iterator[Stack]:
@@ -154,7 +155,7 @@ def alike(flat: FlatProgram, start: int, stop: int) -> tuple[Hashable, list[int]
     """
     made: dict[int, int] = {}
     outside: dict[int, int] = {}
-    found: list[Hashable] = []
+    form: list[Hashable] = []
 
     def place(ref: Any) -> Hashable:
         if is_a(ref, Const):
@@ -167,8 +168,8 @@ def alike(flat: FlatProgram, start: int, stop: int) -> tuple[Hashable, list[int]
             made[n] = len(made)
         params = _rule(step) or tuple((name, _identity(value)) for name, value in sorted(step.eqn.params.items()))
         kinds = tuple(_kind(a) for a in (*step.eqn.invars, *step.eqn.outvars))
-        found.append((step.name, params, reads, kinds, bool(step.eqn.effects)))
-    return tuple(found), list(outside), list(made)
+        form.append((step.name, params, reads, kinds, bool(step.eqn.effects)))
+    return tuple(form), list(outside), list(made)
 
 
 def _rule(step: Step) -> tuple[Hashable, ...] | None:

@@ -8,14 +8,13 @@ from itertools import pairwise
 from typing import Any, Literal
 
 import jax
-from jax.extend import core
 
+from .._jax.evaluation import applied, values_at
 from .._jax.jaxprs import opened, scan_parts
 from .flat import FlatProgram
 from .layers import Stack, alike
 
 _jax: Any = jax
-_core: Any = core
 Saved = Literal["everything", "dots", "nothing", "offloaded"]
 
 
@@ -107,13 +106,13 @@ class _Evaluation:
         if not layers or step.eqn.effects:
             self.plain(stack.start, stack.stop)
             return
-        operands = [self.env[ref] if isinstance(ref, int) else ref.value for ref in step.reads]
+        operands = values_at(step.reads, self.env)
         fixed, carry, rows = scan_parts(step.eqn, operands)
         body, constants = opened(step.eqn.params["jaxpr"])
         count, backwards = len(carry), bool(step.eqn.params["reverse"])
 
         def turn(carry: Any, row: Any) -> Any:
-            out = evaluated(body, constants, [*fixed, *carry, *row])
+            out = applied(body, constants, [*fixed, *carry, *row])
             return out[:count], out[count:]
 
         carry, ys = turns(turn, carry, rows, stack.turns, layers, self.option, backwards=backwards)
@@ -149,11 +148,6 @@ def turns(turn: Any, carry: Any, rows: Any, total: int, layers: int, option: Opt
         pairs = zip(rest, ys, strict=True) if backwards else zip(ys, rest, strict=True)
         ys = [_jax.numpy.concatenate(pair) for pair in pairs]
     return carry, ys
-
-
-def evaluated(program: Any, constants: Sequence[Any], values: Sequence[Any]) -> list[Any]:
-    """The results of a program."""
-    return list(_core.jaxpr_as_fun(_core.ClosedJaxpr(program, list(constants)))(*values))
 
 
 @dataclass(frozen=True)
@@ -195,7 +189,7 @@ class Chain:
         own = [set(range(*pair)) for pair in pairs]
         later = [set(flat.needed_after(*pair)) - _read_by_next(flat, own, sources, k, layers) for k, pair in enumerate(pairs)]
         later[-1] -= {makes[-1][made] for made in carried.values()}  # which the loop hands on
-        wanted = sorted({makes[k].index(n) for k, found in enumerate(later) for n in found})
+        wanted = sorted({makes[k].index(n) for k, numbers in enumerate(later) for n in numbers})
         return cls(stack, layers, sources, makes, carried, tuple(wanted))
 
     def run(self, run: _Evaluation) -> None:
@@ -240,6 +234,6 @@ def program_of(flat: FlatProgram, stacks: Sequence[Stack], option: Option) -> Ca
             run.stack(stack, min(max(option.layers - done, 0), stack.count))
             at, done = stack.stop, done + stack.count
         run.plain(at, len(flat.steps))
-        return [run.env[ref] if isinstance(ref, int) else ref.value for ref in flat.gives]
+        return values_at(flat.gives, run.env)
 
     return _jax.checkpoint(whole, policy=policy_of(option.saved)) if option.whole else whole

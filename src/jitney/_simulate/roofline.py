@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from .._jax.jaxprs import CALLS, opened, programs
+from .._jax.jaxprs import called, opened, programs
 from .._saving import of_equation
 from .device import Device
 
@@ -63,7 +63,7 @@ def sends(kind: str, size: int, devices: int) -> tuple[float, int]:
         devices: How many take part.
     """
     n, steps = devices, math.ceil(math.log2(devices))
-    found: dict[str, tuple[float, int]] = {
+    by_kind: dict[str, tuple[float, int]] = {
         "all-reduce": (2 * (n - 1) / n * size, 2 * steps),
         "all-gather": ((n - 1) / n * size, steps),
         "reduce-scatter": ((n - 1) * size, steps),  # its result is an n-th of what it reduces
@@ -71,7 +71,7 @@ def sends(kind: str, size: int, devices: int) -> tuple[float, int]:
         "collective-permute": (size, 1),
         "collective-broadcast": (size, steps),
     }
-    return found[kind] if n > 1 else (0.0, 0)
+    return by_kind[kind] if n > 1 else (0.0, 0)
 
 
 def seconds_of(kind: str, size: int, between: Links) -> float:
@@ -85,18 +85,19 @@ def products_by_type(jaxpr: Any) -> dict[str, int]:
 
     The compiler for CPUs widens products of 16 bits, so that only the program itself tells.
     """
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for eqn in opened(jaxpr)[0].eqns:
-        inner = [eqn.params[CALLS[eqn.primitive.name]]] if eqn.primitive.name in CALLS else programs(eqn.params)
+        program = called(eqn)
+        inner = programs(eqn.params) if program is None else [program]
         if inner:
             turns = int(eqn.params["length"]) if eqn.primitive.name == "scan" else 1
             for program in inner:
                 for kind, count in products_by_type(program).items():
-                    found[kind] = found.get(kind, 0) + turns * count
+                    counts[kind] = counts.get(kind, 0) + turns * count
         elif eqn.primitive.name in ("dot_general", "conv_general_dilated"):
             kind = _kind_of(eqn)
-            found[kind] = found.get(kind, 0) + of_equation(eqn)
-    return found
+            counts[kind] = counts.get(kind, 0) + of_equation(eqn)
+    return counts
 
 
 def _kind_of(eqn: Any) -> str:

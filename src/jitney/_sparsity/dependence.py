@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from .._jax.jaxprs import Ref, opened, scan_parts, solve_operands, while_parts
+from .._jax.evaluation import Ref
+from .._jax.jaxprs import opened, scan_parts, solve_operands, while_parts
 from .dependence_rules import READ, RULES
 from .known_values import Constants, Programs, constant
 from .operation import Found, SparsityOp, everything
@@ -33,11 +34,11 @@ def dependence(jaxpr: Any, patterns: Sequence[Found], programs: Programs | None 
     programs = programs or Programs()
     known = programs.known(jaxpr, given)
     flat = known.flat
-    found: dict[int, Found] = dict(zip(flat.takes, [*[None] * (len(flat.takes) - len(patterns)), *patterns], strict=True))
-    values = known.values(_asked(known, {number for number, pattern in found.items() if pattern is not None}))
+    reached: dict[int, Found] = dict(zip(flat.takes, [*[None] * (len(flat.takes) - len(patterns)), *patterns], strict=True))
+    values = known.values(_asked(known, {number for number, pattern in reached.items() if pattern is not None}))
 
     def pattern(ref: Ref) -> Found:
-        return found.get(ref) if isinstance(ref, int) else None
+        return reached.get(ref) if isinstance(ref, int) else None
 
     def value(ref: Ref) -> Any:
         return values.get(ref) if isinstance(ref, int) else constant(ref.value)
@@ -47,7 +48,7 @@ def dependence(jaxpr: Any, patterns: Sequence[Found], programs: Programs | None 
         if any(part is not None for part in inside):
             rule, there = _LOOPS.get(step.name), [value(ref) for ref in step.reads]
             out = rule(_Nested(step.eqn, inside, there, programs)) if rule else _plain(step.eqn, inside, there)
-            found.update(zip(step.makes, out, strict=True))
+            reached.update(zip(step.makes, out, strict=True))
     return [pattern(ref) for ref in flat.gives]
 
 
@@ -87,12 +88,12 @@ class _Nested:
     def locally(self, body: Any, sizes: Sequence[int], varying: Sequence[bool], given: Sequence[Any]) -> list[Found]:
         """What the results of a body depend on, its varying arguments standing one after the other as columns."""
         total = sum(size for size, on in zip(sizes, varying, strict=True) if on)
-        found: list[Found] = []
+        columns: list[Found] = []
         at = 0
         for size, on in zip(sizes, varying, strict=True):
-            found.append(Pattern.identity(at, size, total) if on else None)
+            columns.append(Pattern.identity(at, size, total) if on else None)
             at += size * on
-        return dependence(body, found, self.programs, given)
+        return dependence(body, columns, self.programs, given)
 
     def everything(self) -> list[Found]:
         """All results depend on all that any operand does."""

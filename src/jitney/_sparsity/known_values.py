@@ -14,7 +14,9 @@ from typing import Any
 
 import jax
 
-from .._jax.jaxprs import CALLS, Const, Ref, bound, opened
+from .._jax.evaluation import Const, Ref
+from .._jax.jaxprs import bound, opened
+from .._jax.primitives import CALLS, UNROUNDED
 from .._jax.trees import Tracer, canonicalize_dtype, extended, is_a, issubdtype
 from .._saving import FlatProgram, Step, flattened
 from .typed_numpy import np
@@ -24,18 +26,13 @@ _LARGEST = 1 << 22  # elements of a value
 _MOST_WORK = 1 << 26  # multiplications of a product
 _SINGLE = 4  # bytes; compilers compute narrower floats in wider ones, and may skip the rounding in between
 
-_MOVES = (
-    "iota broadcast_in_dim reshape squeeze expand_dims transpose rev slice concatenate pad select_n copy copy_p split stack unstack "
-    "gather dynamic_slice dynamic_update_slice neg abs max min clamp sign floor ceil round is_finite eq ne lt le gt ge sort argmax argmin "
-    "reduce_max reduce_min cummax cummin"
-)
+_EXACT = UNROUNDED | frozenset(("copy_p", "eq", "ge", "gt", "is_finite", "le", "lt", "ne", "split", "stack", "unstack"))
 _WHOLE = (
     "and or xor not shift_left shift_right_logical shift_right_arithmetic population_count clz reduce_and reduce_or reduce_xor "
     "add add_any sub mul div rem square integer_pow pow reduce_sum reduce_prod cumsum cumprod dot_general convert_element_type"
 )
 _ROUNDED = "sqrt rsqrt cbrt exp exp2 expm1 log log1p sin cos tan tanh logistic reduce_precision"
-_EXACT = frozenset(_MOVES.split())
-_TAKEN = frozenset((*_MOVES.split(), *_WHOLE.split(), *_ROUNDED.split()))
+_TAKEN = _EXACT | frozenset((*_WHOLE.split(), *_ROUNDED.split()))
 _JUMPS = ("sign", "floor", "ceil", "round", "rem")
 
 

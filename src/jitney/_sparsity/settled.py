@@ -11,13 +11,15 @@ from typing import Any
 
 import jax
 
+from .._jax.evaluation import values_at
 from .._jax.jaxprs import bound, opened, programs, scan_parts, while_parts
+from .._jax.primitives import PLAIN_CALLS, REMATS
 from .._saving import flattened
 from .known_values import Constants
 
 _jax: Any = jax
 _lax: Any = jax.lax
-_INSIDE = ("jit", "pjit", "closed_call", "core_call")
+_INSIDE = (*PLAIN_CALLS, "closed_call", "core_call")
 
 
 def settled(traced: Any, at: Sequence[Any]) -> Any:
@@ -58,10 +60,10 @@ def _run(jaxpr: Any, operands: Sequence[Any]) -> list[Any]:
         if step.makes and step.makes[0] in settled:
             env.update((number, settled[number]) for number in step.makes)
             continue
-        values = [env[ref] if isinstance(ref, int) else ref.value for ref in step.reads]
+        values = values_at(step.reads, env)
         out = _BUILDERS[step.name](step.eqn, values) if _rebuilds(step.eqn) else bound(step.eqn, values)
         env.update(zip(step.makes, out, strict=True))
-    return [env[ref] if isinstance(ref, int) else ref.value for ref in flat.gives]
+    return values_at(flat.gives, env)
 
 
 def _scan(eqn: Any, operands: list[Any]) -> list[Any]:
@@ -101,4 +103,4 @@ def _checkpoint(eqn: Any, operands: list[Any]) -> list[Any]:
     return list(_jax.checkpoint(run, policy=eqn.params["policy"], prevent_cse=eqn.params["prevent_cse"])(*operands))
 
 
-_BUILDERS = {"scan": _scan, "while": _while, "cond": _cond, "checkpoint": _checkpoint, "remat2": _checkpoint}
+_BUILDERS = {"scan": _scan, "while": _while, "cond": _cond, **dict.fromkeys(REMATS, _checkpoint)}

@@ -18,15 +18,14 @@ from pathlib import Path
 from typing import Any
 
 import jax
-from jax.extend import core
 
 from .._jax.cache import folder
+from .._jax.evaluation import applied
 from .._jax.jaxprs import equations, opened
 from .._jax.trees import is_a
 from .typed_numpy import np
 
 _jax: Any = jax
-_core: Any = core
 Made = Callable[[Any, Sequence[Any]], Any]
 """From the function and its arguments to what is timed."""
 
@@ -76,23 +75,21 @@ def seconds(traced: Any, at: Sequence[Any], ways: Mapping[str, Made]) -> dict[st
     path = _path(key)
     kept = _read(path, ways)
     # Not under the lock: what is measured may call rules of the user's, which may wait for another thread.
-    found = _KNOWN.keep(key, kept or _measured(traced, at, ways))
+    times = _KNOWN.keep(key, kept or _measured(traced, at, ways))
     if path is not None and kept is None:
-        _write(path, found)
-    return found
+        _write(path, times)
+    return times
 
 
 def _measured(traced: Any, at: Sequence[Any], ways: Mapping[str, Made]) -> dict[str, float]:
     program, constants = opened(traced)
-    given = [[_example(leaf) for leaf in each] for each in (constants, at)]
-    found: dict[str, float] = {}
+    given = [[_example(leaf) for leaf in leaves] for leaves in (constants, at)]
+    fastest: dict[str, float] = {}
     for name, made in ways.items():
 
         def call(constants: Any, at: Any, made: Made = made) -> Any:
-            run = _core.jaxpr_as_fun(_core.ClosedJaxpr(program, list(constants)))
-
             def fn(arrays: Sequence[Any]) -> Any:
-                return run(*arrays)
+                return applied(program, constants, arrays)
 
             return made(fn, at)
 
@@ -103,8 +100,8 @@ def _measured(traced: Any, at: Sequence[Any], ways: Mapping[str, Made]) -> dict[
             start = time.perf_counter()
             _jax.block_until_ready(compiled(*given))
             times.append(time.perf_counter() - start)
-        found[name] = min(times)
-    return found
+        fastest[name] = min(times)
+    return fastest
 
 
 def _example(leaf: Any) -> Any:
@@ -130,18 +127,18 @@ def _key(traced: Any, at: Sequence[Any], ways: Sequence[str]) -> str:
 
 
 def _path(key: str) -> Path | None:
-    found = folder("modes")
-    return None if found is None else found / f"{key[:32]}.json"
+    modes = folder("modes")
+    return None if modes is None else modes / f"{key[:32]}.json"
 
 
 def _read(path: Path | None, ways: Mapping[str, Made]) -> dict[str, float] | None:
     """What an earlier process found; None if there is nothing that fits."""
     try:
-        found: Any = json.loads(path.read_text()) if path is not None else None
+        stored: Any = json.loads(path.read_text()) if path is not None else None
     except (OSError, ValueError):
         return None
-    fits = is_a(found, dict) and set(found) == set(ways) and all(is_a(found[way], float) and found[way] > 0 for way in ways)
-    return found if fits else None
+    fits = is_a(stored, dict) and set(stored) == set(ways) and all(is_a(stored[way], float) and stored[way] > 0 for way in ways)
+    return stored if fits else None
 
 
 def _write(path: Path, found: Mapping[str, float]) -> None:

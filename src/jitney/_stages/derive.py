@@ -218,7 +218,7 @@ class _Derivation:
 
         program = _jax.make_jaxpr(whole)(arrays)
         for use in uses_of(program, ranges):
-            if use.refused or use.how != "sum":
+            if not use.is_sum:
                 raise Refused(use.place, use.refused or f"is no sum along it: {use.kind}, {use.how} (`{use.op}`)")
         for symbol in ranges:
             levels = plan_passes(program, symbol, ranges).levels

@@ -7,18 +7,17 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 import jax
-from jax.extend import core
 
-from .._jax.jaxprs import CALLS, bound, opened, scan_parts
+from .._jax.evaluation import SeenAt, applied, without_calls
+from .._jax.jaxprs import bound, called, opened, scan_parts
 from .._jax.memory import compiled_bytes, text
-from .._jax.trees import is_a
+from .._jax.primitives import PLAIN_CALLS
 from .._signature.options import AUTO
 from .._view.result import Outcome
 from .._view.view import View
 from .stage import Fn, Request, Skip, Stage
 
 _jax: Any = jax
-_core: Any = core
 
 
 @dataclass(frozen=True)
@@ -74,12 +73,12 @@ def within(traced: Any, arrays: Sequence[Any], budget: int) -> Choice:
 
             return _jax.grad(value)(arrays)
 
-        return compiled_bytes(gradient, [[jax.ShapeDtypeStruct(x.shape, x.dtype) for x in each] for each in (constants, arrays)])
+        return compiled_bytes(gradient, [[jax.ShapeDtypeStruct(x.shape, x.dtype) for x in arguments] for arguments in (constants, arrays)])
 
     def as_it_is(arrays: Sequence[Any]) -> Any:
-        return plain(program, constants, arrays)[0]
+        return applied(program, constants, arrays)[0]
 
-    whole = taken(plain)
+    whole = taken(applied)
     if whole <= budget:
         return Choice(as_it_is, f"keeps everything: {text(whole)} of {text(budget)}")
     less = taken(recomputed)
@@ -91,29 +90,16 @@ def within(traced: Any, arrays: Sequence[Any], budget: int) -> Choice:
     )
 
 
-def plain(program: Any, constants: Sequence[Any], arrays: Sequence[Any]) -> Sequence[Any]:
-    """Evaluate a program."""
-    return _core.jaxpr_as_fun(_core.ClosedJaxpr(program, list(constants)))(*arrays)
-
-
 def recomputed(program: Any, constants: Sequence[Any], arrays: Sequence[Any]) -> list[Any]:
     """Evaluate a program with `jax.checkpoint` around the body of every loop over a known length."""
-    env: dict[Any, Any] = dict(zip((*program.constvars, *program.invars), (*constants, *arrays), strict=True))
 
-    def read(atom: Any) -> Any:
-        return atom.val if is_a(atom, core.Literal) else env[atom]
+    def results(eqn: Any, operands: list[Any], _: SeenAt) -> list[Any]:
+        return _loop(eqn, operands) if eqn.primitive.name == "scan" else bound(eqn, operands)
 
-    for eqn in program.eqns:
-        operands = [read(atom) for atom in eqn.invars]
-        if eqn.primitive.name in ("jit", "pjit"):
-            inner, inside = opened(eqn.params[CALLS[eqn.primitive.name]])
-            out: Sequence[Any] = recomputed(inner, inside, operands)
-        elif eqn.primitive.name == "scan":
-            out = _loop(eqn, operands)
-        else:
-            out = bound(eqn, operands)
-        env.update(zip(eqn.outvars, out, strict=True))
-    return [read(atom) for atom in program.outvars]
+    def inside(eqn: Any) -> Any | None:
+        return called(eqn) if eqn.primitive.name in PLAIN_CALLS else None
+
+    return without_calls(program, arrays, results, inside, constants=constants)
 
 
 def _loop(eqn: Any, operands: list[Any]) -> list[Any]:

@@ -9,10 +9,9 @@ from typing import Any
 import jax
 import jaxlib
 import numpy as np
-from jax.extend import core
 
 from .._axes import Passes
-from .._jax.jaxprs import opened, programs
+from .._jax.jaxprs import is_written, opened, programs
 from .._jax.trees import is_a
 from .._processes.agreement import digest
 
@@ -23,7 +22,7 @@ _jaxlib: Any = jaxlib
 def program_key(passes: Passes) -> list[Any]:
     """Every operation with its parameters and constants, those inside loops and calls too."""
     nodes = [(_described(node.op.eqn), list(map(_read, node.reads)), node.makes) for node in passes.flat.nodes]
-    return [nodes, [each.back for each in passes.passes], [value_key(x) for x in passes.numbers.values()]]
+    return [nodes, [turn.back for turn in passes.passes], [value_key(x) for x in passes.numbers.values()]]
 
 
 def _read(ref: Any) -> Any:
@@ -37,7 +36,7 @@ def _described(eqn: Any) -> tuple[str, list[Any]]:
 
 
 def _constants(eqn: Any) -> Iterator[Any]:
-    yield from (atom.val for atom in eqn.invars if is_a(atom, core.Literal))
+    yield from (atom.val for atom in eqn.invars if is_written(atom))
     for part in programs(eqn.params):
         program, constants = opened(part)
         yield from constants
@@ -47,8 +46,8 @@ def _constants(eqn: Any) -> Iterator[Any]:
 
 def value_key(x: Any) -> tuple[Any, ...]:
     """A value by its dtype, shape and numbers."""
-    found: Any = x if hasattr(x, "dtype") and hasattr(x, "shape") else np.asarray(x)
-    return str(found.dtype), tuple(found.shape), digest(found)
+    array: Any = x if hasattr(x, "dtype") and hasattr(x, "shape") else np.asarray(x)
+    return str(array.dtype), tuple(array.shape), digest(array)
 
 
 def platform() -> tuple[str, ...]:

@@ -8,33 +8,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from .._jax.jaxprs import CALLS, opened
-from .._jax.primitives import ARITHMETIC, LOGIC
+from .._jax.evaluation import SeenAt, without_calls
+from .._jax.jaxprs import opened, runs
+from .._jax.primitives import ARITHMETIC, LOGIC, REARRANGED
 
 _ALONE: Final = ARITHMETIC | LOGIC
-_MOVED: Final = frozenset((
-    "broadcast_in_dim", "concatenate", "expand_dims", "iota", "reshape", "rev", "slice", "squeeze", "transpose",
-))  # fmt: skip
+_MOVED: Final = REARRANGED | {"iota"}
 
 
 def elementwise(closed: Any) -> list[bool]:
     """For each result of a program, whether it is."""
     program, _ = opened(closed)
-    return _results(program, [True] * len(program.invars))
+    return without_calls(closed, [True] * len(program.invars), _results, runs, constant=_alone)
 
 
-def _results(program: Any, given: Sequence[bool]) -> list[bool]:
-    alone: dict[Any, bool] = dict(zip(program.invars, given, strict=True))
+def _results(eqn: Any, inside: Sequence[bool], _: SeenAt) -> Sequence[bool]:
+    return [all(inside) and (eqn.primitive.name in _ALONE or eqn.primitive.name in _MOVED)] * len(eqn.outvars)
 
-    def is_alone(atom: Any) -> bool:
-        return hasattr(atom, "val") or alone.get(atom, True)
 
-    for eqn in program.eqns:
-        inside = [is_alone(atom) for atom in eqn.invars]
-        name = eqn.primitive.name
-        if name in CALLS and len(opened(eqn.params[CALLS[name]])[0].invars) == len(inside):
-            out = _results(opened(eqn.params[CALLS[name]])[0], inside)
-        else:
-            out = [all(inside) and (name in _ALONE or name in _MOVED)] * len(eqn.outvars)
-        alone.update(zip(eqn.outvars, out, strict=True))
-    return [is_alone(atom) for atom in program.outvars]
+def _alone(_value: Any, _aval: Any, _eqn: Any) -> bool:
+    return True

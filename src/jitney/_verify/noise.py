@@ -7,23 +7,19 @@ what goes in and what comes out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final
 
 import jax
 import jax.numpy as jnp
 
-from .._jax.jaxprs import CALLS, bound, opened
-from .._jax.primitives import PRODUCTS
+from .._jax.evaluation import SeenAt, without_calls
+from .._jax.jaxprs import bound, runs
+from .._jax.primitives import PRODUCTS, UNROUNDED
 
 _jax: Any = jax
 _jnp: Any = jnp
-_EXACT: Final = frozenset((
-    "abs", "argmax", "argmin", "broadcast_in_dim", "ceil", "clamp", "complex", "concatenate", "conj", "convert_element_type",
-    "copy", "cummax", "cummin", "dynamic_slice", "dynamic_update_slice", "expand_dims", "floor", "gather", "imag", "iota", "max",
-    "min", "neg", "pad", "real", "reduce_max", "reduce_min", "reshape", "rev", "round", "scatter", "select_n", "sign", "slice",
-    "sort", "squeeze", "stop_gradient", "top_k", "transpose",
-))  # fmt: skip
+_EXACT: Final = UNROUNDED | {"complex", "conj", "convert_element_type", "imag", "real", "scatter", "stop_gradient", "top_k"}
 
 
 def noisy(closed: Any, products: float, others: float) -> Callable[..., list[Any]]:
@@ -37,8 +33,7 @@ def noisy(closed: Any, products: float, others: float) -> Callable[..., list[Any
 
     def run(key: Any, *arrays: Any) -> list[Any]:
         noise = _Noise(key, products, others)
-        program, constants = opened(closed)
-        return noise.run(program, constants, [noise.on(array, products) for array in arrays])
+        return without_calls(closed, [noise.on(array, products) for array in arrays], noise.results, runs)
 
     return run
 
@@ -59,23 +54,7 @@ class _Noise:
         up = _jax.random.bernoulli(_jax.random.fold_in(self.key, self.count), shape=array.shape)
         return array * _jnp.where(up, _jnp.asarray(1 + size, dtype), _jnp.asarray(1 - size, dtype))
 
-    def run(self, program: Any, constants: Sequence[Any], arrays: Sequence[Any]) -> list[Any]:
-        values: dict[Any, Any] = dict(zip((*program.constvars, *program.invars), (*constants, *arrays), strict=True))
-
-        def read(atom: Any) -> Any:
-            return atom.val if hasattr(atom, "val") else values[atom]
-
-        for eqn in program.eqns:
-            values.update(zip(eqn.outvars, self._made(eqn, [read(atom) for atom in eqn.invars]), strict=True))
-        return [read(atom) for atom in program.outvars]
-
-    def _made(self, eqn: Any, operands: list[Any]) -> list[Any]:
-        name = eqn.primitive.name
-        if name in CALLS:
-            inner, constants = opened(eqn.params[CALLS[name]])
-            if len(inner.invars) == len(operands):
-                return self.run(inner, constants, operands)
-        out = bound(eqn, operands)
-        if name in _EXACT:
-            return out
-        return [self.on(x, self.products if name in PRODUCTS else self.others) for x in out]
+    def results(self, eqn: Any, operands: list[Any], _: SeenAt) -> list[Any]:
+        """The results of an operation, changed."""
+        out, name = bound(eqn, operands), eqn.primitive.name
+        return out if name in _EXACT else [self.on(x, self.products if name in PRODUCTS else self.others) for x in out]

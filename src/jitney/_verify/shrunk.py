@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -12,7 +12,9 @@ import jax
 from .._axes import Refused
 from .._body.plain import plain_function
 from .._errors import JitneyError
-from .._jax.jaxprs import bound, name_of, opened, source_of
+from .._jax.evaluation import SeenAt, without_calls
+from .._jax.jaxprs import bound, called, name_of, source_of
+from .._jax.primitives import PLAIN_CALLS
 from .._jax.trees import is_a, tree_flatten, tree_unflatten
 from .._signature.binding import signature_of
 from .._signature.options import tolerance_of
@@ -78,12 +80,12 @@ def first_operation(verification: Verification, arrays: Sequence[Any]) -> str | 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = probe.difference(arrays, probe.again(arrays))[0]
+            difference = probe.difference(arrays, probe.again(arrays))[0]
     except FAILURES:
         return None
-    if found is None or found.at is None:
+    if difference is None or difference.at is None:
         return None
-    return steps.labels[int(found.path[1 : found.path.index("]")])]
+    return steps.labels[int(difference.path[1 : difference.path.index("]")])]
 
 
 _MOVES = ("broadcast_in_dim", "reshape", "squeeze", "convert_element_type", "copy", "iota", "select_n")
@@ -118,25 +120,19 @@ class EachOperation:
 
         arrays = [leaves[i] for i in at]
         self.labels.clear()
-        return [list(out) for out in self._run(_jax.make_jaxpr(flat)(*arrays), arrays)]
+        made: list[list[Any]] = []
 
-    def _run(self, closed: Any, arrays: Sequence[Any]) -> Iterator[list[Any]]:
-        program, constants = opened(closed)
-        values: dict[Any, Any] = dict(zip((*program.constvars, *program.invars), (*constants, *arrays), strict=True))
-        yield from self._evaluated(program, values)
+        def results(eqn: Any, operands: list[Any], _: SeenAt) -> list[Any]:
+            out = bound(eqn, operands)
+            if _computes(eqn):
+                place = source_of(eqn)
+                self.labels.append(f"`{name_of(eqn)}`{f' at {place}' if place else ''}")
+                made.append(out)
+            return out
 
-    def _evaluated(self, program: Any, values: dict[Any, Any]) -> Iterator[list[Any]]:
-        for eqn in program.eqns:
-            operands = [atom.val if hasattr(atom, "val") else values[atom] for atom in eqn.invars]
-            if eqn.primitive.name in ("jit", "pjit"):
-                inner, constants = opened(eqn.params["jaxpr"])
-                inside: dict[Any, Any] = dict(zip((*inner.constvars, *inner.invars), (*constants, *operands), strict=True))
-                yield from self._evaluated(inner, inside)
-                out = [atom.val if hasattr(atom, "val") else inside[atom] for atom in inner.outvars]
-            else:
-                out = bound(eqn, operands)
-                if _computes(eqn):
-                    place = source_of(eqn)
-                    self.labels.append(f"`{name_of(eqn)}`{f' at {place}' if place else ''}")
-                    yield out
-            values.update(zip(eqn.outvars, out, strict=True))
+        without_calls(_jax.make_jaxpr(flat)(*arrays), arrays, results, _inside)
+        return made
+
+
+def _inside(eqn: Any) -> Any | None:
+    return called(eqn) if eqn.primitive.name in PLAIN_CALLS else None

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from ..._jax.primitives import CALLBACKS
 from ..monoids import MONOIDS, Monoid
-from ..rule import Rule, Use, ragged_dims, refuse, use
+from ..rule import Across, Rule, Use, ragged_dims, refuse, use
 from ..walk import Op, Walk
 
 
@@ -39,16 +40,16 @@ def _unmapped(monoid: Monoid) -> Rule:
     def uses(op: Op) -> Iterator[Use]:
         dims = ragged_dims(op.ins[0])
         if dims:
-            yield use(op, dims, "reduced", monoid.word)
+            yield use(op, dims, "reduced", monoid=monoid)
 
     def pad(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
         (x,) = values
         return walk.bind(op, [walk.keep(x, op.ins[0], range(x.ndim), monoid.identity(x.dtype))])
 
-    return Rule(uses, pad)
+    return Rule(uses, pad, Across("folded", monoid))
 
 
 RULES: dict[str, Rule] = {
-    **dict.fromkeys(("pure_callback", "io_callback", "debug_callback", "debug_print"), Rule(_uses, _same)),
+    **dict.fromkeys(("pure_callback", *CALLBACKS), Rule(_uses, _same)),
     **{f"unvmap_{name}": _unmapped(MONOIDS[monoid]) for name, monoid in (("any", "or"), ("all", "and"), ("max", "max"))},
 }

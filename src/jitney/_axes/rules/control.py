@@ -8,9 +8,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..._jax.jaxprs import CALLS, equations, opened, scan_parts, solve_operands, while_parts
+from ..._jax.jaxprs import called, equations, opened, scan_parts, solve_operands, while_parts
+from ..._jax.primitives import CALLBACKS, CALLS, REMATS
 from ..dims import evaluate, is_ragged
-from ..rule import Rule, Use, ragged_dims, use
+from ..monoids import MONOIDS
+from ..rule import Across, Rule, Use, ragged_dims, use
 from ..typed_jax import jnp, lax, make_jaxpr
 from ..walk import Op, Walk, shape_of
 
@@ -18,8 +20,9 @@ from ..walk import Op, Walk, shape_of
 def inner(op: Op) -> Sequence[Any]:
     """The programs that an operation runs forward, in order."""
     name, params = op.name, op.params
-    if name in CALLS:
-        return [params[CALLS[name]]]
+    program = called(op.eqn)
+    if program is not None:
+        return [program]
     if name == "cond":
         return params["branches"]
     if name == "while":
@@ -29,6 +32,11 @@ def inner(op: Op) -> Sequence[Any]:
     if name == "call_hi_primitive":
         return [expanded(op)]
     return [params["jaxprs"].solve] if name == "custom_linear_solve" else []
+
+
+def entered(eqn: Any) -> Any | None:
+    """The program of an operation that does nothing but to run it: of a call, and of an operation of JAX's newer kind."""
+    return expanded(Op(eqn)) if eqn.primitive.name == "call_hi_primitive" else called(eqn)
 
 
 def expanded(op: Op) -> Any:
@@ -45,13 +53,13 @@ def _uses(op: Op) -> Iterator[Use]:
     if op.name == "while":
         dims = ragged_dims(shape_of(opened(op.params["cond_jaxpr"])[0].outvars[0]))
         if dims:
-            yield use(op, dims, "reduced", "or")
+            yield use(op, dims, "reduced", monoid=MONOIDS["or"])
     if op.name == "scan" and is_ragged(op.params["length"]):
         yield use(op, op.params["length"], "scanned", "a loop over it" + (", from the end" if op.params["reverse"] else ""))
 
 
 def _call(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
-    return walk.run(op.params[CALLS[op.name]], values)
+    return walk.run(called(op.eqn), values)
 
 
 def _expand(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
@@ -144,7 +152,7 @@ def depends_on_rows(jaxpr: Any) -> bool:
     return any(eqn.primitive.name in _OPEN for eqn in equations(jaxpr))
 
 
-_OPEN = ("while", "call_hi_primitive", "pure_callback", "io_callback", "debug_callback", "debug_print")
+_OPEN = ("while", "call_hi_primitive", "pure_callback", *CALLBACKS)
 
 
 def _typed(new: Sequence[Any], old: Sequence[Any]) -> list[Any]:
@@ -159,11 +167,10 @@ def _solve(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
 
 RULES: dict[str, Rule] = {
     **dict.fromkeys(CALLS, Rule(_uses, _call)),
-    "remat2": Rule(_uses, _remat),
-    "checkpoint": Rule(_uses, _remat),
+    **dict.fromkeys(REMATS, Rule(_uses, _remat)),
     "call_hi_primitive": Rule(_uses, _expand),
     "cond": Rule(_uses, _cond),
     "while": Rule(_uses, _while),
-    "scan": Rule(_uses, _scan),
+    "scan": Rule(_uses, _scan, Across("looped")),
     "custom_linear_solve": Rule(_uses, _solve),
 }

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..dims import Dim, is_ragged
 from ..monoids import MONOIDS, SCATTERS
-from ..rule import Rule, Use, ragged_dims, refuse, use
+from ..rule import Across, Rule, Use, ragged_dims, refuse, use
 from ..typed_jax import dtypes, lax
 from ..walk import Op, Walk, grows, ragged
 from .reduce import unordered
@@ -173,7 +173,7 @@ def _scatter_uses(op: Op) -> Iterator[Use]:
             if monoid is None:
                 yield use(op, rows, "gathered", "scattered")
             else:
-                yield from unordered(op, rows, MONOIDS[monoid]) or [use(op, rows, "reduced", MONOIDS[monoid].word)]
+                yield from unordered(op, rows, MONOIDS[monoid]) or [use(op, rows, "reduced", monoid=MONOIDS[monoid])]
     if _partly_written(op) and op.name not in SCATTERS and any(is_ragged(d) or d != 1 for d in op.ins[1][:-1]):
         yield refuse(op, [op.ins[2][axis] for axis in _partly_written(op)], "writes several windows of it over each other")
 
@@ -229,5 +229,5 @@ RULES: dict[str, Rule] = {
     "dynamic_update_slice": Rule(_update_uses, _dynamic_update),
     "gather": Rule(_gather_uses, _gather),
     "scatter": Rule(_scatter_uses, _scatter),
-    **{name: Rule(_scatter_uses, _scatter) for name in SCATTERS},
+    **{name: Rule(_scatter_uses, _scatter, Across("written", MONOIDS[monoid])) for name, monoid in SCATTERS.items()},
 }

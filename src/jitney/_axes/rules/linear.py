@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from ..._jax.primitives import FACTORISATIONS
 from ..dims import is_ragged
-from ..rule import Rule, Use, ragged_dims, refuse, same, use
+from ..monoids import MONOIDS
+from ..rule import Across, Rule, Use, ragged_dims, refuse, same, use
 from ..walk import Op, Walk
 
 
@@ -23,7 +25,7 @@ def _dot_uses(op: Op) -> Iterator[Use]:
     (left, right), _ = op.params["dimension_numbers"]
     dims = ragged_dims([*(op.ins[0][axis] for axis in left), *(op.ins[1][axis] for axis in right)])
     if dims:
-        yield use(op, dims, "contracted", "sum")
+        yield use(op, dims, "contracted", monoid=MONOIDS["add"])
 
 
 def _dot(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
@@ -52,7 +54,7 @@ def _conv_uses(op: Op) -> Iterator[Use]:
     if grouped and (features or batch):
         yield refuse(op, features + batch, "is in a grouped convolution")
     elif is_ragged(lhs[numbers.lhs_spec[1]]):
-        yield use(op, lhs[numbers.lhs_spec[1]], "contracted", "sum")
+        yield use(op, lhs[numbers.lhs_spec[1]], "contracted", monoid=MONOIDS["add"])
     spatial = ragged_dims(lhs[axis] for axis in numbers.lhs_spec[2:])
     if spatial:
         yield use(op, spatial, "mixed", "convolved along it")
@@ -114,12 +116,10 @@ def _fft_uses(op: Op) -> Iterator[Use]:
         yield refuse(op, dims, "transforms along it")
 
 
-_MATRIX = "cholesky cholesky_update lu qr svd eigh eig schur hessenberg tridiagonal geqrf geqp3 householder_product ormqr"
-
 RULES: dict[str, Rule] = {
-    "dot_general": Rule(_dot_uses, _dot),
+    "dot_general": Rule(_dot_uses, _dot, Across("folded", MONOIDS["add"])),
     "conv_general_dilated": Rule(_conv_uses, _conv),
-    **dict.fromkeys(_MATRIX.split(), Rule(_matrix_uses, same)),
+    **dict.fromkeys((*sorted(FACTORISATIONS), "tridiagonal"), Rule(_matrix_uses, same)),
     "qr": Rule(_qr_uses, _qr),
     "triangular_solve": Rule(_triangular_uses, same),
     "tridiagonal_solve": Rule(_matrix_uses, same),

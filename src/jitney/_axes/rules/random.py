@@ -33,4 +33,5 @@ def _draw(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
     return walk.bind(op, values, shape=walk.shape(op.params["shape"]))
 
 
-RULES: dict[str, Rule] = {"random_bits": Rule(_uses, _draw), "random_split": Rule(_uses, _draw)}
+# A row's draw is that of its position, and what is drawn in a chunk would begin anew.
+RULES: dict[str, Rule] = dict.fromkeys(("random_bits", "random_split"), Rule(_uses, _draw, whole="a draw of random numbers"))

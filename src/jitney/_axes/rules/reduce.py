@@ -7,7 +7,7 @@ from typing import Any
 
 from ..dims import Dim, evaluate, is_ragged
 from ..monoids import CUMULATIVE, MONOIDS, PLACES, REDUCTIONS, Monoid, is_ordered
-from ..rule import Rule, Use, ragged_dims, refuse, same, use
+from ..rule import Across, Rule, Use, Way, ragged_dims, refuse, same, use
 from ..typed_jax import dtypes
 from ..walk import Op, Walk
 
@@ -29,17 +29,19 @@ def uncounted(op: Op, dims: Sequence[Dim]) -> list[Use]:
     return [refuse(op, dims, f"gives places along it as {dtype}, which cannot count them")]
 
 
-def _reduction(monoid: Monoid, word: str) -> Rule:
+def _reduction(monoid: Monoid, word: str = "", way: Way = "folded") -> Rule:
+    own = monoid if way == "folded" else None  # the place of the largest is not the largest
+
     def uses(op: Op) -> Iterator[Use]:
         dims = ragged_dims(op.ins[0][axis] for axis in op.params["axes"])
         if dims:
-            yield from unordered(op, dims, monoid) or uncounted(op, dims) or [use(op, dims, "reduced", word)]
+            yield from unordered(op, dims, monoid) or uncounted(op, dims) or [use(op, dims, "reduced", word, monoid=own)]
 
     def pad(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
         x = values[0]
         return walk.bind(op, [walk.keep(x, op.ins[0], op.params["axes"], monoid.identity(x.dtype))])
 
-    return Rule(uses, pad)
+    return Rule(uses, pad, Across(way, monoid))
 
 
 def _cumulative(monoid: Monoid) -> Rule:
@@ -54,7 +56,7 @@ def _cumulative(monoid: Monoid) -> Rule:
         x = values[0]
         return walk.bind(op, [walk.keep(x, op.ins[0], [op.params["axis"]], monoid.identity(x.dtype))])
 
-    return Rule(uses, pad)
+    return Rule(uses, pad, Across("cumulated", monoid))
 
 
 def _window_uses(op: Op) -> Iterator[Use]:
@@ -66,8 +68,8 @@ def _window_uses(op: Op) -> Iterator[Use]:
 
 
 RULES: dict[str, Rule] = {
-    **{name: _reduction(MONOIDS[monoid], MONOIDS[monoid].word) for name, monoid in REDUCTIONS.items()},
-    **{name: _reduction(MONOIDS[monoid], name) for name, monoid in PLACES.items()},
+    **{name: _reduction(MONOIDS[monoid]) for name, monoid in REDUCTIONS.items()},
+    **{name: _reduction(MONOIDS[monoid], name, "placed") for name, monoid in PLACES.items()},
     **{name: _cumulative(MONOIDS[monoid]) for name, monoid in CUMULATIVE.items()},
     **dict.fromkeys(("reduce_window_sum", "reduce_window_max", "reduce_window_min"), Rule(_window_uses, same)),
 }

@@ -12,12 +12,12 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.extend import core
 
-from ..._jax.jaxprs import CALLS, opened, source_of
+from ..._jax.evaluation import SeenAt, without_calls
+from ..._jax.jaxprs import opened, source_of
 from ..._jax.trees import Tracer, is_a
 from ..dims import evaluate, is_ragged, tree_dims
-from ..rules.control import expanded
+from ..rules.control import entered
 from ..walk import Op, mentions
 
 
@@ -71,7 +71,7 @@ class Graph:
     effects: tuple[Value, ...]
 
 
-def constant(value: Any, aval: Any = None) -> Value:
+def constant(value: Any, aval: Any = None, _eqn: Any = None) -> Value:
     """A value that is written into a program; one of an outer trace is an argument like others."""
     if is_a(value, Tracer):
         return Value(tuple(value.shape), value.dtype, key=value)
@@ -91,38 +91,22 @@ def arguments(jaxpr: Any, sizes: Mapping[str, int], keys: Sequence[object]) -> l
 def graph_of(jaxpr: Any, given: Sequence[Value], sizes: Mapping[str, int], seen_at: str = "") -> Graph:
     """The graph of a program whose arguments are these values."""
     effects: list[Value] = []
-    outs = _built(jaxpr, given, sizes, seen_at, effects)
+
+    def results(eqn: Any, reads: list[Value], within: SeenAt) -> list[Value]:
+        outs = _made(eqn, tuple(reads), sizes, within.line)
+        if eqn.effects and outs:
+            effects.append(outs[0])
+        elif eqn.effects:
+            effects.append(Value((), None, eqn, 0, tuple(reads), scope=sizes, place=within.line))
+        return outs
+
+    outs = without_calls(jaxpr, given, results, entered, constant=constant, seen_at=SeenAt(start=seen_at))
     return Graph(tuple(outs), tuple(effects))
 
 
 def at(dims: Sequence[Any], sizes: Mapping[str, int]) -> tuple[int, ...]:
     """A shape with the sizes put in."""
     return tuple(int(evaluate(dim, sizes)) if is_ragged(dim) else int(dim) for dim in dims)
-
-
-def _built(jaxpr: Any, given: Sequence[Value], sizes: Mapping[str, int], seen_at: str, effects: list[Value]) -> list[Value]:
-    program, constants = opened(jaxpr)
-    env: dict[Any, Value] = {atom: constant(value, atom.aval) for atom, value in zip(program.constvars, constants, strict=True)}
-    env.update(zip(program.invars, given, strict=True))
-
-    def read(atom: Any) -> Value:
-        return constant(atom.val, atom.aval) if isinstance(atom, core.Literal) else env[atom]
-
-    for eqn in program.eqns:
-        reads = tuple(map(read, eqn.invars))
-        name = eqn.primitive.name
-        if name in CALLS:
-            outs = _built(eqn.params[CALLS[name]], reads, sizes, source_of(eqn) or seen_at, effects)
-        elif name == "call_hi_primitive":
-            outs = _built(expanded(Op(eqn)), reads, sizes, source_of(eqn) or seen_at, effects)
-        else:
-            outs = _made(eqn, reads, sizes, seen_at)
-            if eqn.effects and outs:
-                effects.append(outs[0])
-            elif eqn.effects:
-                effects.append(Value((), None, eqn, 0, reads, scope=sizes, place=seen_at))
-        env.update(zip(eqn.outvars, outs, strict=True))
-    return [read(atom) for atom in program.outvars]
 
 
 def _made(eqn: Any, reads: tuple[Value, ...], sizes: Mapping[str, int], seen_at: str) -> list[Value]:

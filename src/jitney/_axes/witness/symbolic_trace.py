@@ -13,7 +13,8 @@ from typing import Any
 import jax
 from jax import export
 
-from ..._jax.jaxprs import HOLDERS, opened, programs
+from ..._jax.jaxprs import opened, programs
+from ..._jax.primitives import HOLDERS
 from ..._owners import is_users
 from ..refusal import Refused
 from ..typed_jax import make_jaxpr
@@ -60,10 +61,10 @@ class SymbolicProgram:
         Raises:
             Refused: At these sizes the function does other operations.
         """
-        found = witnessed(self.jaxpr, fn, avals, self.ranges, sizes).numbers
-        if found.keys() != self.numbers.keys():
+        numbers = witnessed(self.jaxpr, fn, avals, self.ranges, sizes).numbers
+        if numbers.keys() != self.numbers.keys():
             raise Refused("", f"does other operations at size {' and '.join(map(str, sizes.values()))}")
-        return [found[variable] for variable in self.numbers]
+        return [numbers[variable] for variable in self.numbers]
 
 
 def symbolic_sizes(ranges: Mapping[str, tuple[int, int]]) -> dict[str, Any]:
