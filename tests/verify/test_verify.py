@@ -208,7 +208,7 @@ def test_a_wrong_product_in_a_low_type_is_caught(monkeypatch):
 
 def test_a_wrong_recomputation_is_caught(monkeypatch):
     """Of the gradient."""
-    monkeypatch.setattr(Remat, "wrap", lambda self, fn: lambda *arrays: [2 * x for x in fn(*arrays)])
+    monkeypatch.setattr(Remat, "wrap", lambda self, fn, outcome: lambda *arrays: [2 * x for x in fn(*arrays)])
     with pytest.raises(VerificationError, match="Under remat"):
         optimize(remat=True, verify=True)(jnp.sin)(X)
 

@@ -106,9 +106,8 @@ def made(cls: Any, vector: Any, *, sizes: Mapping[str, int] | None = None) -> An
     hints = fields_of(cls)
     dims = {name: _dims(cls, name, hint) for name, hint in hints.items() if name not in _static_names(cls)}
     if sizes is not None and not is_a(sizes, Mapping):
-        raise StateError(
-            sentence(f"{cls.__name__}.of()", f"sizes={sizes!r}.", "Sizes are given by names of axes.", 'write sizes={"k": 3}.')
-        )
+        rule = "Sizes are given by names of axes."
+        raise StateError(sentence(f"{cls.__name__}.of()", f"sizes={sizes!r}.", rule, 'write sizes={"k": 3}.'))
     known = dict(sizes or {})
     unknown = sorted({name for hint in dims.values() for name in (*hint.names, *hint.mentions)} - set(known))
     if len(unknown) == 1:
