@@ -2,6 +2,7 @@
 
 import functools
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -211,5 +212,6 @@ def full(session: nox.Session) -> None:
     session.install("-e", ".[examples,tests]")
     session.run("pytest", "-n", "auto", "--maxprocesses=4", "--dist=worksteal", "-m", "", "--hypothesis-profile=full")
     session.run("python", "-m", "tests.hunt", "--minutes", "60")
+    session.run("python", "-m", "tests.test_public_calls", "--calls", "60000", "--seed", str(random.randrange(10**6)))
     session.notify("tests-verify")
     session.notify("bench", ["--full"])

@@ -1,6 +1,6 @@
 """Every public name, called with what it was not made for: it works, or raises a `JitneyError`; of calls that do not fit Python says so.
 
-One minute of `python -m tests.test_public_calls --calls 20000 --seed 1` finds what the few hundred calls of the test do not.
+`python -m tests.test_public_calls --calls 60000 --seed 1` finds what the few hundred calls of the test do not.
 """
 
 import argparse
@@ -153,6 +153,30 @@ def pool(tmp_path_factory):
     os.chdir(folder)
     yield [*files(folder), *NAMES, *NUMBERS, *ARRAYS, *THINGS]
     os.chdir(before)
+
+
+SENTENCES = {
+    "a count of devices": (lambda: jitney.mesh(devices=2), r"jitney.mesh\(data=2\)"),
+    "a list of data": (lambda: jitney.stream(cut, [X], chunk={"n": 2}), "by the names of arguments"),
+    "a size without an axis": (lambda: plain.plan(sizes=4), r'sizes={"n": 100}'),
+    "a text for a scale": (lambda: jitney.LossScale("dynamic"), "They are numbers"),
+    "a number for an axis of the mesh": (lambda: jitney.from_processes(X, 0), "given by its name"),
+    "nothing to accumulate": (lambda: jitney.accumulate(None, axis="n", microbatch=2), "accumulate"),
+    "a number for an address": (lambda: jitney.distributed(5, 2, 1), "host and port"),
+    "no folder": (lambda: jitney.Checkpoints(None), "A folder is a path"),
+    "a rule without a name": (lambda: jitney.derived(functools.partial(undecorated)), "no rule"),
+    "a bucket of two kinds": (lambda: jitney.Bucket(sizes=[4], multiple=2), "takes one of them"),
+    "too few arguments": (lambda: plain(), "missing a required argument: 'x'"),
+    "a vector of text": (lambda: Two.of(["a", "b"]), "no vector"),
+}
+
+
+@pytest.mark.parametrize(("run", "said"), SENTENCES.values(), ids=SENTENCES)
+def test_common_mistakes_have_their_sentence(run, said):
+    """With the remedy."""
+    with pytest.raises(JitneyError, match=said) as raised:
+        run()
+    assert "Fix: " in str(raised.value)
 
 
 @given(name=st.sampled_from(sorted(TARGETS)), seed=st.integers(0, 10**9))

@@ -39,7 +39,8 @@ def precision_report(
     """
     program: Any = f
     if not is_a(f, Program):
-        program = program_of("jitney.precision_report()", program) if is_a(f, Derivative) else optimize(program)
+        undecorated = callable(f) and not is_a(f, Derivative)
+        program = optimize(program) if undecorated else program_of("jitney.precision_report()", program)
     core = program.core
     low = low if low is not None else _low_of(core.options.precision)
     if not is_a(low, str) or low not in LOW or not is_number(tolerance) or not 0 < tolerance < np.inf:

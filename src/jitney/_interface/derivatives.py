@@ -227,7 +227,7 @@ def lazy_derivatives(fn: Any = None, /, *, wrt: Wrt = None, skip: Wrt = None, mo
     where = "lazy_derivatives()"
     names, single = named(where, "wrt", wrt) if wrt is not None else (None, False)
     left_out = named(where, "skip", skip)[0] if skip is not None else ()
-    if mode not in get_args(Mode):
+    if not is_a(mode, str) or mode not in get_args(Mode):
         raise OptionError(sentence(where, f"mode={mode!r} is not a mode.", f"`mode` is one of {', '.join(get_args(Mode))}.", "choose one."))
     if type_of(sparse) is not bool:
         raise OptionError(sentence(where, f"sparse={sparse!r} is neither True nor False.", "`sparse` asks for BCOO arrays.", "write one."))

@@ -124,7 +124,7 @@ def made(cls: Any, vector: Any, *, sizes: Mapping[str, int] | None = None) -> An
 
 def _vector(cls: Any, vector: Any, length: int) -> Any:
     try:
-        found = vector if hasattr(vector, "dtype") and hasattr(vector, "shape") else np.asarray(vector, _jnp.result_type(float))
+        found = vector if is_a(vector, (np.ndarray, jax.Array)) else np.asarray(vector, _jnp.result_type(float))
     except (TypeError, ValueError) as error:
         raise _no_vector(cls, f"a {type_of(vector).__name__} is no vector: {error}") from None
     if not issubdtype(found.dtype, np.floating):

@@ -66,9 +66,8 @@ def mesh(*, devices: Any = None, explicit: bool = False, **axes: int) -> Mesh:
     Raises:
         MeshError: There are too few devices, or they cannot be laid out so.
     """
-    found: Any = (
-        _jax.devices() if devices is None else list(devices) if is_a(devices, (Sequence, np.ndarray)) and np.ndim(devices) else None
-    )
+    several = is_a(devices, (Sequence, np.ndarray)) and not is_a(devices, str)
+    found: Any = _jax.devices() if devices is None else list(devices) if several else None
     if found is None or not all(hasattr(device, "process_index") for device in found):
         raise MeshError(
             sentence("jitney.mesh()", f"devices={devices!r}.", "They are a list of JAX's devices; an axis says how many lie along it.",

@@ -50,6 +50,8 @@ def accumulate(
         AxisError: When it is called: the loss is no sum along the axis. The message says which line does what.
         OptionError: The axis or an argument does not exist, or an option of the loss contradicts it.
     """
+    if not callable(loss):
+        fail("accumulate()", f"{loss!r} is no loss.", "A loss is a function of arrays, or a program of one.", "pass the function.")
     program: Any = loss if is_a(loss, Program) else optimize(loss)
     core = program.core
     where = f"accumulate() of {core.where}"

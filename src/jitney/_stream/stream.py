@@ -23,7 +23,7 @@ from .._errors import AxisError, ContractError, JitneyError, OptionError, senten
 from .._interface.derivatives import Derivative, program_of
 from .._jax.memory import Misfit, text
 from .._jax.settings import settings
-from .._jax.trees import is_a
+from .._jax.trees import is_a, type_of
 from .._signature.options import AUTO
 from .._stages import Chunk
 from .._view.result import unmixed
@@ -138,6 +138,11 @@ def stream(
                      "write retries=2, or retries=0 for none.")
         )  # fmt: skip
     where = str(program.core.where)
+    if not is_a(data, Mapping):
+        raise OptionError(
+            sentence(where, f"the data are a {type_of(data).__name__}.", "Data are given by the names of arguments.",
+                     'write jitney.stream(f, {"x": x}, chunk={"n": 65536}).')
+        )  # fmt: skip
     sources = {name: source_of(name, value, where) for name, value in data.items()}
     entry, arrays = program.abstract((), {name: abstract(value) for name, value in sources.items()}, None)
     with entry.numbers(), entry.scope():
