@@ -113,6 +113,22 @@ def test_what_is_filled_in_reaches_no_derivative(fn):
         close(jax.jvp(f, (x,), (x,)), jax.jvp(body, (x,), (x,)))
 
 
+def test_what_is_kept_for_the_way_back_is_what_the_plain_function_keeps():
+    """Neither masks nor constants for each operation, at the size of the bucket."""
+
+    def loss(w: Float[Array, "8 8"], x: Float[Array, "n 8"]):
+        for _ in range(4):
+            x = jax.nn.relu(x @ w)
+        return jnp.mean(x**2)
+
+    def kept(f):
+        _, back = jax.vjp(lambda w: f(w, x), w)
+        return sum(leaf.nbytes for leaf in jax.tree.leaves(back) if hasattr(leaf, "nbytes"))
+
+    w, x = rows(8, 8), rows(256, 8)
+    assert kept(optimize(pad={"n": "pow2"})(loss)) < 1.2 * kept(jax.jit(loss))
+
+
 def test_inside_an_outer_jit_it_says_that_it_is_not_padded():
     """Once, with the function that was jitted and the remedy; and the numbers are right."""
     f = optimize(pad={"n": "pow2"})(plain)

@@ -13,7 +13,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from .._jax.jaxprs import opened
+from .._jax.jaxprs import is_written, opened, programs
+from .._jax.primitives import CALLS
 from .._jax.trees import is_a, issubdtype
 from .refusal import Refused
 from .rules import RULES
@@ -39,19 +40,62 @@ def run_padded(
 
 
 class _Finite(Walk):
-    """An evaluation in which all that is not valid is 1."""
+    """An evaluation of a derivative, in which all that is not valid is 1: of what tangents are multiplied by, not of them.
+
+    Args:
+        allocated: As of `Walk`.
+        valid: As of `Walk`.
+        tangents: Variables of the program that are tangents.
+    """
 
     is_differentiated = True
 
+    def __init__(self, allocated: Mapping[str, int], valid: Mapping[str, Any], tangents: Sequence[Any]):
+        super().__init__(allocated, valid, RULES)
+        self._linear: set[Any] = set(tangents)
+        self._masks: dict[Any, Any] = {}
+
     def run(self, jaxpr: Any, values: Sequence[Any]) -> list[Any]:
-        return super().run(jaxpr, [self._finite(x, atom) for x, atom in zip(values, opened(jaxpr)[0].invars, strict=True)])
+        outside, self._masks = self._masks, dict(self._masks)  # what is made inside a loop or a branch is not there outside
+        try:
+            return super().run(jaxpr, [self._finite(x, atom) for x, atom in zip(values, opened(jaxpr)[0].invars, strict=True)])
+        finally:
+            self._masks = outside
+
+    def inside(self, dims: Sequence[Any], axis: int) -> Any:
+        """Made once for each shape: JAX keeps it for the way back, and would keep each."""
+        key = (self.shape(dims), axis, str(dims[axis]))
+        mask = self._masks.get(key)
+        if mask is None:
+            mask = self._masks[key] = super().inside(dims, axis)
+        return mask
 
     def make(self, op: Op, values: Sequence[Any]) -> list[Any]:
+        linear = [not is_written(atom) and atom in self._linear for atom in op.eqn.invars]
+        if op.name in CALLS and any(linear):
+            return self._called(op, values, linear)
+        if any(linear) and not any(True for _ in programs(op.params)):
+            self._linear.update(op.eqn.outvars)
+            return super().make(op, values)
         return [self._finite(x, atom) for x, atom in zip(super().make(op, values), op.eqn.outvars, strict=True)]
+
+    def _called(self, op: Op, values: Sequence[Any], linear: Sequence[bool]) -> list[Any]:
+        """A call, some of whose arguments are tangents, and so some of its results. Calls may share a program."""
+        program = opened(op.params[CALLS[op.name]])[0]
+        outside, self._linear = self._linear, {var for var, is_linear in zip(program.invars, linear, strict=True) if is_linear}
+        try:
+            results = super().make(op, values)
+            made = zip(op.eqn.outvars, program.outvars, strict=True)
+            outside |= {var for var, inner in made if not is_written(inner) and inner in self._linear}
+        finally:
+            self._linear = outside
+        return results
 
     def _finite(self, x: Any, atom: Any) -> Any:
         dims = shape_of(atom)
-        return self.keep(x, dims, range(len(dims)), 1) if dims and issubdtype(x.dtype, np.inexact) else x
+        if not dims or atom in self._linear or not issubdtype(x.dtype, np.inexact):
+            return x
+        return self.keep(x, dims, range(len(dims)), 1)
 
 
 Derivative = Callable[[tuple[int, ...]], Any]
@@ -80,7 +124,7 @@ def run_differentiable(
         program, count = derivative(varying), len(jaxpr.out_avals)
 
         def evaluated(arrays: Sequence[Any], valid: Mapping[str, Any], tangents: Sequence[Any]) -> list[Any]:
-            return _Finite(allocated, valid, RULES).run(program, [*arrays, *tangents])
+            return _Finite(allocated, valid, opened(program)[0].invars[len(arrays) :]).run(program, [*arrays, *tangents])
 
         tangents = [moved[i] for i in varying]
         _demand_transposable(lambda *given: evaluated(*given)[count:], arrays, valid, tangents)
