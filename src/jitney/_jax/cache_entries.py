@@ -166,7 +166,9 @@ class Watch:
             found = _entries(folder)
             new = found - self._known
             for name in new or found:
-                if name in new or _mark(folder / name) != self._whole.get(name):
+                if new and _CODEC.packed is None:  # of any process: whether it is whole is seen when it is read
+                    _privately(folder / name)
+                elif new or _mark(folder / name) != self._whole.get(name):
                     _seal(folder / name)
                     self._whole[name] = _mark(folder / name)
             self._known = found
@@ -189,13 +191,18 @@ def _mark(entry: Path) -> _Mark:
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
+def _privately(entry: Path) -> None:
+    with suppress(OSError):
+        entry.chmod(0o600)
+
+
 def _seal(entry: Path) -> None:
     """Give an entry its checksum, or delete it: it is damaged, or another process is writing it and will seal it itself."""
     try:
         raw = entry.read_bytes()
         sealed = _CODEC.sealed(raw)
         if sealed is raw:
-            entry.chmod(0o600)
+            _privately(entry)
             return
         unfinished = entry.with_name(f"{entry.name}-{os.getpid()}{_UNFINISHED}")
         with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
