@@ -14,8 +14,10 @@ import pytest
 
 from jitney._errors import OptionError
 from jitney._jax import cache as _cache
+from jitney._jax import cache_entries as _entries
+from jitney._jax import cache_folder as _folder
 
-SRC = str(Path(_cache.__file__).parents[1])
+SRC = str(Path(_cache.__file__).parents[2])
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="owners and modes are POSIX")
 
 PRELUDE = """
@@ -69,13 +71,13 @@ def test_a_second_process_compiles_nothing_again(tmp_path):
         _cache.ensure()
         out["after"] = [compiled(3.0), compiled(4.0)]
         out["facts"] = vars(_cache.facts())
-        out["mode"] = [oct(p.stat().st_mode & 0o777) for p in (Path(base), Path(base) / "xla")]
+        out["mode"] = [oct(p.stat().st_mode & 0o777) for p in (Path(base), _cache.facts().directory)]
     """
     first, second = process(code, tmp_path / "new"), process(code, tmp_path / "new")
     assert (first["before"], first["after"]) == ("past", ["kept", "kept"])
     assert (second["before"], second["after"]) == ("past", ["hit", "hit"])
     assert first["facts"]["enabled"]
-    assert first["facts"]["directory"] == str(tmp_path / "new" / "xla")
+    assert first["facts"]["directory"] == str(tmp_path / "new" / _entries.NAME)
     assert first["facts"]["size_limit"] == 2 * 2**30
     assert os.name != "posix" or first["mode"] == ["0o700", "0o700"]
 
@@ -151,7 +153,7 @@ def test_it_is_turned_off_and_changed_while_the_process_runs(tmp_path):
     """
     out = process(code, tmp_path)
     assert out["moved"][0] == "kept"
-    assert out["moved"][1]["directory"] == str(tmp_path / "other" / "xla")
+    assert out["moved"][1]["directory"] == str(tmp_path / "other" / _entries.NAME)
     assert out["moved"][1]["size_limit"] == 2**20
     assert out["off"][:2] == ["past", UNTOUCHED]
     assert "turned off" in out["off"][2]
@@ -261,7 +263,7 @@ def test_the_least_recently_used_programs_go_first(tmp_path):
         _cache._LOOK_AFTER = 2
         _cache.configure(cache_size="unlimited")
         _cache.ensure()
-        folder = Path(base) / "xla"
+        folder = _cache.facts().directory
 
         def aged(factors):  # the first was used an hour ago, the next a minute later
             for minutes, factor in enumerate(factors):
@@ -289,13 +291,13 @@ def test_a_limit_given_to_jax_is_kept_by_jax(tmp_path):
     code = """
         _cache.ensure()
         compiled(2.0)
-        entry = next((Path(base) / "xla").glob("*-cache"))
+        entry = next(_cache.facts().directory.glob("*-cache"))
         jax.config.update("jax_compilation_cache_max_size", int(3.5 * entry.stat().st_size))
         _cache.ensure()
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             out["kept"] = [compiled(float(i)) for i in (3, 4, 3, 5, 6)]
-        out["left"] = len(list((Path(base) / "xla").glob("*-cache")))
+        out["left"] = len(list(_cache.facts().directory.glob("*-cache")))
         out["oldest"] = [entry.exists(), compiled(3.0), compiled(4.0)]
     """
     out = process(code, tmp_path)
@@ -333,7 +335,7 @@ def a_link_to_itself(path):
 
 def a_file_inside(path):
     path.mkdir(mode=0o700)
-    (path / "xla").write_text("")
+    (path / _entries.NAME).write_text("")
 
 
 @POSIX
@@ -345,10 +347,162 @@ def test_a_folder_that_cannot_be_trusted_is_refused(tmp_path, make):
     base = tmp_path / "parent" / "cache"
     base.parent.mkdir()
     make(base)
-    refusal = _cache._prepare(base)
+    refusal = _folder.prepare(base)
     assert refusal is not None
     assert refusal.what
     assert refusal.fix
+
+
+@POSIX
+def test_a_folder_that_others_could_write_is_not_to_be_closed_but_left(tmp_path):
+    """A `chmod` would make what they planted the user's own."""
+    open_to_others(tmp_path / "cache")
+    refusal = _folder.prepare(tmp_path / "cache")
+    assert refusal is not None
+    assert "chmod" not in refusal.fix
+    assert "new folder" in refusal.fix
+
+
+@POSIX
+@pytest.mark.parametrize(("mode", "taken"), [(0o777, False), (0o1777, True), (0o755, True)])
+def test_a_folder_above_counts_unless_each_keeps_their_own_there(tmp_path, mode, taken):
+    """Whoever can write it could put another folder in the place of the cache; /tmp has a sticky bit."""
+    above = tmp_path / "above"
+    (above / "mine").mkdir(parents=True)
+    above.chmod(mode)
+    refusals = [_folder.prepare(above / "mine" / "cache"), _folder.prepare(above / "new")]
+    (tmp_path / "link").symlink_to(above / "mine")
+    refusals.append(_folder.prepare(tmp_path / "link" / "cache"))
+    assert [refusal is None for refusal in refusals] == [taken] * 3
+    assert all(refusal is None or f"lies below {above}, which other users can write" in refusal.what for refusal in refusals)
+
+
+@POSIX
+def test_a_loose_umask_leaves_no_folder_to_others(tmp_path):
+    """Folders above that are made on the way are private too, and so is each entry."""
+    code = """
+        os.umask(0)
+        _cache.ensure()
+        compiled(2.0)
+        made = [Path(base), Path(base).parent, *_cache.facts().directory.iterdir()]
+        out["modes"] = [oct(p.stat().st_mode & 0o777) for p in made]
+    """
+    assert process(code, tmp_path / "above" / "cache")["modes"] == ["0o700", "0o700", "0o600"]
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root gives files away")
+def test_a_folder_with_files_of_another_user_is_refused(tmp_path):
+    """They were planted while it was open."""
+    planted = tmp_path / "cache" / _entries.NAME / "jit_f-0-cache"
+    assert _folder.prepare(tmp_path / "cache") is None
+    planted.write_bytes(b"code")
+    os.chown(planted, os.geteuid() + 1, -1)
+    refusal = _folder.prepare(tmp_path / "cache")
+    assert refusal is not None
+    assert "files of another user" in refusal.what
+    assert "new folder" in refusal.fix
+
+
+@POSIX
+@pytest.mark.skipif(sys.platform == "darwin", reason="its file names are UTF-8")
+def test_a_path_that_is_not_utf8_is_a_sentence(tmp_path):
+    """XLA takes no such path: with the cache, nothing would compile."""
+    code = """
+        out["warned"] = warned()
+        out["run"] = [compiled(2.0), _cache.facts().reason]
+    """
+    out = process(code, os.fsdecode(bytes(tmp_path / "caf") + b"\xe9"))
+    assert len(out["warned"]) == 1
+    assert "caf\\xe9 is not UTF-8" in out["warned"][0]
+    assert out["run"][0] == "past"
+
+
+ZSTD = '''
+"""Stands in for the package: frames of zstd as far as their header, with and without a checksum at the end."""
+import zlib
+
+class ZstdError(Exception): ...
+
+class ZstdCompressor:
+    def __init__(self, *, write_checksum=False):
+        self.flag = 4 * write_checksum
+    def compress(self, raw):
+        packer = zlib.compressobj(wbits=-15)
+        packed = packer.compress(raw) + packer.flush()
+        return b"\\x28\\xb5\\x2f\\xfd" + bytes([0x60 | self.flag]) + packed + (zlib.crc32(raw).to_bytes(4) if self.flag else b"")
+
+class ZstdDecompressor:
+    def decompress(self, frame):
+        if frame[:4] != b"\\x28\\xb5\\x2f\\xfd":
+            raise ZstdError("no frame")
+        unpacker = zlib.decompressobj(wbits=-15)
+        try:
+            raw = unpacker.decompress(frame[5:])
+        except zlib.error as error:
+            raise ZstdError("damaged") from error
+        if not unpacker.eof or frame[4] & 4 and unpacker.unused_data[:4] != zlib.crc32(raw).to_bytes(4):
+            raise ZstdError("damaged")
+        return raw
+'''
+
+
+def codec(tmp_path, name):
+    """The environment of a process whose JAX compresses so: Python 3.14 has zstd, others have it where `zstandard` is installed."""
+    if name == "zlib" and _entries.NAME != "xla":
+        pytest.skip("zstd is here")
+    if name == "zstd" and _entries.NAME == "xla":
+        (tmp_path / "zstandard").mkdir()
+        (tmp_path / "zstandard" / "__init__.py").write_text(ZSTD)
+    return {"PYTHONPATH": f"{tmp_path / 'zstandard' / '..'}{os.pathsep}{SRC}"}
+
+
+@pytest.mark.parametrize("name", ["zlib", "zstd"])
+def test_a_flipped_bit_is_never_run(tmp_path, name):
+    """The program is compiled anew, and the entry is replaced; without a checksum XLA runs what the bit has made of it, or dies."""
+    code = """
+        import random
+        _cache.ensure()
+        compiled(2.0)
+        (entry,) = _cache.facts().directory.glob("*-cache")
+        size, out["healed"], rng = entry.stat().st_size, 0, random.Random(0)
+        warnings.simplefilter("ignore")
+        for _ in range(15):
+            bit, whole = rng.randrange(8 * size), bytearray(entry.read_bytes())
+            whole[bit // 8] ^= 1 << bit % 8
+            entry.write_bytes(whole)
+            assert jax.jit(lambda x: x * 2.0 + 1)(jnp.arange(3.0)).tolist() == [1.0, 3.0, 5.0]
+            compiled(2.0)
+            out["healed"] += compiled(2.0) == "hit"
+        out["folder"] = entry.parent.name
+    """
+    out = process(code, tmp_path / "cache", **codec(tmp_path, name))
+    assert out["folder"] == ("xla" if name == "zlib" else "xla-zstd")
+    assert out["healed"] == 15
+
+
+@pytest.mark.parametrize("name", ["zlib", "zstd"])
+def test_what_is_empty_cut_or_unfinished_heals(tmp_path, name):
+    """Empty ones are gone before JAX looks; at a cut one it warns once. Of zstd, what has no checksum yet is not trusted either."""
+    code = """
+        said = []
+        warnings.showwarning = lambda message, *_, **__: said.append(str(message))
+        _cache.ensure()
+        out["left"] = [p.name for p in _cache.facts().directory.iterdir()]
+        out["how"] = [sorted(map(compiled, (2.0, 3.0, 4.0))) for _ in range(3)]
+        out["said"] = len(said)
+    """
+    environment = codec(tmp_path, name)
+    assert process(code, tmp_path / "cache", **environment)["how"][0] == ["kept"] * 3
+    empty, cut, raw = (tmp_path / "cache").glob("*/*-cache")
+    empty.write_bytes(b"")
+    cut.write_bytes(cut.read_bytes()[:-100])
+    if name == "zstd":
+        raw.write_bytes(raw.read_bytes()[:4] + b"\x60" + raw.read_bytes()[5:])
+    (empty.parent / "jit_f-0-cache-1-sealing").write_bytes(b"of a process that was killed")
+    out = process(code, tmp_path / "cache", **environment)
+    assert set(out["left"]) == ({cut.name, raw.name} if name == "zlib" else {cut.name})
+    assert out["said"] == 1
+    assert out["how"][1:] == [["hit", "hit", "kept"], ["hit"] * 3]
 
 
 @pytest.mark.parametrize("named", ["gs://bucket/cache", "s3://bucket"])
@@ -356,7 +510,7 @@ def test_a_remote_folder_is_refused(tmp_path, monkeypatch, named):
     """Its owner and mode cannot be checked; JAX's own setting takes one."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("JITNEY_CACHE_DIR", named)
-    assert _cache._prepare(_cache._default_base()) is not None
+    assert _folder.prepare(_cache._default_base()) is not None
     assert list(tmp_path.iterdir()) == []
 
 
@@ -365,7 +519,7 @@ def test_a_link_to_a_folder_of_ones_own_is_fine(tmp_path):
     """Homes are often links to larger disks."""
     (tmp_path / "large").mkdir(mode=0o700)
     (tmp_path / "cache").symlink_to(tmp_path / "large")
-    assert _cache._prepare(tmp_path / "cache") is None
+    assert _folder.prepare(tmp_path / "cache") is None
 
 
 @POSIX
@@ -374,7 +528,7 @@ def test_a_folder_of_another_user_is_refused(tmp_path, monkeypatch):
     stranger = os.geteuid() + 1
     monkeypatch.setattr(os, "geteuid", lambda: stranger)
     (tmp_path / "cache").mkdir(mode=0o700)
-    refusal = _cache._prepare(tmp_path / "cache")
+    refusal = _folder.prepare(tmp_path / "cache")
     assert refusal is not None
     assert "another user" in refusal.what
 
@@ -398,9 +552,9 @@ def test_a_folder_that_takes_no_more_is_one_warning_and_a_run_without_it(tmp_pat
 
 def test_a_full_disk_is_refused(tmp_path, monkeypatch):
     """What is free is asked of the system."""
-    usage = type(_cache.shutil.disk_usage(tmp_path))
-    monkeypatch.setattr(_cache.shutil, "disk_usage", lambda _: usage(10**9, 10**9 - 2**20, 2**20))
-    refusal = _cache._prepare(tmp_path / "cache")
+    usage = type(_folder.shutil.disk_usage(tmp_path))
+    monkeypatch.setattr(_folder.shutil, "disk_usage", lambda _: usage(10**9, 10**9 - 2**20, 2**20))
+    refusal = _folder.prepare(tmp_path / "cache")
     assert refusal is not None
     assert "full disk (1 MiB free)" in refusal.what
 

@@ -13,6 +13,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from jitney._jax.cache_entries import NAME
+
 ENTRIES, PROGRAMS, ROUNDS = 5000, 50, 3
 
 
@@ -33,7 +35,7 @@ def measure() -> None:
 
 def run(entries: int, **environment: str) -> tuple[float, float]:
     with tempfile.TemporaryDirectory() as base:
-        folder = Path(base) / "xla"
+        folder = Path(base) / NAME
         folder.mkdir(mode=0o700)
         for i in range(entries):
             (folder / f"jit_fn-{i:064x}-cache").write_bytes(bytes(100))

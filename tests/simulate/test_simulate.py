@@ -1,5 +1,12 @@
 """`jitney.simulate` on one device: how counts go with the number of devices, the model of time, and what is refused."""
 
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -159,3 +166,48 @@ def test_memory_is_refused():
 
     with pytest.raises(jitney.OptionError, match=r'(?s)the devices are not there.*chunk=\{"n"'):
         jitney.simulate(f, sizes={"n": 4096, "k": 4}, mesh={"data": 8}, device="h100")
+
+
+PARENT = """
+import sys, time
+import jax.numpy as jnp
+import jitney
+from jitney._simulate import other_process
+from jaxtyping import Array, Float
+
+@jitney.optimize
+def f(x: Float[Array, "n"]) -> Float[Array, "n"]:
+    return jnp.sin(x)
+
+answers = other_process._asked
+other_process._asked = lambda other, content: (print(other.pid, flush=True), answers(other, content))[1]
+jitney.simulate(f, sizes={"n": 10}, device="h200")
+print("over", flush=True)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks whether a process lives")
+@pytest.mark.parametrize("killed", [True, False])
+def test_nothing_is_left_behind(tmp_path, killed):
+    """Neither the process that compiles nor its folder, though the one that asked for it is killed."""
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "JITNEY_CACHE": "off"}
+    with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True, env=environment) as parent:
+        other = int(parent.stdout.readline())
+        if killed:
+            end = time.monotonic() + 60
+            while not list(tmp_path.iterdir()) and time.monotonic() < end:
+                pass
+            parent.send_signal(signal.SIGKILL)
+        assert parent.stdout.readline() == ("" if killed else "over\n")
+    end = time.monotonic() + 60
+    while (_lives(other) or list(tmp_path.iterdir())) and time.monotonic() < end:
+        pass
+    assert not _lives(other)
+    assert not list(tmp_path.iterdir())
+
+
+def _lives(process):
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{process}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False

@@ -1,6 +1,8 @@
 """Data that change while a stream reads them, or before it goes on: never mixed, whatever they are read from."""
 
+import errno
 import os
+import zipfile
 from pathlib import Path
 
 import h5py
@@ -11,7 +13,7 @@ import pytest
 import zarr
 from jaxtyping import Array, Float, Key
 
-from jitney import DataError, JitneyError, optimize, stream
+from jitney import DataError, JitneyError, JitneyWarning, optimize, stream
 from jitney._stream.resume import Checkpoint
 from tests.stream.test_stream import Chunks, Sliceable, archive, rows, saved
 
@@ -241,6 +243,188 @@ def test_an_iteration_that_fails_begins_anew(monkeypatch):
     value, stats = stream(mean, {"x": Fails()}, chunk={"n": 8}, progress=False)
     np.testing.assert_allclose(value, x.mean(), rtol=1e-5)
     assert stats.retries == 1
+
+
+def test_a_first_iteration_that_fails_begins_anew(monkeypatch):
+    """The one for the length too."""
+    monkeypatch.setattr("jitney._stream.reading._PAUSE", 0.0)
+    x, times = rows(50), []
+
+    class Fails:
+        def __iter__(self):
+            times.append(1)
+            yield x[:30]
+            if len(times) < 3:
+                raise OSError("the disk is gone")
+            yield x[30:]
+
+    value, stats = stream(mean, {"x": Fails()}, chunk={"n": 8}, progress=False)
+    np.testing.assert_allclose(value, x.mean(), rtol=1e-5)
+    assert stats.retries == 2
+    times.clear()
+    with pytest.raises(OSError, match="the disk is gone") as error:
+        stream(mean, {"x": Fails()}, chunk={"n": 8}, progress=False, retries=1)
+    assert error.value.__notes__ == ["Opening 'x' failed, 2 times."]
+
+
+@pytest.mark.parametrize("at", range(1, 4))
+def test_a_compressed_archive_that_fails_is_opened_anew(at, tmp_path, monkeypatch):
+    """At whichever opening, and in the middle."""
+    monkeypatch.setattr("jitney._stream.reading._PAUSE", 0.0)
+    x, opened, times = rows(100), zipfile.ZipFile.open, []
+    path = archive(x[:, None], tmp_path, np.savez_compressed)
+
+    def fails(self, *args, **options):
+        times.append(1)
+        if len(times) == at:
+            raise OSError("the disk is gone")
+        return opened(self, *args, **options)
+
+    monkeypatch.setattr(zipfile.ZipFile, "open", fails)
+    value, stats = stream(of_rows(variance, "npz"), {"x": path}, chunk={"n": 8}, progress=False)
+    np.testing.assert_allclose(value, x.astype(float).var(), rtol=1e-5)
+    assert stats.retries == 1
+
+
+@pytest.mark.parametrize("content", [b"", b"PK", b"\x93NUMPY\x01\x00v\x00{'descr'", None], ids=["empty", "foreign", "header", "cut"])
+@pytest.mark.parametrize("suffix", [".npy", ".npz"])
+def test_a_damaged_file_is_a_sentence(content, suffix, tmp_path, monkeypatch):
+    """Not whatever NumPy or zipfile make of it."""
+    monkeypatch.setattr("jitney._stream.reading._PAUSE", 0.0)
+    path = tmp_path / f"data{suffix}"
+    {".npy": np.save, ".npz": lambda path, x: np.savez_compressed(path, x=x)}[suffix](path, rows(100))
+    path.write_bytes(path.read_bytes()[:-30] if content is None else content)
+    with pytest.raises(DataError, match=rf"reading 'x': .*data{suffix} is no whole `{suffix}` file"):
+        stream(mean, {"x": path}, chunk={"n": 8}, progress=False)
+
+
+MAPPED = {
+    "whole": lambda x: x,
+    "slice": lambda x: x[10:],
+    "view": lambda x: np.asarray(x)[::2].view(np.ndarray),
+    "parts": lambda x: [x[:1000], x[1000:]],
+}
+
+
+@pytest.mark.parametrize("made", MAPPED)
+def test_a_mapped_file_that_is_cut_is_an_error(made, tmp_path, monkeypatch):
+    """The system would end the process (SIGBUS) at a page that is no longer in the file."""
+    import jitney._stream.reading
+
+    path = saved(rows(100_000), tmp_path)
+    data = MAPPED[made](np.load(path, mmap_mode="r"))
+    part, times = jitney._stream.reading.Reader._part, []
+
+    def cutting(self, source, where):
+        times.append(1)
+        if len(times) == 3:
+            os.truncate(path, 5000)
+        return part(self, source, where)
+
+    monkeypatch.setattr(jitney._stream.reading.Reader, "_part", cutting)
+    with pytest.raises(DataError, match="its file was cut to 5000 bytes; 400128 were mapped"):
+        stream(mean, {"x": data}, chunk={"n": 10_000}, progress=False, retries=0)
+
+
+def test_a_file_that_is_cut_within_a_reading_does_not_end_the_process(tmp_path, monkeypatch):
+    """After the look at its size, too: files that are given by their paths are read, not mapped."""
+    from jitney._stream.sources import Stored
+
+    path = saved(rows(100_000), tmp_path)
+    rows_of, times = Stored._rows, []
+
+    def cutting(self, where):
+        times.append(1)
+        if len(times) == 3:
+            os.truncate(path, 5000)
+        return rows_of(self, where)
+
+    monkeypatch.setattr(Stored, "_rows", cutting)
+    with pytest.raises(DataError, match="was changed, replaced or removed"):
+        stream(mean, {"x": path}, chunk={"n": 10_000}, progress=False, retries=0)
+
+
+def test_a_full_disk_leaves_the_checkpoint_before(tmp_path, monkeypatch):
+    """The run goes on with one warning; what broke off later goes on from the file that was whole."""
+    path, x, synced, times = tmp_path / "run", rows(100), os.fsync, []
+
+    def full(handle):
+        times.append(1)
+        if len(times) > 4:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        synced(handle)
+
+    monkeypatch.setattr("jitney._stream.resume.os.fsync", full)
+    with pytest.warns(JitneyWarning, match=r"could not be written \(No space left on device\); the one from before stays") as said:
+        breaks_off(monkeypatch, mean, {"x": x}, path, 10)
+    assert len(said) == 1
+    assert [file.name for file in tmp_path.iterdir()] == ["run"]
+    monkeypatch.undo()
+    got, stats = stream(mean, {"x": x}, chunk={"n": 8}, checkpoint=path, progress=False)
+    np.testing.assert_allclose(got, x.astype(float).mean(), rtol=1e-5)
+    assert stats.chunks == 13 - 4
+
+
+def test_what_a_killed_run_left_is_removed(tmp_path, monkeypatch):
+    """A process that is killed while it writes leaves a file beside the checkpoint; those of others stay."""
+
+    def killed(handle):
+        raise Stops
+
+    path, data = tmp_path / "run", {"x": rows(100)}
+    (tmp_path / "run2.unfinished-0").write_text("")
+    with monkeypatch.context() as patch:
+        patch.setattr("jitney._stream.resume.os.fsync", killed)
+        patch.setattr(Path, "unlink", lambda *_, **__: None)
+        with pytest.raises(Stops):
+            stream(mean, data, chunk={"n": 8}, checkpoint=path, checkpoint_every=1, progress=False)
+    assert len(list(tmp_path.iterdir())) == 2
+    breaks_off(monkeypatch, mean, data, path, 3)
+    assert {file.name for file in tmp_path.iterdir()} == {"run", "run2.unfinished-0"}
+
+
+def test_a_comment_or_a_moved_line_is_the_same_run(tmp_path, monkeypatch):
+    """What counts is what is computed."""
+
+    def before():
+        @optimize
+        def total(x: Float[Array, "n"]) -> Float[Array, ""]:
+            return jnp.sum(jnp.sin(x))
+
+        return total
+
+    def after():
+        @optimize
+        def total(x: Float[Array, "n"]) -> Float[Array, ""]:
+            # moved, and with a comment
+            angle = x
+            return jnp.sum(jnp.sin(angle))
+
+        return total
+
+    path, data = tmp_path / "run", {"x": rows(100)}
+    breaks_off(monkeypatch, before(), data, path, 6)
+    assert stream(after(), data, chunk={"n": 8}, checkpoint=path, progress=False).stats.chunks == 13 - 6
+
+
+def test_other_code_on_the_host_is_another_run(tmp_path, monkeypatch):
+    """JAX prints a callback by its name."""
+
+    def made(factor):
+        @optimize
+        def total(x: Float[Array, "n"], by: Float[Array, ""]) -> Float[Array, ""]:
+            def host(b):
+                return (factor * b).astype(F)
+
+            return jnp.sum(x) * jax.pure_callback(host, by, by, vmap_method="sequential")
+
+        return total
+
+    path, data = tmp_path / "run", {"x": rows(100), "by": F(2)}
+    breaks_off(monkeypatch, made(2), data, path, 6)
+    with pytest.raises(JitneyError, match="of another run: the function"):
+        stream(made(3), data, chunk={"n": 8}, checkpoint=path, progress=False)
+    assert stream(made(2), data, chunk={"n": 8}, checkpoint=path, progress=False).stats.chunks == 13 - 6
 
 
 def test_rows_that_change_between_two_passes_are_an_error():

@@ -11,20 +11,15 @@ What JAX does, read in its source and tried with 0.10.2 and 0.12.0.1:
 - No public way excludes one compile, and the flag is not thread-local: `disabled` switches the whole process.
 - Its size limit reads the whole folder at each write, and needs the package `filelock`. So jitney keeps its own limit
   (`cache_limit.py`); both count entries, the autotuning files of GPUs lie beside, uncounted.
-- A failed read or write is a warning, not an error. An entry cut short by a kill costs one warning per process, and one
-  that another process is writing at that moment costs one warning: without a limit of its own JAX takes no lock.
+- A failed read or write is a warning, not an error. An entry cut short by a kill costs one warning (`cache_entries.py` has it
+  deleted then), and so does one that another process is writing at that moment: without a limit of its own JAX takes no lock.
 - Nothing records whether a setting was made: a value equal to JAX's default counts as not made, unless its
   environment variable is there.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import shutil
-import stat
-import sys
-import tempfile
 import threading
 import warnings
 from collections.abc import Generator
@@ -39,7 +34,9 @@ from jax.experimental.compilation_cache import compilation_cache
 
 from jitney._errors import JitneyWarning, OptionError, sentence
 from jitney._extent import read_bytes
-from jitney._jax.cache_limit import complete, trim
+from jitney._jax.cache_entries import NAME, Watch
+from jitney._jax.cache_folder import ANOTHER, Refusal, limited_by_jax, prepare, shown
+from jitney._jax.cache_limit import trim
 from jitney._switches import VERIFY
 
 _FOLDER: Final = "jax_compilation_cache_dir"
@@ -51,9 +48,6 @@ _JAX_DEFAULTS: Final[dict[str, Any]] = {_SECONDS: 1.0, _BYTES: _UNLIMITED}  # th
 
 _DEFAULT_SIZE: Final = 2 * 2**30
 _LOOK_AFTER: Final = 256  # programs
-_LEAST_FREE: Final = 64 * 2**20
-_PROBE: Final = 64 * 2**10
-_ANOTHER: Final = "set JITNEY_CACHE_DIR to a writable folder of your own."
 _WITHOUT: Final = "The cache lies in a folder that only its user can write; until then programs are compiled without it."
 
 
@@ -74,12 +68,6 @@ class _Request:
     cache: bool | None = None
     base: Path | None = None
     size: int | None = None
-
-
-@dataclass(frozen=True)
-class _Refusal:
-    what: str
-    fix: str
 
 
 @dataclass(frozen=True)
@@ -106,7 +94,8 @@ class _Switch:
         self.made: dict[str, _Setting] = {}
         self.released = False  # the user changed the directory after jitney had set it
         self.decision: _Decision | None = None
-        self.prepared: tuple[tuple[Path, int], _Refusal | None] | None = None
+        self.watch = Watch()
+        self.prepared: tuple[tuple[Path, int], Refusal | None] | None = None
         self.warned: set[str] = set()
         self.ensured = 0  # programs since the folder was last compared with its limit
         self.pauses = 0
@@ -123,6 +112,7 @@ class _Switch:
             self._apply(decision.facts)
             changed = True
         self.decision = decision
+        self.watch.follow(decision.facts.directory if decision.ours else None)
         if changed:
             compilation_cache.reset_cache()
         if decision.warning is not None:
@@ -138,7 +128,7 @@ class _Switch:
             trim(found.directory, found.size_limit)
         except OSError as error:
             what = f"{found.directory} cannot be made smaller ({error.strerror or error})"
-            self._warn_once(sentence("the compilation cache", what, "Past its limit, entries used least recently are deleted.", _ANOTHER))
+            self._warn_once(sentence("the compilation cache", what, "Past its limit, entries used least recently are deleted.", ANOTHER))
 
     def _warn_once(self, text: str) -> None:
         if text not in self.warned:
@@ -171,17 +161,17 @@ class _Switch:
         size = _jax(_BYTES) if users else self.request.size or _DEFAULT_SIZE
         refusal = self._prepare(base, size if users else _UNLIMITED)
         if refusal is not None:
-            text = sentence("the compilation cache", f"{base} {refusal.what}", _WITHOUT, refusal.fix)
-            return _off(f"{base} {refusal.what}", text)
+            text = sentence("the compilation cache", f"{shown(base)} {refusal.what}", _WITHOUT, refusal.fix)
+            return _off(f"{shown(base)} {refusal.what}", text)
         reason = "on by default" if base == _standard_base() else "on, in a directory that the user named"
-        found = CacheFacts(enabled=True, directory=base / "xla", size_limit=_limit(size), reason=reason)
+        found = CacheFacts(enabled=True, directory=base / NAME, size_limit=_limit(size), reason=reason)
         return _Decision(found, ours=True, warning=warning)
 
-    def _prepare(self, base: Path, jax_size: int) -> _Refusal | None:
+    def _prepare(self, base: Path, jax_size: int) -> Refusal | None:
         """Check a directory once, and again when it has vanished."""
         known = self.prepared
-        if known is None or known[0] != (base, jax_size) or not (known[1] or (base / "xla").is_dir()):
-            self.prepared = known = (base, jax_size), _prepare(base) or _limited_by_jax(base, jax_size)
+        if known is None or known[0] != (base, jax_size) or not (known[1] or (base / NAME).is_dir()):
+            self.prepared = known = (base, jax_size), prepare(base) or (None if jax_size == _UNLIMITED else limited_by_jax(base))
         return known[1]
 
     def _apply(self, facts: CacheFacts) -> None:
@@ -387,56 +377,3 @@ def _bytes(size: object) -> int | None:
 
 def _malformed(name: str, value: object, rule: str) -> str:
     return sentence("jitney.configure()", f"{name}={value!r} is not understood", rule, f"correct or remove `{name}`.")
-
-
-def _prepare(base: Path) -> _Refusal | None:
-    """Make `base` and the folder for XLA's entries inside it, or say why they cannot be trusted or used."""
-    if not base.is_absolute():
-        return _Refusal("is not an absolute local path", "set HOME, or JITNEY_CACHE_DIR to a local folder of your own.")
-    try:
-        base.parent.mkdir(parents=True, exist_ok=True)
-        for folder in (base, base / "xla"):
-            folder.mkdir(mode=0o700, exist_ok=True)
-            refusal = _untrusted(folder)
-            if refusal is not None:
-                return refusal
-        return _cramped(base / "xla")
-    except OSError as error:
-        return _Refusal(f"cannot be used ({error.strerror or error})", _ANOTHER)
-
-
-def _untrusted(folder: Path) -> _Refusal | None:
-    """Entries are native code: whoever can write them runs code as this user."""
-    if sys.platform == "win32":  # no owner or mode bits to look at; the profile folder is private there
-        return None
-    status = folder.stat()  # of what a link leads to
-    user = os.geteuid()
-    owners = {status.st_uid, folder.lstat().st_uid}
-    if owners != {user}:
-        return _Refusal(f"belongs to another user (id {max(owners - {user})})", _ANOTHER)
-    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        return _Refusal("can be written by other users", f"chmod 700 {folder}")
-    return None
-
-
-def _cramped(folder: Path) -> _Refusal | None:
-    """Write a little and look at the free space; what fails here raises OSError."""
-    with tempfile.TemporaryFile(dir=folder) as probe:
-        probe.write(bytes(_PROBE))
-        probe.flush()
-    free = shutil.disk_usage(folder).free
-    if free < _LEAST_FREE:
-        return _Refusal(f"is on a full disk ({free >> 20} MiB free)", f"free some space, or {_ANOTHER}")
-    return None
-
-
-def _limited_by_jax(base: Path, size: int) -> _Refusal | None:
-    if size == _UNLIMITED:
-        return None
-    if importlib.util.find_spec("filelock") is None:
-        return _Refusal(f"has a size limit from `{_BYTES}`, which needs filelock", "install filelock, or set that to -1.")
-    try:
-        complete(base / "xla")
-    except OSError as error:
-        return _Refusal(f"cannot be used ({error.strerror or error})", _ANOTHER)
-    return None

@@ -19,10 +19,12 @@ from typing import Any
 
 from .._errors import sentence
 from .compare import worded
-from .connection import CONNECT, NONCE, Connection, connected, welcomed
+from .connection import NONCE, Connection, connected, welcomed
 
 _TOGETHER = "Before its first step all processes compare what they are about to do."
 _AGAIN = "look at what it says; then start all again from the last checkpoint."
+_STRANGERS = 64  # connections that have not proved yet that they belong to the run, beside one for each process
+_LOOK = 0.2  # seconds between two looks whether all are here
 Facts = Sequence[tuple[str, str, str]]
 """What processes compare: (kind, name, text), in order."""
 
@@ -65,12 +67,16 @@ class Inbox:
 class Hub:
     """Process 0's side: it gathers what processes propose, and tells them whether it is the same."""
 
-    def __init__(self, count: int, host: str, compare: Callable[[Mapping[int, Facts]], str], tell: Callable[[Any], None]):
+    def __init__(self, count: int, host: str, compare: Callable[[Mapping[int, Facts]], str], tell: Callable[[Any], None], timeout: float):
         self.secret = secrets.token_bytes(NONCE)
-        self._listening = socket.create_server((host, 0), backlog=count)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._listening = socket.create_server((host, 0), family=family, backlog=count + _STRANGERS)
         self.port: int = self._listening.getsockname()[1]
         self._compare = compare
+        self._count = count
+        self._timeout = timeout
         self._lock = threading.Lock()
+        self._lines: dict[int, socket.socket] = {}  # of those that have proved who they are
         self._tell: dict[int, Callable[[Any], None]] = {0: tell}
         self._proposed: dict[str, dict[int, Any]] = {}
         self.all_here = threading.Event()
@@ -100,19 +106,44 @@ class Hub:
             tell(message)
 
     def _accept(self, count: int) -> None:
+        """Take connections until all processes are here. Each is greeted by a thread of its own: one that says nothing holds up none."""
+        strangers: list[socket.socket] = []
         with self._listening:
+            self._listening.settimeout(_LOOK)
             while len(self._tell) < count:
-                came, _ = self._listening.accept()
-                came.settimeout(CONNECT)
                 with suppress(OSError):
-                    index = welcomed(came, self.secret)
-                    if index is None or index in self._tell:
-                        came.close()
-                        continue
-                    line = Connection(came)
-                    self._tell[index] = line.send
-                    _thread(self._serve, index, line)
+                    came, _ = self._listening.accept()
+                    came.settimeout(self._timeout)
+                    strangers = [*self._unknown(strangers), came]
+                    if len(strangers) > count + _STRANGERS:
+                        _close(strangers.pop(0))  # which has said nothing for longest
+                    _thread(self._greet, came)
+        for each in self._unknown(strangers):
+            _close(each)
         self.all_here.set()
+
+    def _unknown(self, came: Sequence[socket.socket]) -> list[socket.socket]:
+        """Those that are still open, and of no process yet."""
+        with self._lock:
+            known = set(self._lines.values())
+        return [each for each in came if each.fileno() >= 0 and each not in known]
+
+    def _greet(self, came: socket.socket) -> None:
+        def claim(index: int) -> bool:
+            with self._lock:
+                return 0 < index < self._count and self._lines.setdefault(index, came) is came
+
+        index = None
+        with suppress(OSError):
+            index = welcomed(came, self.secret, claim)
+        if index is None:
+            with self._lock:
+                self._lines = {i: line for i, line in self._lines.items() if line is not came}
+            came.close()
+            return
+        line = Connection(came)
+        self._tell[index] = line.send
+        self._serve(index, line)
 
     def _serve(self, index: int, line: Connection) -> None:
         why = "stopped: its connection is cut"
@@ -148,7 +179,7 @@ class Channel:
 
     def serve(self, count: int, host: str, compare: Callable[[Mapping[int, Facts]], str]) -> Hub:
         """Be process 0."""
-        self.hub = Hub(count, host, compare, self._told)
+        self.hub = Hub(count, host, compare, self._told, self.timeout)
         return self.hub
 
     def join(self, hosts: Sequence[str], port: int, secret: bytes) -> None:
@@ -157,7 +188,7 @@ class Channel:
         Raises:
             ProcessError: Process 0 is not reached.
         """
-        self._line = connected(self.index, hosts, port, secret)
+        self._line = connected(self.index, hosts, port, secret, self.timeout)
         _thread(self._listen, self._line)
 
     def agree(self, group: Sequence[int], facts: Facts) -> str:
@@ -242,6 +273,13 @@ def end_in(seconds: float) -> None:
     timer = threading.Timer(seconds, os._exit, (1,))
     timer.daemon = True
     timer.start()
+
+
+def _close(connected: socket.socket) -> None:
+    """Also for a thread that waits for what comes over it."""
+    with suppress(OSError):
+        connected.shutdown(socket.SHUT_RDWR)
+    connected.close()
 
 
 def _thread(run: Callable[..., None], *args: Any) -> None:

@@ -1,7 +1,8 @@
 """Checkpoints of trees whose arrays may lie on many devices, in many processes: written and read by orbax, each device its own part.
 
 Orbax knows arrays and files. What is here is what it does not know: Equinox modules, whose other leaves stay the caller's; which leaf does
-not fit; and that all processes save the same thing. `_stream/resume.py` is about streams.
+not fit; that all processes save the same thing; and whether what is read is what was saved, since a flipped bit of an array passes orbax
+unseen. `_stream/resume.py` is about streams.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from .._errors import JitneyError, OptionError, few, sentence
 from .._jax.trees import Tracer, device_put, is_a, issubdtype, keystr, tree_flatten_with_path, tree_unflatten, type_of
 from .._view.view import is_array
 from .agreement import compare, digest, is_local, moved_to
+from .checksum import checksum
 
 _jax: Any = jax
 _jnp: Any = jnp
@@ -79,7 +81,8 @@ class Checkpoints:
     @property
     def steps(self) -> tuple[int, ...]:
         """The steps that are saved, oldest first."""
-        return tuple(sorted(_orbax().utils.checkpoint_steps(self.folder)))
+        with self._reading(self.folder):
+            return tuple(sorted(_orbax().utils.checkpoint_steps(self.folder)))
 
     def save(self, step: int, tree: Any) -> None:
         """Save the arrays of a tree; waits until they are written.
@@ -104,9 +107,10 @@ class Checkpoints:
             raise JitneyError(sentence(self._where, "there is no array.", "Arrays are what is saved.", "pass a tree that has some."))
         arrays = {f"{i:05}": _plain(leaf) for i, (_, leaf) in enumerate(leaves) if leaf.size}  # orbax takes no empty ones
         names = [[name, *_kind(leaf), str(_jax.random.key_impl(leaf)) if _is_key(leaf) else ""] for name, leaf in leaves]
+        described = {"arrays": names, "checksums": {i: checksum(array) for i, array in arrays.items()}}
         ocp = _orbax()
         with self._manager(clean=True) as manager:
-            manager.save(step, args=ocp.args.Composite(arrays=ocp.args.PyTreeSave(arrays), names=ocp.args.JsonSave({"arrays": names})))
+            manager.save(step, args=ocp.args.Composite(arrays=ocp.args.PyTreeSave(arrays), names=ocp.args.JsonSave(described)))
 
     def restore(self, like: Any, *, step: int | None = None) -> tuple[int, Any]:
         """Read a checkpoint into a tree of the same arrays.
@@ -120,8 +124,8 @@ class Checkpoints:
             The step, and the tree; step 0 and `like` as it is if nothing is saved and no step is asked for.
 
         Raises:
-            JitneyError: The step is not there, an array of `like` is not in it, or has another shape or dtype; or nothing is saved yet,
-                and `like` has shapes for arrays.
+            JitneyError: The step is not there or is damaged, an array of `like` is not in it, or has another shape or dtype; or nothing is
+                saved yet, and `like` has shapes for arrays.
             ProcessError: Processes differ in what they restore.
         """
         steps = self.steps
@@ -142,20 +146,38 @@ class Checkpoints:
                 sentence(self._where, f"there is no step {found}.", f"Saved: {few([str(each) for each in steps]) or 'none'}.",
                          "ask for one of those, or leave `step` out for the newest.")
             )  # fmt: skip
-        if not (self.folder / str(found) / "names").is_dir():
-            raise JitneyError(
-                sentence(self._where, f"{self.folder / str(found)} is no checkpoint of jitney's, or it is damaged.",
-                         "It reads what it has written.", "give another folder, or another step.")
-            )  # fmt: skip
+        place = self.folder / str(found)
+        if not (place / "names").is_dir():
+            raise self._damaged(place, "it has no names")
         ocp = _orbax()
-        with self._manager() as manager:
-            saved = manager.restore(found, args=ocp.args.Composite(names=ocp.args.JsonRestore()))["names"]["arrays"]
-            self._check(found, saved, leaves)
-            arguments = {f"{i:05}": _argument(leaf) for i, (_, leaf) in enumerate(leaves) if leaf.size}
+        with self._reading(place), self._manager() as manager:
+            described = manager.restore(found, args=ocp.args.Composite(names=ocp.args.JsonRestore()))["names"]
+            saved, checksums = [(*map(str, each),) for each in described["arrays"]], dict(described.get("checksums", {}))
+        self._check(found, saved, leaves)
+        arguments = {f"{i:05}": _argument(leaf) for i, (_, leaf) in enumerate(leaves) if leaf.size}
+        with self._reading(place), self._manager() as manager:
             read = ocp.args.PyTreeRestore(dict.fromkeys(arguments, 0), restore_args=arguments)
             arrays = manager.restore(found, args=ocp.args.Composite(arrays=read))["arrays"]
+        for i, (name, leaf) in enumerate(leaves):
+            if leaf.size and checksums.get(f"{i:05}") not in (None, checksum(arrays[f"{i:05}"])):
+                raise self._damaged(place, f"the numbers of {name} are not those that were saved")
         values = iter([_like(arrays[f"{i:05}"] if leaf.size else _empty(leaf), leaf, saved[i][3]) for i, (_, leaf) in enumerate(leaves)])
         return found, tree_unflatten(treedef, [next(values) if is_array(leaf) else leaf for _, leaf in paths])
+
+    def _damaged(self, place: Path, why: object) -> JitneyError:
+        return JitneyError(
+            sentence(self._where, f"{place} is no checkpoint of jitney's, or it is damaged: {why}.",
+                     "A checkpoint is used whole or not at all.", "give another folder, or another step, such as the one before.")
+        )  # fmt: skip
+
+    @contextmanager
+    def _reading(self, place: Path) -> Generator[None]:
+        """What orbax raises where files are not as it wrote them: of any kind, but none of memory or devices."""
+        try:
+            yield
+        except (OSError, ValueError, TypeError, LookupError, AttributeError, EOFError) as error:
+            first = str(error).strip().partition("\n")[0]
+            raise self._damaged(place, f"{type(error).__name__}: {first[:200]}") from error
 
     def _number(self, step: Any) -> int:
         """A step as orbax names its folder.

@@ -5,18 +5,22 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import queue
 import secrets
 import socket
 import struct
 import threading
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
 from .._errors import ProcessError, sentence
 
 NONCE = 32
-CONNECT = 5.0  # seconds for one address of process 0; it has several names, not all of which lead to it from elsewhere
+CONNECT = 5.0  # seconds to open one connection, before it is tried again
+_PAUSE = 0.2  # seconds between two tries
+_SLACK = 1.0  # seconds for an attempt to notice that its time is over
 _LENGTH = struct.Struct(">Q")
 
 
@@ -51,41 +55,97 @@ def _exactly(connected: socket.socket, size: int) -> bytes:
     return bytes(found)
 
 
-def welcomed(connected: socket.socket, secret: bytes) -> int | None:
-    """The process that has connected and proved that it knows the secret, to which this side proves the same."""
+def welcomed(came: socket.socket, secret: bytes, claim: Callable[[int], bool]) -> int | None:
+    """The process that has connected and proved that it knows the secret, to which this side proves the same.
+
+    Args:
+        came: What has connected.
+        secret: Which both know.
+        claim: Whether this is the connection of a process: one that reaches this side under two names tries both.
+    """
     nonce = secrets.token_bytes(NONCE)
-    connected.sendall(nonce)
-    index, theirs, proof = (_exactly(connected, size) for size in (_LENGTH.size, NONCE, NONCE))
-    if not hmac.compare_digest(proof, _proof(secret, b"member", index, nonce)):
+    came.sendall(nonce)
+    number, theirs, proof = (_exactly(came, size) for size in (_LENGTH.size, NONCE, NONCE))
+    if not hmac.compare_digest(proof, _proof(secret, b"member", number, nonce)):
         return None
-    connected.sendall(_proof(secret, b"hub", index, theirs))
-    return int(_LENGTH.unpack(index)[0])
+    index = int(_LENGTH.unpack(number)[0])
+    if not claim(index):
+        return None
+    came.sendall(_proof(secret, b"hub", number, theirs))
+    return index
 
 
 def _proof(secret: bytes, *parts: bytes) -> bytes:
     return hmac.digest(secret, b"".join(parts), hashlib.sha256)
 
 
-def connected(index: int, hosts: Sequence[str], port: int, secret: bytes) -> Connection:
-    """A line to process 0, which may be reached by any of these names.
+def connected(index: int, hosts: Sequence[str], port: int, secret: bytes, timeout: float) -> Connection:
+    """A line to process 0, which may be reached by any of these names: all are tried at once, and again until the time is over.
 
     Raises:
         ProcessError: It is reached by none.
     """
-    number, nonce = _LENGTH.pack(index), secrets.token_bytes(NONCE)
-    failed: list[str] = []
-    for host in hosts:
-        try:
-            found = socket.create_connection((host, port), timeout=CONNECT)
-            found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            theirs = _exactly(found, NONCE)
-            found.sendall(number + nonce + _proof(secret, b"member", number, theirs))
-            if hmac.compare_digest(_exactly(found, NONCE), _proof(secret, b"hub", number, nonce)):
-                return Connection(found)
-            found.close()
-        except OSError as error:
-            failed.append(f"{host} ({error.strerror or error})")
+    end = time.monotonic() + timeout
+    attempts = [_Attempt(index, host, port, secret) for host in hosts]
+    found: queue.SimpleQueue[Connection | None] = queue.SimpleQueue()
+    for each in attempts:
+        threading.Thread(target=each.until, args=(end, found), daemon=True, name="jitney").start()
+    line = None
+    for _ in attempts:
+        with suppress(queue.Empty):
+            line = line or found.get(timeout=max(0.1, end - time.monotonic() + _SLACK))
+        if line is not None:
+            break
+    for each in attempts:
+        each.over.set()
+    if line is not None:
+        return line
+    failed = ", ".join(f"{each.host} ({each.why})" for each in attempts)
     raise ProcessError(
-        sentence("jitney.distributed()", f"process {index} does not reach process 0 at port {port} of {', '.join(failed) or 'any host'}.",
-                 "Processes compare plans over a connection to process 0.", "let TCP connections through between the hosts of a run.")
+        sentence("jitney.distributed()",
+                 f"process {index} does not reach process 0 at port {port} of {failed or 'any host'} within {timeout:g} s.",
+                 "Processes compare plans over a connection to process 0.",
+                 "let TCP connections through between the hosts of a run; timeout= waits longer.")
     )  # fmt: skip
+
+
+class _Attempt:
+    """To reach process 0 by one of its names."""
+
+    def __init__(self, index: int, host: str, port: int, secret: bytes):
+        self.host = host
+        self.why = "it does not answer"
+        self.over = threading.Event()
+        self._index, self._port, self._secret = index, port, secret
+
+    def until(self, end: float, found: queue.SimpleQueue[Connection | None]) -> None:
+        """Tell of a line, or of None when the time is over, or another attempt has one."""
+        found.put(self._reached(end))
+
+    def _reached(self, end: float) -> Connection | None:
+        while not self.over.is_set() and time.monotonic() < end:
+            try:
+                line = self._line(end)
+            except OSError as error:
+                self.why = str(error.strerror or error)
+            else:
+                if line is not None:
+                    return line
+                self.why = "what listens there is not this run, or has a line by another name"
+            self.over.wait(_PAUSE)
+        return None
+
+    def _line(self, end: float) -> Connection | None:
+        number, nonce = _LENGTH.pack(self._index), secrets.token_bytes(NONCE)
+        came = socket.create_connection((self.host, self._port), timeout=max(_PAUSE, min(CONNECT, end - time.monotonic())))
+        proven = False
+        try:
+            came.settimeout(max(_PAUSE, end - time.monotonic()))  # process 0 may be stopped, or slow
+            came.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            theirs = _exactly(came, NONCE)
+            came.sendall(number + nonce + _proof(self._secret, b"member", number, theirs))
+            proven = hmac.compare_digest(_exactly(came, NONCE), _proof(self._secret, b"hub", number, nonce))
+        finally:
+            if not proven:
+                came.close()
+        return Connection(came) if proven else None

@@ -23,7 +23,7 @@ from .._jax.trees import is_number
 from .._version import __version__
 from .channel import Channel, end_in
 from .compare import verdict_on
-from .launch import alone, given_of, refusal, started
+from .launch import alone, given_of, listens_at, refusal, started
 
 _HELLO: Final = 4096  # bytes that each process says of itself
 _jax: Any = jax
@@ -108,7 +108,8 @@ def distributed(
     is taken over. On CPUs, processes talk by Gloo, which is JAX's default.
 
     Args:
-        coordinator_address: Host and port of process 0, which all reach: `"10.0.0.1:1234"`.
+        coordinator_address: Host and port of process 0, which all reach: `"10.0.0.1:1234"`. Where the host is an IP address of its machine
+            (or "localhost"), process 0 listens at that address alone, and so does JAX's coordinator; else both listen at all of them.
         num_processes: How many there are.
         process_id: Which of them this is, from 0.
         local_device_ids: The devices of this host that belong to this process, on GPUs; all if left out, or as the launcher says.
@@ -161,10 +162,9 @@ def _joined(processes: Processes, channel: Channel, address: str | None) -> None
     }  # fmt: skip
     hub = None
     if processes.index == 0:
-        known = address.rpartition(":")[0].strip("[]") if address else ""
-        local = known in ("127.0.0.1", "localhost")
-        hub = channel.serve(processes.count, known if local else "", verdict_on)
-        hosts = [known] if local else [*filter(None, (known, processes.host, *_addresses(processes.host)))]
+        known, own = listens_at(address)
+        hub = channel.serve(processes.count, own, verdict_on)
+        hosts = [own] if own else [*filter(None, (known, processes.host, *_addresses(processes.host)))]
         me |= {"port": hub.port, "secret": hub.secret.hex(), "hosts": list(dict.fromkeys(hosts))}
     everyone = [json.loads(text) for text in _gathered(json.dumps(me))]
     for index, other in enumerate(everyone):

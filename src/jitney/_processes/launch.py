@@ -5,6 +5,7 @@ JAX aborts a process whose run does not come together; this ends in a sentence b
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import socket
 import sys
@@ -19,6 +20,7 @@ import jax
 from .._errors import ProcessError, sentence
 from .._jax.trees import is_a
 
+_V6: Final = 6
 _SLACK: Final = 30.0  # seconds by which JAX, which aborts, waits longer than this does
 _LAUNCHERS: Final = {
     "SLURM": ("SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_PROCID"),
@@ -68,6 +70,24 @@ def given_of(address: str | None, count: int | None, index: int | None) -> Given
     return Given(address, count, index, found)
 
 
+def listens_at(address: str | None) -> tuple[str, str]:
+    """The host of an address, and where process 0 listens: there, if that is an address of this machine; else "", for everywhere.
+
+    What a name means differs between machines (many map their own to 127.0.1.1), so only "localhost" is taken for an address.
+    """
+    host = address.rpartition(":")[0].strip("[]") if address else ""
+    own = "127.0.0.1" if host == "localhost" else host
+    try:
+        found = ipaddress.ip_address(own)
+        if found.is_unspecified:
+            return "", ""
+        with socket.socket(socket.AF_INET6 if found.version == _V6 else socket.AF_INET) as probe:
+            probe.bind((own, 0))
+    except (ValueError, OSError):  # a name, or an address that is translated on the way to this machine
+        return host, ""
+    return host, own
+
+
 def _number(name: str) -> int | None:
     text = os.environ.get(name)
     if text is None:
@@ -92,6 +112,7 @@ def started(given: Given, devices: int | Sequence[int] | None, method: str | Non
         _jax.distributed.initialize(
             given.address, given.count, given.index, local_device_ids=devices, cluster_detection_method=method,
             initialization_timeout=int(timeout + _SLACK), heartbeat_timeout_seconds=heartbeat,
+            coordinator_bind_address=_bound_to(given.address),
         )  # fmt: skip
     except RuntimeError as error:
         if "must be called before" not in str(error):
@@ -112,6 +133,14 @@ def started(given: Given, devices: int | Sequence[int] | None, method: str | Non
     if None not in (given.address, given.count, given.index):
         return f"given {given.found}"
     return f"started by {next((name for name, names in _LAUNCHERS.items() if all(map(os.environ.get, names))), 'what JAX found')}"
+
+
+def _bound_to(address: str | None) -> str | None:
+    """Where JAX's coordinator listens; None leaves it to JAX, whose coordinator listens at all addresses of process 0."""
+    host = listens_at(address)[1]
+    if address is None or not host or "JAX_COORDINATOR_BIND_ADDRESS" in os.environ:
+        return None
+    return f"{f'[{host}]' if ':' in host else host}:{address.rpartition(':')[2]}"
 
 
 def _await_coordinator(address: str, index: int, timeout: float) -> None:

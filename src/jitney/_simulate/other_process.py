@@ -1,7 +1,8 @@
 """Programs compiled for more devices than there are: by another process, which has as many virtual ones and runs nothing.
 
 JAX lowers a program for an abstract mesh and compiles it only for devices. `jax.export` hands the lowered program over, so that nothing
-of the user's, neither functions nor arrays, has to be sent. XLA divides a program among devices before it knows what they are, so what they
+of the user's, neither functions nor arrays, has to be sent. It comes over a pipe, which tells the other process too when this one is
+gone: then it ends, and takes its folder with it. XLA divides a program among devices before it knows what they are, so what they
 send each other is that of any device; how it fuses operations and lays out memory afterwards is that of its compiler for CPUs. This
 file is the program of the other process too, and imports nothing of jitney.
 """
@@ -12,16 +13,22 @@ import math
 import os
 import pickle
 import re
+import secrets
+import shutil
+import struct
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 MOST = 2048
 """Devices of one process of XLA's for CPUs: it keeps their numbers in 11 bits. Tried with jaxlib 0.10.2."""
+_LENGTH = struct.Struct(">Q")
 _COUNT = re.compile(r"--xla_force_host_platform_device_count=\S*")
 
 # Write the program as it was divided. And keep apart what `jax.checkpoint` computes anew: the compiler for CPUs of jaxlib 0.10 puts it
@@ -59,15 +66,36 @@ def compiled(programs: Sequence[tuple[Any, dict[str, int], tuple[int, ...]]]) ->
     flags = f"{_COUNT.sub('', os.environ.get('XLA_FLAGS', ''))} --xla_force_host_platform_device_count={count}"
     mine = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags, "JAX_NUM_CPU_DEVICES": "-1", "JAX_ENABLE_X64": "1", "JAX_DISABLE_JIT": "0",
             "JAX_ENABLE_COMPILATION_CACHE": "0", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}  # fmt: skip
-    with tempfile.TemporaryDirectory() as folder:
-        asked, answered = Path(folder, "asked"), Path(folder, "answered")
-        asked.write_bytes(pickle.dumps(list(programs)))
-        command = [sys.executable, "-P", __file__, str(asked), str(answered)]
-        done = subprocess.run(command, env=os.environ | mine, capture_output=True, text=True, check=False)  # noqa: S603
-        if done.returncode or not answered.exists():
-            said = [line for line in done.stderr.splitlines() if line.strip() and not line.lstrip().startswith("@")]  # not frames of C++
-            raise Failed(said[-1] if said else f"it ended with {done.returncode}")
-        return [CompiledElsewhere(*each) for each in pickle.loads(answered.read_bytes())]  # noqa: S301 - written by this file, in a folder of this user's
+    folder = Path(tempfile.gettempdir(), f"jitney-simulate-{secrets.token_hex(8)}")  # made by the other process
+    with tempfile.TemporaryFile() as said:
+        command = [sys.executable, "-P", __file__, str(folder)]
+        other = subprocess.Popen(command, env=os.environ | mine, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said)  # noqa: S603
+        try:
+            answered = _asked(other, pickle.dumps(list(programs)))
+        finally:
+            other.kill()
+            other.wait()
+            shutil.rmtree(folder, ignore_errors=True)
+        if answered is None:
+            said.seek(0)
+            lines = [line for line in said.read().decode(errors="replace").splitlines() if line.strip()]
+            last = [line for line in lines if not line.lstrip().startswith("@")]  # not frames of C++
+            raise Failed(last[-1] if last else f"it ended with {other.returncode}")
+        return [CompiledElsewhere(*each) for each in answered]
+
+
+def _asked(other: subprocess.Popen[bytes], content: bytes) -> Any:
+    """What the other process answers; None if it ends before."""
+    asks, answers = other.stdin, other.stdout
+    if asks is None or answers is None:
+        return None
+    with suppress(BrokenPipeError), asks, answers:
+        asks.write(_LENGTH.pack(len(content)) + content)
+        asks.flush()  # and it stays open: its end is that of this process
+        answered = answers.read()
+        return pickle.loads(answered) if other.wait() == 0 and answered else None  # noqa: S301 - written by this file
+    other.wait()  # it ended before it was asked
+    return None
 
 
 def _compile(exported: Any, sizes: dict[str, int], donated: tuple[int, ...], folder: Path) -> tuple[Any, ...]:
@@ -92,12 +120,28 @@ def _compile(exported: Any, sizes: dict[str, int], donated: tuple[int, ...], fol
     return found.as_text(), divided[0] if divided else "", *counted
 
 
-def _main(asked: Path, answered: Path) -> None:
+def _main(folder: Path) -> None:
     """What the other process does."""
-    programs: list[Any] = pickle.loads(asked.read_bytes())  # noqa: S301 - as above
-    folders = [asked.parent / str(i) for i in range(len(programs))]
-    answered.write_bytes(pickle.dumps([_compile(*each, folder=folder) for each, folder in zip(programs, folders, strict=True)]))
+    asks, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever else is printed
+    programs: list[Any] = pickle.loads(asks.read(*_LENGTH.unpack(asks.read(_LENGTH.size))))  # noqa: S301 - of the process that started this one
+    threading.Thread(target=_follow, args=(asks.fileno(), folder), daemon=True).start()
+    folder.mkdir(mode=0o700)
+    try:
+        answered = [_compile(*each, folder=folder / str(i)) for i, each in enumerate(programs)]
+        with answers:
+            answers.write(pickle.dumps(answered))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _follow(asks: int, folder: Path) -> None:
+    """End with the process that started this one. Unbuffered: a lock of `sys.stdin` would fail the end of this process."""
+    os.read(asks, 1)
+    for _ in range(2):  # XLA may be writing
+        shutil.rmtree(folder, ignore_errors=True)
+    os._exit(1)
 
 
 if __name__ == "__main__":
-    _main(Path(sys.argv[1]), Path(sys.argv[2]))
+    _main(Path(sys.argv[1]))

@@ -8,18 +8,52 @@ from __future__ import annotations
 
 import time
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
 
 from .._errors import DataError, sentence
 from .._jax.trees import is_a
-from .sources import Host, exactly, stamp_of
+from .sources import Host, exactly, source_of, stamp_of
 
 _jax: Any = jax
+T = TypeVar("T")
+
+
+def opened(data: Mapping[str, Any], where: str, retries: int) -> tuple[dict[str, Any], int]:
+    """The sources of all arguments, and how often one of them failed to open.
+
+    Raises:
+        ContractError: It is none.
+        OSError: It cannot be opened, or counted.
+    """
+    failures = 0
+
+    def failed() -> None:
+        nonlocal failures
+        failures += 1
+
+    def source(name: str, value: Any) -> Any:
+        return again(lambda: source_of(name, value, where), retries, f"Opening {name!r} failed", failed)
+
+    return {name: source(name, value) for name, value in data.items()}, failures
+
+
+def again(read: Callable[[], T], retries: int, note: str, failed: Callable[[], None]) -> T:
+    """Read, and read again where that failed. What is not there, or not to be read, stays so."""
+    for tried in range(retries + 1):
+        try:
+            return read()
+        except OSError as error:
+            if tried == retries or is_a(error, (FileNotFoundError, PermissionError, IsADirectoryError)):
+                error.add_note(f"{note}{f', {tried + 1} times' if tried else ''}.")
+                raise
+            failed()
+            time.sleep(_PAUSE * 2**tried)
+    raise AssertionError("the last try returns or raises")
 
 
 @dataclass(frozen=True)
@@ -109,18 +143,15 @@ class Reader:
     def _part(self, source: Source, rows: slice) -> Host:
         place = (*[slice(None)] * source.axis, rows) if source.axis else rows
         shape = (*source.data.shape[: source.axis], rows.stop - rows.start, *source.data.shape[source.axis + 1 :])
-        for tried in range(self.retries + 1):
-            try:
-                with _jax.enable_x64(self._wide):
-                    return exactly(source.data[place], shape, source.data.dtype, source.name)
-            except OSError as error:
-                if tried == self.retries:
-                    often = f", {tried + 1} times" if tried else ""
-                    error.add_note(f"Reading rows {rows.start} to {rows.stop} of {source.name!r} failed{often}.")
-                    raise
-                self.failures += 1
-                time.sleep(_PAUSE * 2**tried)
-        raise AssertionError("the last try returns or raises")
+
+        def read() -> Host:
+            with _jax.enable_x64(self._wide):
+                return exactly(source.data[place], shape, source.data.dtype, source.name)
+
+        return again(read, self.retries, f"Reading rows {rows.start} to {rows.stop} of {source.name!r} failed", self._failed)
+
+    def _failed(self) -> None:
+        self.failures += 1
 
     def _changed(self, source: Source, start: int, count: int, when: str) -> DataError:
         return DataError(

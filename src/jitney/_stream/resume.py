@@ -1,4 +1,8 @@
-"""The file that a stream goes on from: what has been accumulated so far, with a checksum, replaced as a whole."""
+"""Where a stream begins, and the file that it goes on from: what has been accumulated so far, with a checksum, replaced as a whole.
+
+`resumed` decides it: at the first chunk, or at the first one that a checkpoint does not have, once the rows before it have been found
+to be what they were. `_Run.__call__` in `stream.py` loops over the chunks that are left from there (`left`).
+"""
 
 from __future__ import annotations
 
@@ -8,18 +12,25 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._errors import JitneyError, OptionError, few, sentence
+from .._errors import JitneyError, JitneyWarning, OptionError, few, sentence
 from .._jax.trees import is_a
+from .._owners import users_level
+
+if TYPE_CHECKING:
+    from .placement import Laid
+    from .reading import Reader
 
 _MAGIC = b"jitney checkpoint 2\n"
+_UNFINISHED = ".unfinished-"
 _LEAST = 1.0  # seconds between two saves that nobody asked for
 _SHARE = 0.01  # of the run, that saves may take then
 
@@ -36,6 +47,47 @@ class Progress:
     values: Mapping[int, Any]
     state: list[list[Any]]
     known: Mapping[str, np.ndarray[Any, Any]]
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where a run begins, or goes on.
+
+    Args:
+        index: Of the pass.
+        at: How many elements of it are done.
+        values: What earlier passes have computed.
+        state: What this pass has accumulated; None if it has not begun.
+        progress: Of the file, if there is one.
+    """
+
+    index: int = 0
+    at: int = 0
+    values: Mapping[int, Any] = field(default_factory=dict[int, Any])
+    state: Any = None
+    progress: Progress | None = None
+
+
+def resumed(kept: Checkpoint | None, reader: Reader, laid: Laid) -> Position:
+    """Where a run begins: behind what its checkpoint has, if there is one, and what was read then is what it was.
+
+    Raises:
+        JitneyError: The checkpoint is damaged, or of another run.
+        DataError: Rows that it has are not what they were.
+    """
+    found = kept.read() if kept is not None else None
+    if found is None:
+        return Position()
+    reader.resume(found.known)
+    return Position(found.index, found.at, found.values, laid.accumulated(found.state), found)
+
+
+def left(pieces: Sequence[tuple[int, int]], done: int, *, back: bool) -> list[tuple[int, int]]:
+    """The chunks of a pass that are not done, `back` from the last to the first."""
+    if not back:
+        return [each for each in pieces if each[0] >= done]
+    total = sum(pieces[-1]) if pieces else 0
+    return [each for each in pieces[::-1] if sum(each) <= total - done]
 
 
 class Checkpoint:
@@ -57,6 +109,7 @@ class Checkpoint:
         self._cost = 0.0
         self._missed = 0
         self.saves = 0
+        self._warned = False
         if not self.path.parent.is_dir():
             raise JitneyError(
                 sentence(where, f"there is no folder {self.path.parent} for the checkpoint.", "It is written beside its last version.",
@@ -69,6 +122,7 @@ class Checkpoint:
         Raises:
             JitneyError: The file is damaged, or of another function, other arguments, other data or another chunk size.
         """
+        self._tidy()
         try:
             content = self.path.read_bytes()
         except FileNotFoundError:
@@ -105,34 +159,64 @@ class Checkpoint:
         else:
             due = passed >= (self.seconds if self.seconds is not None else max(_LEAST, self._cost / _SHARE))
         if due:
-            self.write(progress)
+            failure = self.write(progress)
+            if failure is not None and not self._warned:
+                self._warned = True
+                warnings.warn(failure, JitneyWarning, stacklevel=users_level())
 
-    def write(self, progress: Progress) -> None:
-        """Write the file; waits for the device."""
+    def write(self, progress: Progress) -> str | None:
+        """Write the file; waits for the device. What is in the way, as a full disk, is returned: the file stays as it was then."""
         start = time.monotonic()
+        try:
+            self._replace(self._content(progress))
+        except OSError as error:
+            self._last, self._missed = time.monotonic(), 0
+            old = "the one from before stays" if self.path.exists() else "there is none yet"
+            return sentence(self.where, f"the checkpoint {self.path} could not be written ({error.strerror or error}); {old}.",
+                            "The run goes on, and tries again when the next one is due.", "free some space, or mend what the system says."
+                            )  # fmt: skip
+        self._last, self._missed = time.monotonic(), 0
+        self._cost = self._last - start
+        self.saves += 1
+        return None
+
+    def _content(self, progress: Progress) -> bytes:
         parts = dict(_plain(f"v{n}", np.asarray(x)) for n, x in progress.values.items())
         parts.update(_plain(f"s{i:04}.{j:04}", np.asarray(x)) for i, held in enumerate(progress.state) for j, x in enumerate(held))
         parts.update({f"r{name}": x for name, x in progress.known.items()})
         buffer, save = io.BytesIO(), _savez
         save(buffer, **{"pass": progress.index}, key=json.dumps(self.key), at=progress.at, nodes=len(progress.state), **parts)
         body = buffer.getvalue()
-        with tempfile.NamedTemporaryFile(dir=self.path.parent, prefix=self.path.name, delete=False) as file:
+        return _MAGIC + hashlib.sha256(body).digest() + body
+
+    def _replace(self, content: bytes) -> None:
+        """All of it or nothing."""
+        handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=self.path.name + _UNFINISHED)
+        try:
             try:
-                file.write(_MAGIC + hashlib.sha256(body).digest() + body)
-                file.flush()
-                os.fsync(file.fileno())
-                Path(file.name).replace(self.path)
-            except BaseException:
-                with suppress(FileNotFoundError):
-                    Path(file.name).unlink()
-                raise
-        self._last, self._missed = time.monotonic(), 0
-        self._cost = self._last - start
-        self.saves += 1
+                with memoryview(content) as rest:
+                    written = 0
+                    while written < len(content):
+                        written += os.write(handle, rest[written:])
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+            Path(name).replace(self.path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
 
     def remove(self) -> None:
         """The run is over."""
         self.path.unlink(missing_ok=True)
+        self._tidy()
+
+    def _tidy(self) -> None:
+        """Remove what runs have left here that were killed while they wrote."""
+        with suppress(OSError):
+            for name in os.listdir(self.path.parent):  # noqa: PTH208 - the name may hold what a pattern means otherwise
+                if name.startswith(self.path.name + _UNFINISHED):
+                    (self.path.parent / name).unlink(missing_ok=True)
 
 
 def _interval(every: Any, where: str) -> tuple[int | None, float | None]:

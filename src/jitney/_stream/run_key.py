@@ -14,6 +14,7 @@ from .._axes import Passes
 from .._jax.jaxprs import is_written, opened, programs
 from .._jax.trees import is_a
 from .._processes.agreement import digest
+from .host_code import host_code
 
 _jax: Any = jax
 _jaxlib: Any = jaxlib
@@ -32,7 +33,14 @@ def _read(ref: Any) -> Any:
 
 def _described(eqn: Any) -> tuple[str, list[Any]]:
     """An operation as JAX prints it, without addresses of functions, and the numbers that are not printed."""
-    return re.sub(r"0x[0-9a-f]+", "", str(eqn)), [value_key(x) for x in _constants(eqn)]
+    return re.sub(r"0x[0-9a-f]+", "", str(eqn)), [*map(value_key, _constants(eqn)), *_called_back(eqn)]
+
+
+def _called_back(eqn: Any) -> Iterator[str]:
+    yield from host_code(eqn)
+    for part in programs(eqn.params):
+        for inside in opened(part)[0].eqns:
+            yield from _called_back(inside)
 
 
 def _constants(eqn: Any) -> Iterator[Any]:

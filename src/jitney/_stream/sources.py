@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import mmap
 import time
 import zipfile
 import zlib
@@ -28,7 +30,7 @@ def source_of(name: str, value: Any, where: str) -> Any:
     if is_a(value, (str, Path)):
         return _file(name, Path(value), where)
     if is_a(value, (jax.Array, np.ndarray)):
-        return value
+        return Mapped(value, name) if is_a(value, np.ndarray) and map_of(value) is not None else value
     if is_a(value, (list, tuple)) and len(value) > 0 and all(is_sliceable(part) or is_a(part, (str, Path)) for part in value):
         return Joined([source_of(name, part, where) for part in value], name, where)
     if not is_sliceable(value) and is_a(value, Iterable) and not is_a(value, (dict, list, tuple, str, bytes, set, frozenset)):
@@ -100,6 +102,48 @@ def stamp_of(value: Any) -> Stamp | None:
     return Stamp(tuple(file for stamp in known for file in stamp.files), all(stamp.settled for stamp in known))
 
 
+def map_of(value: Any) -> mmap.mmap | None:
+    """The mapped file in which an array lies, however it was sliced."""
+    while is_a(value, (np.ndarray, memoryview)):
+        value = value.base if is_a(value, np.ndarray) else value.obj
+    return value if is_a(value, mmap.mmap) else None
+
+
+def _check_size(array: Any, name: str) -> None:
+    """A page that is no longer in its file would end the process (SIGBUS).
+
+    Raises:
+        DataError: The file has become shorter.
+    """
+    file = map_of(array)
+    if file is not None and file.size() < len(file):
+        raise DataError(
+            sentence(f"reading {name!r}", f"its file was cut to {file.size()} bytes; {len(file)} were mapped.",
+                     "Rows that are no longer there cannot be read.", "begin anew when nobody writes to it.")
+        )  # fmt: skip
+
+
+class Mapped:
+    """An array that lies in a mapped file. Before each reading it is looked whether the file is still as long.
+
+    Args:
+        array: Its rows.
+        name: Of the argument.
+    """
+
+    def __init__(self, array: Host, name: str):
+        self.array = array
+        self.name = name
+        self.shape = array.shape
+        self.dtype = array.dtype
+
+    def __getitem__(self, where: Any) -> Host:
+        _check_size(self.array, self.name)
+        found = np.array(self.array[where])
+        _check_size(self.array, self.name)  # within the last page, what is gone reads as zeros
+        return found
+
+
 class Stored:
     """The array of a file that was given by its path. It is watched: a file that is cut reads as zeros where it was mapped.
 
@@ -119,10 +163,22 @@ class Stored:
         self.dtype = array.dtype
 
     def __getitem__(self, where: Any) -> Host:
-        self._check()  # a page that is no longer in the file would end the process
-        found = np.array(self.array[where])
+        self._check()
+        found = self._rows(where) if is_a(where, slice) and is_a(self.array, np.memmap) else np.array(self.array[where])
         self._check()
         return found
+
+    def _rows(self, where: slice) -> Host:
+        """Read, not mapped, where rows lie one behind the other: of a file that is cut meanwhile there are fewer, and the process lives."""
+        array = self.array
+        if not array.flags.c_contiguous:
+            _check_size(array, self.name)
+            return np.array(array[where])
+        start, stop, _ = where.indices(self.shape[0])
+        each = math.prod(self.shape[1:])
+        offset = array.offset + start * each * array.itemsize
+        found = np.fromfile(self.path, self.dtype, max(0, stop - start) * each, offset=offset)
+        return found.reshape(-1, *self.shape[1:]) if each else np.array(array[where])
 
     def _check(self) -> None:
         try:
@@ -260,7 +316,13 @@ def _iterated(name: str, value: Any, where: str) -> Sequential:
 def _file(name: str, path: Path, where: str) -> Any:
     if path.suffix in (".npy", ".npz"):
         stamp = Stamp.of(path)
-        array = np.load(path, mmap_mode="r", allow_pickle=False) if path.suffix == ".npy" else _member(name, path, where)
+        try:
+            array = np.load(path, mmap_mode="r", allow_pickle=False) if path.suffix == ".npy" else _member(name, path, where)
+        except _DAMAGED as error:
+            raise DataError(
+                sentence(f"reading {name!r}", f"{path} is no whole `{path.suffix}` file of numbers ({error}).",
+                         "Rows are read from files as NumPy writes them.", "write it again, with np.save or np.savez.")
+            ) from error  # fmt: skip
         return Stored(array, path.absolute(), stamp, name)
     raise ContractError(
         sentence(where, f"{path} is of no kind that is read here.", "Paths are of `.npy` and `.npz` files.",
@@ -298,16 +360,16 @@ def _member(name: str, path: Path, where: str) -> Any:
 
 
 def _rows_of(path: Path, inside: str) -> Iterator[Host]:
-    with zipfile.ZipFile(path) as archive, archive.open(inside) as file:
-        shape, _, dtype = _header(file)
-        width = int(np.prod(shape[1:])) * dtype.itemsize
-        many = max(1, _READ // max(1, width))
-        for start in range(0, shape[0], many):
-            count = min(many, shape[0] - start)
-            try:
+    try:
+        with zipfile.ZipFile(path) as archive, archive.open(inside) as file:
+            shape, _, dtype = _header(file)
+            width = int(np.prod(shape[1:])) * dtype.itemsize
+            many = max(1, _READ // max(1, width))
+            for start in range(0, shape[0], many):
+                count = min(many, shape[0] - start)
                 yield np.frombuffer(file.read(count * width), dtype).reshape(count, *shape[1:])
-            except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-                raise OSError(f"{path} is damaged, or was changed while it was read: {error}") from error
+    except (*_DAMAGED, KeyError) as error:  # a later iteration reads what may be another file
+        raise OSError(f"{path} is damaged, or was changed while it was read: {error}") from error
 
 
 def _header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
@@ -323,6 +385,7 @@ def _unlike(where: str, name: str, what: str, part: Any, first: Any) -> Contract
     )  # fmt: skip
 
 
+_DAMAGED = (ValueError, EOFError, zipfile.BadZipFile, zlib.error)
 _SETTLED = 2_000_000_000  # nanoseconds, the coarsest step of a file system's times (FAT)
 _READ = 2**20
 """About how many bytes of a compressed array are read at a time."""

@@ -28,11 +28,11 @@ from .._signature.options import AUTO
 from .._stages import Chunk
 from .._view.result import unmixed
 from .placement import Laid
-from .reading import Reader, Source
-from .resume import Checkpoint
+from .reading import Reader, Source, opened
+from .resume import Checkpoint, left, resumed
 from .resume import Progress as Reached
 from .run_key import platform, program_key, value_key
-from .sources import abstract, is_reversible, read_whole, source_of
+from .sources import abstract, is_reversible, read_whole
 from .steps import Steps, widest
 from .verify import verify_stream
 
@@ -109,12 +109,15 @@ def stream(
             works on its part of a chunk, whose size is rounded up to what the devices divide; of the rest in the end what they divide is a
             chunk, and what is left then, fewer elements than devices, another one, which one device accumulates.
         checkpoint: A file that keeps what has been accumulated. Where it exists, the run goes on from there, to the same bits as an
-            unbroken one; when the run is over, it is removed. It is of one function, chunk size and arguments, of data of one shape and
-            dtype, and of JAX's settings and version. The rows that were done are read again first, and have to be what they were; those
-            of an `.npy` or `.npz` file that was given by its path are not, if nobody has touched it.
+            unbroken one; when the run is over, it is removed. It is of one computation (comments, and on which lines it stands, do not
+            count), chunk size and arguments, of data of one shape and dtype, and of JAX's settings and version. One that cannot be
+            written, as on a full disk, is a warning: the one from before stays, and the run goes on. The rows that were done are read
+            again first, and have to be what they were; those of an `.npy` or `.npz` file that was given by its path are not, if nobody
+            has touched it.
         checkpoint_every: How often it is written: a number of chunks, or seconds as in `"30s"`. By default once a second at most, and so
             that it takes a hundredth of the run at most. Ctrl-C writes it too.
-        retries: How often a chunk is read again whose reading failed (`OSError`), after 0.1 s, 0.2 s, 0.4 s, ...
+        retries: How often a chunk is read again whose reading failed (`OSError`), after 0.1 s, 0.2 s, 0.4 s, ...; and how often the data
+            are opened again. An object that is iterated, and a compressed `.npz`, are begun anew, up to the row that was reached.
         progress: Whether a bar shows how far the run is, its rate, and the time left.
 
     Returns:
@@ -125,8 +128,8 @@ def stream(
         ContractError: The data do not fit the contract, or no array has the axis.
         MeshError: The program has `shard`, and there is no mesh, or another axis than the one that is cut does not divide.
         JitneyError: The checkpoint is damaged or of another run; a result has the axis and cannot be kept in one.
-        DataError: A slice came with other rows than asked for, a file changed while it was read, or rows are not what they were in the
-            pass before or when the checkpoint was written.
+        DataError: A slice came with other rows than asked for, a file is damaged, was cut or changed while it was read, or rows are not
+            what they were in the pass before or when the checkpoint was written.
         OSError: A chunk could not be read; notes on it name the argument and the rows.
     """
     began = time.perf_counter()
@@ -143,7 +146,7 @@ def stream(
             sentence(where, f"the data are a {type_of(data).__name__}.", "Data are given by the names of arguments.",
                      'write jitney.stream(f, {"x": x}, chunk={"n": 65536}).')
         )  # fmt: skip
-    sources = {name: source_of(name, value, where) for name, value in data.items()}
+    sources, failures = opened(data, where, retries)
     entry, arrays = program.abstract((), {name: abstract(value) for name, value in sources.items()}, None)
     with entry.numbers(), entry.scope():
         view = entry.planned(arrays, jit=False).view
@@ -166,12 +169,13 @@ def stream(
                 value = run(kept, progress=progress)
             verify_stream(entry, (axis, steps.size), values, value, partial(_unverified, program, {axis: size or AUTO}))
             saves = kept.saves if kept is not None else 0
-            stats = StreamStats(run.chunks, stage.size, len(steps.passes.passes), time.perf_counter() - began, run.reader.failures, saves)
+            took, failures = time.perf_counter() - began, failures + run.reader.failures
+            stats = StreamStats(run.chunks, stage.size, len(steps.passes.passes), took, failures, saves)
             return Streamed(value, stats)
     if stage.size == 1:  # which devices cannot share
         program = _on_one_device(program)
     whole = program(**{name: read_whole(value, name) for name, value in sources.items()})
-    return Streamed(whole, StreamStats(1, stage.size, 1, time.perf_counter() - began, 0, 0))
+    return Streamed(whole, StreamStats(1, stage.size, 1, time.perf_counter() - began, failures, 0))
 
 
 def _on_one_device(program: Any) -> Any:
@@ -263,7 +267,7 @@ class _Run:
         """What a checkpoint must be of, to be gone on from; the rows themselves the reader knows."""
         steps = self.steps
         return {
-            "the function": repr([str(steps.entry.core.where), program_key(self.passes), steps.work.accumulators]),
+            "the function": repr([steps.entry.core.name, program_key(self.passes), steps.work.accumulators]),
             "the size of a chunk": repr([steps.size, steps.laid.key]),
             "the arguments": repr([value_key(x) for x in self.fixed.values()]),
             "the shapes and dtypes of the data": repr(
@@ -281,15 +285,12 @@ class _Run:
                 sentence(where, f"a result has the axis {steps.stage.axis!r}, and a checkpoint keeps what is accumulated only.",
                          "A run that goes on later has to find its results again.", "drop checkpoint=..., or return sums and their kin.")
             )  # fmt: skip
-        found = kept.read() if kept is not None else None
-        if found is not None:
-            self.reader.resume(found.known)
+        begins = resumed(kept, self.reader, steps.laid)
+        first, at, state, reached = begins.index, begins.at, begins.state, begins.progress
         values: dict[int, Any] = {n: steps.placed(n, x) for n, x in self.given.items()}
-        values.update(found.values if found is not None else {})
-        first, at, state = (found.index, found.at, steps.laid.accumulated(found.state)) if found is not None else (0, 0, None)
-        reached = found
+        values.update(begins.values)
         back = any(each.back for each in passes.passes[first : first + 1])  # what does not depend on the data takes no pass
-        done = first * len(steps.pieces) + len(steps.pieces) - len(self._left(at, back=back))
+        done = first * len(steps.pieces) + len(steps.pieces) - len(left(steps.pieces, at, back=back))
         with _bar(steps, done, show=progress) as advance:
             try:
                 for p, each in enumerate(passes.passes[first:], first):
@@ -318,8 +319,7 @@ class _Run:
                     at, state = 0, None
             except KeyboardInterrupt as stop:
                 if kept is not None and reached is not None:
-                    kept.write(reached)
-                    stop.add_note(f"The checkpoint {kept.path} was written; the same call goes on from there.")
+                    stop.add_note(kept.write(reached) or f"The checkpoint {kept.path} was written; the same call goes on from there.")
                 raise
         flat = [emitted.get(i, x) for i, x in enumerate(steps.end(values))]
         if kept is not None:
@@ -328,17 +328,13 @@ class _Run:
 
     def _known(self, index: int, at: int) -> Mapping[str, np.ndarray[Any, Any]]:
         """What the reader knows of the chunks that are done; after the first pass that is all of them."""
-        left = set(self._left(at, back=self.passes.passes[0].back)) if index == 0 else set[tuple[int, int]]()
-        return self.reader.known([piece not in left for piece in self.steps.pieces])
-
-    def _left(self, done: int, *, back: bool) -> list[tuple[int, int]]:
-        """The chunks that are not done, `back` from the last to the first."""
-        pieces, total = self.steps.pieces, self.steps.total
-        return [each for each in pieces[::-1] if sum(each) <= total - done] if back else [each for each in pieces if each[0] >= done]
+        pieces = self.steps.pieces
+        missing = set(left(pieces, at, back=self.passes.passes[0].back)) if index == 0 else set[tuple[int, int]]()
+        return self.reader.known([piece not in missing for piece in pieces])
 
     def _chunks(self, done: int, *, back: bool) -> Iterator[tuple[int, int, dict[int, Any]]]:
         """The chunks that are not done, with where they start and how long they are, each read while the one before is worked on."""
-        pieces = self._left(done, back=back)
+        pieces = left(self.steps.pieces, done, back=back)
         if not pieces:
             return
         with ThreadPoolExecutor(1) as reader:
