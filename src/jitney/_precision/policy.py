@@ -1,4 +1,7 @@
-"""Which products are computed in which type: a default, and exceptions by module path or source line."""
+"""Which products are computed in which type: a default, and exceptions by module path or source line.
+
+`precision="auto:..."` chooses one by the values of a call: `decide` in `_program/tolerance.py`.
+"""
 
 from __future__ import annotations
 

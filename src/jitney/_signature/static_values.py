@@ -3,6 +3,8 @@
 A static value becomes part of the compiled program, so two calls may share one only if their values are the same in every
 respect that the body could see: `1`, `True` and `1.0` differ, and so do `0.0` and `-0.0`, and dicts in another order. What a
 dataclass does not compare (`field(compare=False)`) does not count, and a class with a hash of its own is what its `==` says.
+
+Which leaves of a call are static and which are traced is decided where its arguments are taken apart: `is_traced` in `_view/layout.py`.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 XLA's compiler for CPUs widens numbers of 16 bits before it compiles, collectives too, and knows no reduce-scatter: that remains an
 all-reduce, of which each device then cuts its part. Compilers for GPUs and TPUs make a reduce-scatter of such a pair, which sends half. So
 how often a collective runs is read in the compiled program, and what it sends in the program as XLA had divided it among the devices.
+What that takes of a link is in `roofline.py` (`sends`, `seconds_of`), and it is added up in `lowering.py`.
 """
 
 from __future__ import annotations

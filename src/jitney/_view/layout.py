@@ -45,7 +45,7 @@ class Layout:
         paths, self.treedef = tree_flatten_with_path(values)
         leaves = [leaf for _, leaf in paths]
         hints = leaf_annotations(contract, values)
-        self.dynamic = tuple(i for i, leaf in enumerate(leaves) if _is_traced(leaf, hints[i]))
+        self.dynamic = tuple(i for i, leaf in enumerate(leaves) if is_traced(leaf, hints[i]))
         self.static = tuple(sorted(set(range(len(leaves))) - set(self.dynamic)))
         self.names = tuple(_name(binder, path) for path, _ in paths)
         self.donated = tuple(n for n, i in enumerate(self.dynamic) if self.names[i][0] in donate)
@@ -173,7 +173,8 @@ def leaf_annotations(contract: Contract, values: tuple[Any, ...]) -> list[LeafHi
     return found
 
 
-def _is_traced(leaf: Any, hint: LeafHint) -> bool:
+def is_traced(leaf: Any, hint: LeafHint) -> bool:
+    """Whether a leaf of the arguments is traced: an array, or a number whose annotation says that it varies. All else is static."""
     if isinstance(hint, ScalarHint) and isinstance(leaf, (float, int, complex)) and not isinstance(leaf, bool):
         return True
     return is_array(leaf)
