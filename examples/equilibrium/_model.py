@@ -68,12 +68,17 @@ class Model:
 
     def theta(self, params: Any) -> np.ndarray:
         """Parameters as one vector; they are data, so new ones are no new program."""
-        return self.parameters.vector(params, f"{self.name}, parameters")
+        theta = self.parameters.vector(params, f"{self.name}, parameters")
+        _ = self._checked
+        return theta
 
     def rho(self, theta: Vector) -> Float[Array, "z"]:
         """The persistence of each shock; traced."""
+        layout = self.layouts[2]
+        return self._persistences(layout.treedef.flatten_up_to(self.persistence(self.parameters.traced(theta))))
+
+    def _persistences(self, leaves: Any) -> Any:
         where, layout = f"{self.name}, persistence", self.layouts[2]
-        leaves = layout.leaves(called(where, "persistence", self.persistence, self.parameters.traced(theta)), where)
         return joined([layout.spread(where, i, real(where, layout.paths[i], leaf)) for i, leaf in enumerate(leaves)])
 
     @cached_property
@@ -89,11 +94,22 @@ class Model:
         return {name: layout.size for name, layout in zip(NAMES, groups, strict=True)}
 
     @cached_property
+    def _checked(self) -> None:
+        """Equations and persistence, called once before there is a program: what they raise is told here, and no program catches errors."""
+        _, where = self._traced, f"{self.name}, persistence"
+
+        def persistences(theta: Any) -> Any:
+            return self._persistences(self.layouts[2].leaves(self.persistence(self.parameters.traced(theta)), where))
+
+        with jax.enable_x64(True):
+            called(where, "persistence", jax.eval_shape, persistences, jax.ShapeDtypeStruct((self.parameters.size,), np.float64))
+
+    @cached_property
     def _traced(self) -> tuple[Any, Layout]:
         """The equations as a jaxpr, and the layout of their residuals. This is where a model's equations are traced."""
         places = [jax.ShapeDtypeStruct((size,), np.float64) for size in self.sizes.values()]
         with jax.enable_x64(True):
-            traced, shape = jax.make_jaxpr(self._residuals, return_shape=True)(*places)
+            traced, shape = called(f"{self.name}, equations", "equations", jax.make_jaxpr(self._residuals, return_shape=True), *places)
         residuals = Layout.of(shape)
         unknowns = self.sizes["u"] + self.sizes["x"]
         if residuals.size != unknowns:
@@ -142,8 +158,8 @@ class Model:
         now = self.point(params, controls(u), states(x), shocks(z))
         ahead = self.point(params, controls(u_next), states(x_next), shocks(z_next))
         where = f"{self.name}, equations"
-        found = called(where, "equations", self.equations, params, now, ahead)
-        return jax.tree_util.tree_map_with_path(lambda path, leaf: real(where, jax.tree_util.keystr(path), leaf), found)
+        residuals = self.equations(params, now, ahead)
+        return jax.tree_util.tree_map_with_path(lambda path, leaf: real(where, jax.tree_util.keystr(path), leaf), residuals)
 
     @cached_property
     def residual(self) -> Any:

@@ -102,7 +102,7 @@ def outcome_of(bind, prefix=""):
     try:
         return bind()
     except TypeError as error:
-        text = str(error)
+        text = str(error).partition(".\n")[0]
     return text.removeprefix(prefix) if text.startswith(prefix) else None
 
 
@@ -120,7 +120,7 @@ def test_any_call_that_fits_binds_as_python_binds_it(call):
 @example((inspect.signature(lambda x, /, **more: None), (1,), {"x": 2}))
 @example((inspect.signature(lambda x, /, **more: None), (), {"x": 2}))
 def test_any_call_fits_or_fails_as_in_python(call):
-    """A TypeError in Python's words, behind the function, file and line; or what Python binds."""
+    """A TypeError in Python's words, behind the function, file and line, before its rule; or what Python binds."""
     signature, args, kwargs = call
     binder = Binder(HERE, signature)
     assert outcome_of(lambda: binder.named(binder.bind(args, kwargs)), "f() at here.py:1: ") == outcome_of(

@@ -28,7 +28,7 @@ def axes(program: Callable[..., Any] | Derivative, /, *examples: Any, sizes: Map
     """
     if not hasattr(program, "abstract") and callable(program):
         program = optimize(program)
-    entry, arrays = program_of("jitney.axes()", program).abstract(examples, keywords, sizes)
+    entry, arrays = program_of("jitney.axes()", program).abstract(examples, keywords, sizes, warn=False)
     with entry.numbers():
         found = facts_of(entry, arrays)
     if not found:

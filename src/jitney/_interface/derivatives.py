@@ -78,9 +78,9 @@ class Derivative:
         self.program(wrt=wrt).compile(*args, sizes=sizes, **kwargs)
         return self
 
-    def abstract(self, args: Any, kwargs: Any, sizes: Mapping[str, int] | None) -> tuple[Any, tuple[Any, ...]]:
+    def abstract(self, args: Any, kwargs: Any, sizes: Mapping[str, int] | None, *, warn: bool = True) -> tuple[Any, tuple[Any, ...]]:
         """The entry of a call, and what stands for its arrays; see `Program.abstract`."""
-        return self.program().abstract(args, kwargs, sizes)
+        return self.program().abstract(args, kwargs, sizes, warn=warn)
 
     def __repr__(self) -> str:
         return f"<{self.what} of {self._program!r}>"

@@ -41,18 +41,15 @@ class Bucket:
                          "write jitney.Bucket(sizes=[64, 256]), Bucket(multiple=128) or Bucket(ladder='pow2').")
             )  # fmt: skip
         numbers: Any = sizes if sizes is not None else () if multiple is None else (multiple,)
-        numbers = tuple(numbers) if is_a(numbers, Iterable) and not is_a(numbers, (str, bytes)) else (numbers,)
+        numbers = tuple(numbers) if is_a(numbers, Iterable) and not is_a(numbers, (str, bytes)) else (None,)
         if (sizes is not None and not numbers) or not all(is_whole(size) and size > 0 for size in numbers):
+            what = f"{sizes if multiple is None else multiple!r} are no sizes above 0."
             raise OptionError(
-                sentence(_WHERE, f"it has sizes {sizes if multiple is None else multiple!r}.", "Sizes of buckets are ints above 0.",
-                         "write jitney.Bucket(sizes=[64, 256]).")
-            )  # fmt: skip
-        if not is_a(ladder, (str, type(None))) or ladder not in (None, "pow2", "aligned"):
-            raise OptionError(
-                sentence(
-                    _WHERE, f"ladder={ladder!r} is not known.", "A ladder is 'pow2' or 'aligned'.", "write jitney.Bucket(ladder='pow2')."
-                )
+                sentence(_WHERE, what, "A bucket is as long as a size, an int above 0.", "write jitney.Bucket(sizes=[64, 256]).")
             )
+        if not is_a(ladder, (str, type(None))) or ladder not in (None, "pow2", "aligned"):
+            what = f"ladder={ladder!r} is neither 'pow2' nor 'aligned'."
+            raise OptionError(sentence(_WHERE, what, "These are the ladders.", "write jitney.Bucket(ladder='pow2')."))
         chosen = None if sizes is None else tuple(sorted({int(size) for size in numbers}))
         multiple = None if multiple is None else int(multiple)
         object.__setattr__(self, "sizes", chosen)

@@ -300,8 +300,9 @@ def _bucket(where: Where | str, name: str, buckets: Any) -> Bucket:
         return buckets
     try:
         return Bucket(ladder=buckets) if is_a(buckets, str) else Bucket(buckets)
-    except (TypeError, ValueError) as error:
-        fail(where, f"pad={{{name!r}: {buckets!r}}}: {error}.",
+    except OptionError as error:
+        what = str(error).partition("\n")[0].partition("(): ")[2].rstrip(".")
+        fail(where, f"pad={{{name!r}: {buckets!r}}}: {what}.",
              "The buckets of an axis are \"pow2\", \"aligned\", a list of sizes, or a jitney.Bucket.", "choose one of these.")  # fmt: skip
 
 
