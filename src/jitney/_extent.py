@@ -91,15 +91,15 @@ def filled(text: str, arguments: Mapping[str, Any]) -> str:
         return text
     parsed = read("f" + repr(text)).tree
     parts = parsed.values if isinstance(parsed, ast.JoinedStr) else [parsed]
-    found: list[str] = []
+    pieces: list[str] = []
     for part in parts:
         if isinstance(part, ast.Constant):
-            found.append(str(part.value))
+            pieces.append(str(part.value))
         elif isinstance(part, ast.FormattedValue) and part.conversion == -1 and part.format_spec is None:
-            found.append(_written(_compute(part.value, arguments, attributes=True), ast.unparse(part.value)))
+            pieces.append(_written(_compute(part.value, arguments, attributes=True), ast.unparse(part.value)))
         else:
             raise Unreadable(f"`{text}` has a format that jitney does not read")
-    return "".join(found)
+    return "".join(pieces)
 
 
 def is_known(value: Any) -> bool:
@@ -260,13 +260,13 @@ def parsed_bytes(value: Any) -> int | str | None:
         return AUTO
     if isinstance(value, bool) or not isinstance(value, int | str):
         return None
-    found = read_bytes(str(value))
-    return None if found is None or found <= 0 else int(found)
+    size = read_bytes(str(value))
+    return None if size is None or size <= 0 else int(size)
 
 
 def read_bytes(text: str) -> float | None:
     """A number of bytes, with a unit or without; None if it is none."""
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
-    if found is None or found[2].upper() not in _UNITS:
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
+    if match is None or match[2].upper() not in _UNITS:
         return None
-    return float(found[1]) * _UNITS[found[2].upper()]
+    return float(match[1]) * _UNITS[match[2].upper()]

@@ -30,10 +30,10 @@ def axes(program: Callable[..., Any] | Derivative, /, *examples: Any, sizes: Map
         program = optimize(program)
     entry, arrays = program_of("jitney.axes()", program).abstract(examples, keywords, sizes, warn=False)
     with entry.numbers():
-        found = facts_of(entry, arrays)
-    if not found:
+        facts = facts_of(entry, arrays)
+    if not facts:
         raise ContractError(
             sentence(entry.core.where, "no axis of an array argument has a name and a size above 1.",
                      "Facts are about the axes that annotations name.", 'annotate the arrays (x: Float[Array, "n"]).')
         )  # fmt: skip
-    return Axes(found)
+    return Axes(facts)

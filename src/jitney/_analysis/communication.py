@@ -61,15 +61,18 @@ class Communication:
     @property
     def bytes(self) -> dict[str, int]:
         """By kind, on one device."""
-        found: dict[str, int] = {}
-        for each in self.collectives:
-            found[each.kind] = found.get(each.kind, 0) + each.bytes
-        return found
+        sizes: dict[str, int] = {}
+        for collective in self.collectives:
+            sizes[collective.kind] = sizes.get(collective.kind, 0) + collective.bytes
+        return sizes
 
     def __rich__(self) -> Table:
         from .._console import table
 
-        rows = [[(each.kind, "yellow" if each.whole else ""), (str(each.count), ""), (_sentence(each), "")] for each in self.collectives]
+        rows = [
+            [(collective.kind, "yellow" if collective.whole else ""), (str(collective.count), ""), (_sentence(collective), "")]
+            for collective in self.collectives
+        ]
         none = [[("none", "green"), ("", ""), ("the devices send each other nothing", "")]]
         return table(f"communication of {self.function}", [[("mesh", ""), ("", ""), (self.mesh, "")], *(rows or none)])
 
@@ -84,11 +87,12 @@ class Communication:
         return html_of(self)
 
 
-def _sentence(each: Collective) -> str:
-    loop = " in each turn of a loop" if each.in_loop else ""
-    flag = f". It brings all of {each.whole!r}, or an array of its shape, to every device" if each.whole else ""
-    named = f" for {', '.join(map(repr, each.axes))}" if each.axes else ""
-    return f"{bytes_text(each.bytes)} along {' and '.join(map(repr, each.along)) or 'no axis'}{named}, {each.line}{loop}{flag}"
+def _sentence(collective: Collective) -> str:
+    loop = " in each turn of a loop" if collective.in_loop else ""
+    flag = f". It brings all of {collective.whole!r}, or an array of its shape, to every device" if collective.whole else ""
+    named = f" for {', '.join(map(repr, collective.axes))}" if collective.axes else ""
+    along = " and ".join(map(repr, collective.along)) or "no axis"
+    return f"{bytes_text(collective.bytes)} along {along}{named}, {collective.line}{loop}{flag}"
 
 
 def communication(f: Program[..., Any] | Derivative, /, *args: Any, **kwargs: Any) -> Communication:
@@ -115,30 +119,32 @@ def communication(f: Program[..., Any] | Derivative, /, *args: Any, **kwargs: An
         planned = entry.planned(*parted(runs))
     place: Any = planned.plan.of(Place)  # there is one, since the function shards
     text = decided(entry, arrays, lambda: entry.lowered(runs)).compile().as_text()
-    found = collectives(text, dict(place.mesh.shape))
-    return Communication(str(entry.core.where), described(place.mesh), _grouped(found, place, planned.view, program.options.shard))
+    operations = collectives(text, dict(place.mesh.shape))
+    return Communication(str(entry.core.where), described(place.mesh), _grouped(operations, place, planned.view, program.options.shard))
 
 
-def _grouped(found: Sequence[Operation], place: Place, view: View, rules: Sharding) -> tuple[Collective, ...]:
+def _grouped(operations: Sequence[Operation], place: Place, view: View, rules: Sharding) -> tuple[Collective, ...]:
     groups: dict[Any, list[Operation]] = {}
-    for each in found:
-        whole = _gathered(each, place, view)
+    for operation in operations:
+        whole = _gathered(operation, place, view)
         parameter = whole is not None and whole.in_module and rules.fsdp  # gathered on purpose
-        axes = (FSDP,) if parameter else tuple(name for name, on in rules.axes if set(on) & set(each.along))
+        axes = (FSDP,) if parameter else tuple(name for name, on in rules.axes if set(on) & set(operation.along))
         flag = whole.path if whole is not None and not parameter else None
-        groups.setdefault((each.kind, each.along, axes, each.line, each.in_loop, flag), []).append(each)
+        groups.setdefault((operation.kind, operation.along, axes, operation.line, operation.in_loop, flag), []).append(operation)
     return tuple(
-        Collective(kind, len(same), sum(each.bytes for each in same), along, axes, line, in_loop, flag)
-        for (kind, along, axes, line, in_loop, flag), same in sorted(groups.items(), key=lambda item: -sum(each.bytes for each in item[1]))
+        Collective(kind, len(same), sum(operation.bytes for operation in same), along, axes, line, in_loop, flag)
+        for (kind, along, axes, line, in_loop, flag), same in sorted(
+            groups.items(), key=lambda item: -sum(operation.bytes for operation in item[1])
+        )
     )
 
 
-def _gathered(each: Operation, place: Place, view: View) -> Leaf | None:
+def _gathered(operation: Operation, place: Place, view: View) -> Leaf | None:
     """The argument that a gather makes whole on every device, by its shape."""
-    if each.kind != "all-gather":
+    if operation.kind != "all-gather":
         return None
     for leaf, spec in zip(view.leaves, place.specs, strict=True):
         spread = {axis for on in spec for axis in on}
-        if spread and sorted(leaf.shape) == sorted(each.shape) and spread <= set(each.along):
+        if spread and sorted(leaf.shape) == sorted(operation.shape) and spread <= set(operation.along):
             return leaf
     return None

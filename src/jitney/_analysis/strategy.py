@@ -142,9 +142,9 @@ def _chunked(stage: Chunk, body: Any, avals: Any, budget: int) -> Way:
 
 def _way(name: str, measured: Any) -> Way:
     try:
-        found: Fit = measured()
+        chunks: Fit = measured()
     except Misfit as misfit:
         return Way(name, misfit.least, None, f"{text(misfit.least)} at least, by the compiler", fits=False)
     except AxisError as error:
         return Way(name, None, None, str(error).partition("\n")[0], fits=False)
-    return Way(name, found.measured, found.width, f"{found.width:,} at a time: {found}", fits=True)
+    return Way(name, chunks.measured, chunks.width, f"{chunks.width:,} at a time: {chunks}", fits=True)

@@ -40,8 +40,8 @@ def zero(dtype: Any) -> Any:
         return np.asarray(complex(-0.0, -0.0), dtype)
     if not dtypes.issubdtype(dtype, np.floating):
         return np.zeros((), dtype)
-    found = np.asarray(-0.0, np.float32).astype(dtype)
-    return np.zeros((), dtype) if np.isnan(found) else found  # float8_e8m0fnu has neither sign nor zero
+    minus_zero = np.asarray(-0.0, np.float32).astype(dtype)
+    return np.zeros((), dtype) if np.isnan(minus_zero) else minus_zero  # float8_e8m0fnu has neither sign nor zero
 
 
 def one(dtype: Any) -> Any:
@@ -70,11 +70,11 @@ def last_in_order(dtype: Any) -> Any:
     if not is_ordered(dtype):
         return lowest(dtype)  # float8_e8m0fnu has no sign
     size = np.dtype(dtype).itemsize
-    found = np.frombuffer(b"\xff" * size, dtype)[0] if dtypes.finfo(dtype).bits == 8 * size else np.asarray(lowest(dtype))
-    if np.isnan(found):
-        return np.asarray(found)
-    found = np.asarray(np.nan, np.float32).astype(dtype)
-    return found if np.isnan(found) else lowest(dtype)
+    last = np.frombuffer(b"\xff" * size, dtype)[0] if dtypes.finfo(dtype).bits == 8 * size else np.asarray(lowest(dtype))
+    if np.isnan(last):
+        return np.asarray(last)
+    last = np.asarray(np.nan, np.float32).astype(dtype)
+    return last if np.isnan(last) else lowest(dtype)
 
 
 def all_bits(dtype: Any) -> Any:
@@ -91,9 +91,9 @@ def _outermost(dtype: Any, sign: int) -> Any:
     if dtypes.issubdtype(dtype, np.complexfloating):  # compared by the real part, then by the imaginary one
         return np.asarray(complex(sign * np.inf, sign * np.inf), dtype)
     with np.errstate(all="ignore"):
-        found = np.asarray(sign * np.inf, np.float32).astype(dtype)
-    if np.isinf(found):
-        return found
+        infinity = np.asarray(sign * np.inf, np.float32).astype(dtype)
+    if np.isinf(infinity):
+        return infinity
     info = dtypes.finfo(dtype)
     return np.asarray(info.max if sign > 0 else info.min, dtype)
 

@@ -128,8 +128,8 @@ def run_differentiable(
 
         tangents = [moved[i] for i in varying]
         _demand_transposable(lambda *given: evaluated(*given)[count:], arrays, valid, tangents)
-        found = evaluated(arrays, valid, tangents)
-        results, along = found[:count], iter(found[count:])
+        results_and_tangents = evaluated(arrays, valid, tangents)
+        results, along = results_and_tangents[:count], iter(results_and_tangents[count:])
         return results, [next(along) if issubdtype(x.dtype, np.inexact) else np.zeros(x.shape, jax.dtypes.float0) for x in results]
 
     run: Any = _jax.custom_jvp(padded)

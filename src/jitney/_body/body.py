@@ -150,8 +150,8 @@ class Body:
 
     def _in_modules(self, view: View) -> list[InModule | None]:
         values = self.layout.values([leaf.abstract() for leaf in view.leaves], self.statics)
-        found = axes_in_modules(values)
-        return [found[i] for i in self.layout.dynamic]
+        fields = axes_in_modules(values)
+        return [fields[i] for i in self.layout.dynamic]
 
     def called(self, *arrays: Any) -> Any:
         """The body with every stage inside Jit around it, on tracers or on arrays."""
@@ -195,13 +195,13 @@ class Body:
             if mask is None or fill is None:
                 return plan
             with knowing(KnownSizes({axis.name: axis.size for axis in fill.axes})):
-                each = mask.prove(self.body_inside(plan, Mask)).program.each
+                reason = mask.prove(self.body_inside(plan, Mask)).program.each
         except Refused as refusal:
-            found = beside(view, named_axes(view), sizes_of(view, named_axes(view)), refusal)
-            return Plan.make(view, replace(request, exact=f"at exact size: {found}"))
-        if each is None:
+            explained = beside(view, named_axes(view), sizes_of(view, named_axes(view)), refusal)
+            return Plan.make(view, replace(request, exact=f"at exact size: {explained}"))
+        if reason is None:
             return plan
-        told = replace(mask, why=f"{mask.why}; each new size is traced once, not compiled: {each}")
+        told = replace(mask, why=f"{mask.why}; each new size is traced once, not compiled: {reason}")
         return Plan(tuple(told if stage is mask else stage for stage in plan.stages))
 
     def body_inside(self, plan: Plan, stage: type[Stage], outcome: Outcome | None = None) -> Callable[..., Any]:

@@ -81,23 +81,23 @@ def plain_function(fn: Any) -> Any:
 
 def changes_of(options: Options, fn: Any) -> tuple[Change, ...]:
     """What jitney may do to a program of a function, by its options."""
-    found: list[Change] = []
+    changes: list[Change] = []
     derived = fn if isinstance(fn, Derived) else None
     if options.pad:
-        found.append(Change("pad", tuple(name for name, _ in options.pad)))
+        changes.append(Change("pad", tuple(name for name, _ in options.pad)))
     if options.chunk:
-        found.append(Change("accumulate" if options.accumulate else "chunk", tuple(name for name, _ in options.chunk)))
+        changes.append(Change("accumulate" if options.accumulate else "chunk", tuple(name for name, _ in options.chunk)))
     elif options.memory is not None:
-        found.append(Change("memory"))
+        changes.append(Change("memory"))
     if options.shard is not None:
-        found.append(Change("shard", tuple(name for name, _ in options.shard.axes)))
+        changes.append(Change("shard", tuple(name for name, _ in options.shard.axes)))
     if options.remat is not None or (derived is not None and (derived.remat or derived.memory is not None)):
-        found.append(Change("remat"))
+        changes.append(Change("remat"))
     if derived is not None and derived.what in _JACOBIANS:
-        found.append(Change("jacobian"))
+        changes.append(Change("jacobian"))
     if options.precision is not None and options.precision != "f64":
-        found += [Change(f"precision={name}") for name in _products(options)]
-    return tuple(found)
+        changes += [Change(f"precision={name}") for name in _products(options)]
+    return tuple(changes)
 
 
 def _products(options: Options) -> tuple[str, ...]:

@@ -25,9 +25,9 @@ def cause(old: TraceRecord | None, new: TraceRecord) -> str:
     """One line: what differs from the trace before."""
     if old is None:
         return "first call"
-    found = [*_arrays(old.view, new.view), *_statics(old, new), *difference(old.plan, new.plan)]
-    if found:
-        return "; ".join(found)
+    differences = [*_arrays(old.view, new.view), *_statics(old, new), *difference(old.plan, new.plan)]
+    if differences:
+        return "; ".join(differences)
     if old.keys != new.keys:
         return "another static value or tree structure"
     return "same arguments: another sharding, mesh, default device, x64 or precision setting of JAX, or an outer transform"

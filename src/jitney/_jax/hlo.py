@@ -50,7 +50,7 @@ def collectives(text: str, mesh: Mapping[str, int]) -> list[Operation]:
     """All collectives of a program that was compiled for a mesh with these axes."""
     lines, loops = _Lines(text), _computations_in_loops(text)
     axes = _groups_by_axes(mesh)
-    found: list[Operation] = []
+    operations: list[Operation] = []
     computation = ""
     for row in text.splitlines():
         started = HEAD.match(row)
@@ -64,8 +64,8 @@ def collectives(text: str, mesh: Mapping[str, int]) -> list[Operation]:
             whole = max(shapes, key=math.prod)
             arrays = tuple((kind, shape) for (kind, _), shape in zip(ARRAY.findall(match["shape"]), shapes, strict=True))
             where = (lines.of(row), in_loop, match["name"], computation)
-            found.append(Operation(match["kind"], size // 8, whole, along, *where, arrays, widened))
-    return found
+            operations.append(Operation(match["kind"], size // 8, whole, along, *where, arrays, widened))
+    return operations
 
 
 def bits(dtype: str) -> int:
@@ -78,7 +78,7 @@ def _along(rest: str, axes: Mapping[Groups, tuple[str, ...]], mesh: Mapping[str,
     """The axes of the mesh that a collective goes along."""
     pairs = _PAIRS.search(rest)
     if pairs:
-        places = np.array([np.unravel_index(each, tuple(mesh.values())) for pair in _listed(pairs[1]) for each in pair])
+        places = np.array([np.unravel_index(device, tuple(mesh.values())) for pair in _listed(pairs[1]) for device in pair])
         moved = places.reshape(-1, 2, len(mesh))
         return tuple(name for i, name in enumerate(mesh) if np.any(moved[:, 0, i] != moved[:, 1, i]))
     groups = _groups(rest)
@@ -118,11 +118,11 @@ def _varying(sizes: tuple[int, ...], axes: list[int]) -> Groups:
 def _groups_by_axes(mesh: Mapping[str, int]) -> dict[Groups, tuple[str, ...]]:
     """For each choice of axes the groups that it makes; the smallest choice first, since an axis of one device changes nothing."""
     names = list(mesh)
-    found: dict[Groups, tuple[str, ...]] = {}
+    axes: dict[Groups, tuple[str, ...]] = {}
     for count in range(len(names) + 1):
         for chosen in combinations(range(len(names)), count):
-            found.setdefault(_varying(tuple(mesh.values()), list(chosen)), tuple(names[i] for i in chosen))
-    return found
+            axes.setdefault(_varying(tuple(mesh.values()), list(chosen)), tuple(names[i] for i in chosen))
+    return axes
 
 
 class _Lines:
@@ -170,11 +170,11 @@ def _computations_in_loops(text: str) -> set[str]:
         called = re.findall(r"(?:calls|to_apply|body|condition)=%?([\w.\-]+)", row)
         calls.setdefault(computation, set()).update(called)
         bodies.update(re.findall(r"(?:body|condition)=%?([\w.\-]+)", row))
-    found: set[str] = set()
+    in_loops: set[str] = set()
     waiting = list(bodies)
     while waiting:
-        each = waiting.pop()
-        if each not in found:
-            found.add(each)
-            waiting += calls.get(each, ())
-    return found
+        inside = waiting.pop()
+        if inside not in in_loops:
+            in_loops.add(inside)
+            waiting += calls.get(inside, ())
+    return in_loops

@@ -79,16 +79,16 @@ class Work:
     @cached_property
     def turns(self) -> dict[str, int]:
         """How often each computation runs. Those that reduce two numbers are left out: the operation that uses one counts them."""
-        found: dict[str, int] = {}
+        runs: dict[str, int] = {}
         waiting = [(self._entry, 1)]
         while waiting:
             computation, times = waiting.pop()
-            found[computation] = found.get(computation, 0) + times
+            runs[computation] = runs.get(computation, 0) + times
             for row in self._rows[computation].values():
                 if row.op in ("while", "fusion", "call", "conditional"):
                     turns = times * (_turns_of(row) or 1)
                     waiting += [(inner, turns) for inner in row.called if inner in self._rows]
-        return found
+        return runs
 
     @property
     def endless(self) -> int:
@@ -98,8 +98,8 @@ class Work:
     @property
     def opaque(self) -> list[str]:
         """Calls of libraries, whose work is not known."""
-        found = [re.search(r'custom_call_target="([^"]*)"', row.rest) for _, row, _ in self._all() if row.op == "custom-call"]
-        return sorted({each[1] for each in found if each is not None})
+        targets = [re.search(r'custom_call_target="([^"]*)"', row.rest) for _, row, _ in self._all() if row.op == "custom-call"]
+        return sorted({target[1] for target in targets if target is not None})
 
     @property
     def branches(self) -> int:
@@ -108,7 +108,7 @@ class Work:
 
     def cuts(self) -> dict[str, int]:
         """The elements that are cut out of the operations of which nothing else is used, by name."""
-        found: dict[str, int] = {}
+        cut_out: dict[str, int] = {}
         for rows in self._rows.values():
             users: dict[str, list[Row]] = {}
             for row in rows.values():
@@ -119,8 +119,8 @@ class Work:
                 while len(seen) == 1 and seen[0].op in ("reshape", "bitcast"):
                     seen = users.get(seen[0].name, [])
                 if len(seen) == 1 and seen[0].op == "dynamic-slice" and not row.root:
-                    found[name] = seen[0].elements
-        return found
+                    cut_out[name] = seen[0].elements
+        return cut_out
 
     @cached_property
     def products(self) -> int:
@@ -158,14 +158,14 @@ class Work:
     def _other(self, computation: str, row: Row) -> int:
         if row.op in ("reduce", "reduce-window", "scatter"):
             kinds = [self._operand(computation, row, i) for i in range(len(row.operands))]
-            return max((each.elements for each in (kinds[-1:] if row.op == "scatter" else kinds) if _is_float(each)), default=0)
+            return max((operand.elements for operand in (kinds[-1:] if row.op == "scatter" else kinds) if _is_float(operand)), default=0)
         return row.elements if _is_float(row) and row.op not in (*_MOVES, "dot", "convolution") else 0
 
     def _traffic(self, computation: str, row: Row) -> int:
         if row.op in _NO_TRAFFIC or row.op.startswith(("all-", "collective-", "reduce-scatter")) or self._only_widens(row):
             return 0
         operands = [self._operand(computation, row, i) for i in range(len(row.operands))]
-        sizes = [self._narrow(computation, each) for each in operands]
+        sizes = [self._narrow(computation, operand) for operand in operands]
         if row.op in ("dynamic-slice", "slice", "gather"):
             return 2 * row.bytes
         if row.op == "dynamic-update-slice":
@@ -179,13 +179,13 @@ class Work:
 
     def _written(self, inside: dict[str, Row], row: Row) -> int:
         """What a fused group writes: of arrays that are updated in place the part."""
-        roots = [each for each in inside.values() if each.root]
-        roots = [inside[name] for each in roots for name in each.operands] if roots and roots[0].op == "tuple" else roots
-        found = 0
+        roots = [member for member in inside.values() if member.root]
+        roots = [inside[name] for result in roots for name in result.operands] if roots and roots[0].op == "tuple" else roots
+        written = 0
         for root in roots:
             made = _behind(inside, root)
-            found += inside[made.operands[1]].bytes if made.op == "dynamic-update-slice" else root.bytes
-        return found if roots else row.bytes
+            written += inside[made.operands[1]].bytes if made.op == "dynamic-update-slice" else root.bytes
+        return written if roots else row.bytes
 
     def _read(self, inside: dict[str, Row], i: int, size: int) -> int:
         """What a fused group reads of an argument: of one that is only cut or updated, the part."""
@@ -198,7 +198,7 @@ class Work:
     def _only_widens(self, row: Row) -> bool:
         """Whether it only converts: the compiler for CPUs widens 16-bit numbers in memory, others do while they read them."""
         return row.op == "convert" or (
-            row.op == "fusion" and {each.op for each in self._rows[row.called[0]].values()} == {"parameter", "convert"}
+            row.op == "fusion" and {member.op for member in self._rows[row.called[0]].values()} == {"parameter", "convert"}
         )
 
     def _narrow(self, computation: str, row: Row) -> int:
@@ -239,8 +239,8 @@ def _row(line: str) -> Row | None:
 def _closing(text: Sequence[str] | str) -> int:
     """Where the bracket that opens a text closes."""
     depth = 0
-    for i, each in enumerate(text):
-        depth += (each == "(") - (each == ")")
+    for i, character in enumerate(text):
+        depth += (character == "(") - (character == ")")
         if not depth:
             return i
     return len(text)

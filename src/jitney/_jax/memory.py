@@ -59,8 +59,8 @@ def compiled_bytes(fn: Callable[..., Any], avals: Sequence[Any], shardings: Sequ
 
 def counted_bytes(compiled: Any) -> int:
     """The temporaries and arguments of a compiled program."""
-    found = compiled.memory_analysis()
-    return int(found.temp_size_in_bytes) + int(found.argument_size_in_bytes)
+    usage = compiled.memory_analysis()
+    return int(usage.temp_size_in_bytes) + int(usage.argument_size_in_bytes)
 
 
 def fit(measure: Callable[[int], int], most: int, budget: int) -> Fit:
@@ -108,9 +108,9 @@ _ROUND = 128  # widths are multiples of this where they are longer
 
 def free_bytes() -> int:
     """What `memory="auto"` is: of a device all that is free, of the host a half."""
-    found: Any = _jax.local_devices()[0].memory_stats()
-    if found and "bytes_limit" in found:
-        return int(found["bytes_limit"]) - int(found.get("bytes_in_use", 0))
+    stats: Any = _jax.local_devices()[0].memory_stats()
+    if stats and "bytes_limit" in stats:
+        return int(stats["bytes_limit"]) - int(stats.get("bytes_in_use", 0))
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
 
 
@@ -120,13 +120,13 @@ def budget_of(where: Where | str, memory: Any) -> int:
     Raises:
         OptionError: It is not a size.
     """
-    found = parsed_bytes(memory)
-    if found is None:
+    size = parsed_bytes(memory)
+    if size is None:
         raise OptionError(
             sentence(where, f"memory={memory!r} is not a size.", "It is a number of bytes, a text with a unit, or \"auto\".",
                      'write memory="2GiB".')
         )  # fmt: skip
-    return free_bytes() if found == AUTO else int(found)
+    return free_bytes() if size == AUTO else int(size)
 
 
 def text(count: float) -> str:

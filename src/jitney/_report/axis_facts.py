@@ -76,14 +76,14 @@ def facts_of(entry: Entry, arrays: Sequence[Any], buckets: Mapping[str, Bucket] 
     vmap = plan.of(Vmap)
     inside = plan.seen_inside(Vmap, view)
     sizes = sizes_of(inside, named_axes(inside))
-    found = {name: AxisFacts(name, "mapped") for name in (() if vmap is None else vmap.axes)}
+    axes = {name: AxisFacts(name, "mapped") for name in (() if vmap is None else vmap.axes)}
     for name, size in sizes.items():
         if size > 1:
             bucket = buckets.get(name) if buckets is not None else None
             bounds = (bucket.range(size) if bucket is not None else None) or (2, max(size, _LARGEST))
             if buckets is None or bucket is not None:
-                found[name] = _facts(entry, Mask.over(inside, {name: bounds}), plan, name, size)
-    return {name: facts for name, facts in found.items() if buckets is None or name in buckets}
+                axes[name] = _facts(entry, Mask.over(inside, {name: bounds}), plan, name, size)
+    return {name: facts for name, facts in axes.items() if buckets is None or name in buckets}
 
 
 def _facts(entry: Entry, mask: Mask, plan: Plan, name: str, size: int) -> AxisFacts:

@@ -113,7 +113,7 @@ def report(core: Core, entry: Entry, arrays: Sequence[Any]) -> Report:
     stages += [Line("transfer", taken=True, why=why) for why in transfers(plan.of(Place), arrays, entry.paths)]
     stages += _derivative(core, entry, arrays) if ready else []
     stages += _products(plan, entry, arrays)
-    stages += [Line(f"axis {name}", found.refused is None, found.text) for name, found in facts.items()]
+    stages += [Line(f"axis {name}", fact.refused is None, fact.text) for name, fact in facts.items()]
     sizes = planned.sizes.bound if planned.sizes is not None else {}
     static = zip(entry.layout.static_names(), entry.statics, strict=True)
     return Report(
@@ -138,9 +138,9 @@ def _derivative(core: Core, entry: Entry, arrays: Sequence[Any]) -> list[Line]:
     derived = core.fn()
     if not isinstance(derived, Derived):
         return []
-    with entry.numbers(), decisions() as found:
+    with entry.numbers(), decisions() as made:
         jax.eval_shape(entry.called, *arrays)  # pyright: ignore[reportUnknownMemberType]
-    lines = [Line("derivative", taken=True, why=f"{decision.mode}: {decision.why}") for decision in found[:1]]
+    lines = [Line("derivative", taken=True, why=f"{decision.mode}: {decision.why}") for decision in made[:1]]
     if derived.remat == AUTO:
         lines.append(Line("remat", taken=True, why="inside the derivative: what is saved is the line above"))
     elif derived.remat:
@@ -154,11 +154,11 @@ def _products(plan: Plan, entry: Entry, arrays: Sequence[Any]) -> list[Line]:
     if stage is None or stage.policy is None:
         return []
     try:
-        with entry.numbers(), tallies() as found:
+        with entry.numbers(), tallies() as counts:
             jax.eval_shape(entry.called, *arrays)  # pyright: ignore[reportUnknownMemberType]
     except TRACER_ERRORS:
         return [Line("products", taken=False, why="the body cannot be traced, so nothing says which there are")]
-    return [Line("products", bool(found[0].cast), text) for text in found[0].lines]
+    return [Line("products", bool(counts[0].cast), text) for text in counts[0].lines]
 
 
 def _donation(entry: Entry, view: View, arrays: Sequence[Any]) -> list[Line]:

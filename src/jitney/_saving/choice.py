@@ -118,8 +118,8 @@ def not_fitting(where: Where, points: Sequence[Point], budget: int) -> BudgetErr
 
 def frontier_of(points: Sequence[Point]) -> list[Point]:
     """Those of which no other takes less memory and recomputes no more, from the most memory to the least."""
-    found: list[Point] = []
+    frontier: list[Point] = []
     for point in sorted(points, key=lambda p: (p.flops, p.bytes)):
-        if not found or point.bytes < found[-1].bytes:
-            found.append(point)
-    return found
+        if not frontier or point.bytes < frontier[-1].bytes:
+            frontier.append(point)
+    return frontier

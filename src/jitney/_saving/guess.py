@@ -38,30 +38,30 @@ class Guess:
     def firsts(self, options: Sequence[Option], best: Point | None) -> list[Option]:
         """Of each kind, what the program says takes the least, and all layers each by itself: those that may be better than the best,
         however little their kind has brought so far. The one that recomputes the least is first."""
-        found: list[Option] = []
+        firsts: list[Option] = []
         for kind in dict.fromkeys(_kind(option) for option in options if not option.whole):
             alike = [option for option in self.problem.options() if _kind(option) == kind]
-            found += [min(alike, key=self.estimate.bytes), max(alike, key=lambda o: (-o.group, o.layers))]
-        better = [o for o in dict.fromkeys(found) if o in options and (best is None or self.flops(o) < best.flops)]
+            firsts += [min(alike, key=self.estimate.bytes), max(alike, key=lambda o: (-o.group, o.layers))]
+        better = [o for o in dict.fromkeys(firsts) if o in options and (best is None or self.flops(o) < best.flops)]
         return sorted(better, key=lambda o: (self.estimate.flops(o), self.estimate.bytes(o)))
 
     def smallest(self, options: Sequence[Option]) -> Option | None:
         """The option that is guessed to take the least, if that is less than all that were measured."""
-        found = min(options, key=self.bytes, default=None)
-        return found if found is not None and self.bytes(found) < self.problem.least else None
+        smallest = min(options, key=self.bytes, default=None)
+        return smallest if smallest is not None and self.bytes(smallest) < self.problem.least else None
 
     def near(self, options: Sequence[Option]) -> Option | None:
         """A neighbour of the smallest of each kind in turn: more or fewer layers, or other numbers of them together. Where the compiler
         takes less for some layers and more again for all, no line through measured options says so."""
-        found: list[tuple[int, int, Option]] = []
+        neighbours: list[tuple[int, int, Option]] = []
         for kind in {_kind(point.option) for point in self.problem.points.values() if point.option.layers}:
             measured = [point for point in self.problem.points.values() if point.option.layers and _kind(point.option) == kind]
             here = min(measured, key=lambda point: point.bytes)
             alike = [option for option in self.problem.options() if option.layers and _kind(option) == kind]
             beside = next((option for option in _neighbours(alike, here.option) if option in options), None)
             if beside is not None:
-                found.append((len(measured), here.bytes, beside))
-        return min(found, key=lambda each: each[:2], default=(0, 0, None))[2]
+                neighbours.append((len(measured), here.bytes, beside))
+        return min(neighbours, key=lambda neighbour: neighbour[:2], default=(0, 0, None))[2]
 
     def _share(self, option: Option) -> float:
         """Which part of what the estimate promises came true for the options most like this one."""
@@ -75,8 +75,8 @@ class Guess:
     def _kin(self, option: Option) -> list[Point]:
         if option.whole:
             return []
-        found = [p for p in self.problem.points.values() if p.option == EVERYTHING or _family(p.option) == _family(option)]
-        return sorted(found, key=lambda p: p.option.layers)
+        kin = [p for p in self.problem.points.values() if p.option == EVERYTHING or _family(p.option) == _family(option)]
+        return sorted(kin, key=lambda p: p.option.layers)
 
 
 def _kind(option: Option) -> Any:
@@ -89,12 +89,12 @@ def _family(option: Option) -> Any:
 
 def _neighbours(alike: Sequence[Option], here: Option) -> list[Option]:
     """Of the options of a kind those that differ by one step: in how many layers are together, then in how many are recomputed."""
-    found: list[Option] = []
+    neighbours: list[Option] = []
     for group in _beside({option.group for option in alike}, here.group):
         of_group = [option for option in alike if option.group == group]
-        found.append(min(of_group, key=lambda option: (abs(option.layers - here.layers), option.layers)))
+        neighbours.append(min(of_group, key=lambda option: (abs(option.layers - here.layers), option.layers)))
     layers = {option.layers for option in alike if option.group == here.group}
-    return found + [replace(here, layers=number) for number in _beside(layers, here.layers)]
+    return neighbours + [replace(here, layers=number) for number in _beside(layers, here.layers)]
 
 
 def _beside(numbers: Iterable[int], number: int) -> list[int]:

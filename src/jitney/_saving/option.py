@@ -176,10 +176,10 @@ class Chain:
         pairs = list(pairwise(stack.bounds))[:layers]
         parts = [alike(flat, *pair) for pair in pairs]
         sources, makes = tuple(part[1] for part in parts), tuple(part[2] for part in parts)
-        inside = {n for each in makes for n in each}
+        inside = {n for numbers in makes for n in numbers}
         carried: dict[int, int] = {}
         for place in range(len(sources[0])):
-            read = [each[place] for each in sources]
+            read = [source[place] for source in sources]
             if not any(n in inside for n in read):
                 continue
             before = {makes[k].index(n) if n in makes[k] else -1 for k, n in enumerate(read[1:])}
@@ -196,9 +196,9 @@ class Chain:
         env, flat = run.env, run.flat
         start, stop = self.stack.bounds[0], self.stack.bounds[1]
         places = range(len(self.sources[0]))
-        shared = {p: env[self.sources[0][p]] for p in places if p not in self.carried and len({each[p] for each in self.sources}) == 1}
+        shared = {p: env[self.sources[0][p]] for p in places if p not in self.carried and len({source[p] for source in self.sources}) == 1}
         own = [p for p in places if p not in self.carried and p not in shared]
-        rows = [_jax.numpy.stack([env[each[p]] for each in self.sources]) for p in own]
+        rows = [_jax.numpy.stack([env[source[p]] for source in self.sources]) for p in own]
 
         def layer(carry: Any, row: Any) -> Any:
             values = {**shared, **dict(zip(self.carried, carry, strict=True)), **dict(zip(own, row, strict=True))}

@@ -118,15 +118,15 @@ class Problem:
         if unsupported() is None:
             saved.insert(1, "offloaded")
         pure = not any(step.eqn.effects for step in self.flat.steps)  # `jax.checkpoint` takes no others
-        found = [EVERYTHING, *(Option(each, whole=True) for each in saved if each != "nothing" and pure)]
+        options = [EVERYTHING, *(Option(policy, whole=True) for policy in saved if policy != "nothing" and pure)]
         count = sum(stack.count for stack in self.stacks)
         rolls = any(stack.alike and Chain.of(self.flat, stack, stack.count) for stack in self.stacks)
         for rolled in (False, True) if rolls else (False,):
             for group in groups_of(count):
                 least = _LOOP * group if rolled else group
-                for each in saved:
-                    found += [Option(each, layers, group, rolled) for layers in numbers_of(count, group) if layers >= least]
-        return found
+                for policy in saved:
+                    options += [Option(policy, layers, group, rolled) for layers in numbers_of(count, group) if layers >= least]
+        return options
 
 
 def _form(value: Any) -> Any:

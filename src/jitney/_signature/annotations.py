@@ -181,11 +181,11 @@ def _read_union(hint: Any, seen: frozenset[int]) -> Hint | None:
             return AnyHint(option.reason or f"`{_text(hint)}` takes anything")
     if len(options) == 1:
         return options[0]
-    found = UnionHint(options, " | ".join(option.text for option in options))
+    union = UnionHint(options, " | ".join(option.text for option in options))
     statics = [option.hint for option in options if isinstance(option, StaticHint)]
     if len(statics) < len(options):
-        return found
-    return StaticHint(typing.Union[tuple(statics)], _text(hint), found)  # noqa: UP007  # a tuple of them
+        return union
+    return StaticHint(typing.Union[tuple(statics)], _text(hint), union)  # noqa: UP007  # a tuple of them
 
 
 def _one_array(members: tuple[Any, ...], seen: frozenset[int]) -> ArrayHint | None:
@@ -235,9 +235,9 @@ def _read_container(hint: Any, seen: frozenset[int]) -> Hint | None:
     else:
         return None
     hints = tuple(_read(item, seen) for item in items)
-    found = ContainerHint(kind, hints, variadic, _text(hint))
+    container = ContainerHint(kind, hints, variadic, _text(hint))
     static = bool(hints) and all(isinstance(item, StaticHint) for item in hints)
-    return StaticHint(_modern(hint), _text(hint), found) if static else found
+    return StaticHint(_modern(hint), _text(hint), container) if static else container
 
 
 def _is_namedtuple(kind: Any) -> bool:

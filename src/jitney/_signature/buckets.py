@@ -67,9 +67,9 @@ class Bucket:
         Raises:
             OptionError: There is no size above 1, or `waste` is negative.
         """
-        found: Any = list(sizes) if is_a(sizes, Iterable) else []
-        left = sorted({int(size) for size in found if is_whole(size) and size > 1})
-        if not left or not all(map(is_whole, found)) or not is_number(waste) or waste < 0:
+        given: Any = list(sizes) if is_a(sizes, Iterable) else []
+        left = sorted({int(size) for size in given if is_whole(size) and size > 1})
+        if not left or not all(map(is_whole, given)) or not is_number(waste) or waste < 0:
             raise OptionError(
                 sentence("jitney.Bucket.fit()", f"{sizes=}, {waste=}.", "It takes sizes above 1, and a waste of 0 or more.",
                          "pass the sizes that were seen: Bucket.fit([90, 100, 250], waste=0.1).")
@@ -92,16 +92,16 @@ class Bucket:
         if divisor == 1:
             low, high = self._around(size)
             return None if high is None else (max(low, 2), high)
-        found = None
+        above = None
         for bucket in self._down_from(size):
             rounded = -(-bucket // divisor) * divisor
-            if found is not None and rounded < found:
+            if above is not None and rounded < above:
                 if rounded < size:
-                    return max(rounded + 1, 2), found
+                    return max(rounded + 1, 2), above
             elif rounded < size:
                 return None
-            found = rounded
-        return None if found is None else (2, found)
+            above = rounded
+        return None if above is None else (2, above)
 
     def _down_from(self, size: int) -> Iterator[int]:
         """The buckets from the one of this size downwards."""

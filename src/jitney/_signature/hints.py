@@ -51,8 +51,8 @@ class ArrayHint:
     @property
     def mentions(self) -> tuple[str, ...]:
         """Axes that symbolic sizes such as `n+1` refer to."""
-        found = (name for dim in self.dims if dim.expr is not None for name in sorted(names_in(dim.expr)))
-        return tuple(dict.fromkeys(found))
+        axes = (name for dim in self.dims if dim.expr is not None for name in sorted(names_in(dim.expr)))
+        return tuple(dict.fromkeys(axes))
 
     @property
     def has_braces(self) -> bool:
@@ -66,8 +66,8 @@ class ArrayHint:
     @property
     def exact_dtype(self) -> np.dtype[Any] | None:
         """The one dtype that fits, if there is just one (`Float32`, `Bool`)."""
-        found = {_named_dtype(name) for name in self.dtypes or (None,)}
-        return found.pop() if len(found) == 1 else None
+        dtypes = {_named_dtype(name) for name in self.dtypes or (None,)}
+        return dtypes.pop() if len(dtypes) == 1 else None
 
     def allows(self, dtype: Any) -> bool:
         """Whether jaxtyping takes an array of this dtype."""

@@ -29,17 +29,17 @@ UNRESOLVED = (NameError, AttributeError, TypeError, ValueError, SyntaxError, Loo
 
 def resolved_fields(cls: type) -> dict[str, Any]:
     """The annotations of the fields of a class, inherited ones too, each looked up where it was written."""
-    found: dict[str, Any] = {}
+    hints: dict[str, Any] = {}
     for owner in reversed(cls.__mro__):
         module = sys.modules.get(owner.__module__)
         for name, raw in raw_annotations(owner).items():
             try:
-                found[name] = resolve(raw, vars(module) if module else {}, {**vars(owner), owner.__name__: owner})
+                hints[name] = resolve(raw, vars(module) if module else {}, {**vars(owner), owner.__name__: owner})
             except UNRESOLVED:
-                found[name] = raw
+                hints[name] = raw
     if not dataclasses.is_dataclass(cls):
-        return found
-    return {item.name: found.get(item.name, Any) for item in dataclasses.fields(cls)}
+        return hints
+    return {item.name: hints.get(item.name, Any) for item in dataclasses.fields(cls)}
 
 
 def resolve(raw: Any, globalns: dict[str, Any], localns: Mapping[str, Any]) -> Any:
@@ -93,27 +93,27 @@ def rewrites(fn: Any) -> bool:
 
 def closure_of(fn: Any) -> dict[str, Any]:
     """Names that a function sees besides those of its module."""
-    found = {str(param): param for param in getattr(fn, "__type_params__", ())}
+    names = {str(param): param for param in getattr(fn, "__type_params__", ())}
     if isinstance(fn, types.FunctionType):
         for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
             with contextlib.suppress(ValueError):  # an empty cell: the variable is not set yet
-                found[name] = cell.cell_contents
-    return found
+                names[name] = cell.cell_contents
+    return names
 
 
 def class_scope(fn: Any, owner: type | None) -> dict[str, Any]:
     """Names that a method's annotations see: those of its class body, and the class itself."""
     path = getattr(fn, "__qualname__", "").split(".")[:-1]
-    found: Any = None
+    scope: Any = None
     for cls in () if owner is None else owner.__mro__:
         if cls.__qualname__.split(".") == path:
-            found = cls
-    if found is None and path and "<locals>" not in path:
-        found = getattr(fn, "__globals__", {}).get(path[0])
+            scope = cls
+    if scope is None and path and "<locals>" not in path:
+        scope = getattr(fn, "__globals__", {}).get(path[0])
         for name in path[1:]:
-            found = getattr(found, name, None)
-    if not isinstance(found, type):
+            scope = getattr(scope, name, None)
+    if not isinstance(scope, type):
         return {}
-    params = {str(param): param for param in getattr(found, "__type_params__", ())}
-    body = {name: value for name, value in vars(found).items() if not hasattr(builtins, name)}
-    return {**params, **body, found.__name__: found}
+    params = {str(param): param for param in getattr(scope, "__type_params__", ())}
+    body = {name: value for name, value in vars(scope).items() if not hasattr(builtins, name)}
+    return {**params, **body, scope.__name__: scope}

@@ -126,11 +126,11 @@ def device_of(where: Any, given: Any) -> Device:
     """
     if is_a(given, Device):
         return given
-    found = DEVICES.get(given.lower()) if is_a(given, str) else None
-    if found is None:
+    device = DEVICES.get(given.lower()) if is_a(given, str) else None
+    if device is None:
         near = difflib.get_close_matches(str(given).lower(), DEVICES, n=1)
         raise OptionError(
             sentence(where, f"device={given!r} is not known.", f"Those that are: {', '.join(DEVICES)}.",
                      f"did you mean {near[0]!r}?" if near else "describe yours with jitney.Device(...).")
         )  # fmt: skip
-    return found
+    return device

@@ -116,7 +116,7 @@ class Simulation:
         return {
             "compute": compute,
             "memory": self.accessed / self.device.bandwidth,
-            "communication": sum(each.seconds for each in self.collectives),
+            "communication": sum(collective.seconds for collective in self.collectives),
         }
 
     @property
@@ -142,8 +142,8 @@ class Simulation:
         return {
             **plain,
             **parts,
-            "collectives": [vars(each) for each in self.collectives],
-            "largest": [vars(each) for each in self.largest],
+            "collectives": [vars(collective) for collective in self.collectives],
+            "largest": [vars(share) for share in self.largest],
         }
 
     def __rich__(self) -> Table:
@@ -183,16 +183,17 @@ class Sweep:
 
     def to_dict(self) -> list[dict[str, Any]]:
         """The figures, for JSON."""
-        return [each.to_dict() for each in self.simulations]
+        return [simulation.to_dict() for simulation in self.simulations]
 
     def __rich__(self) -> Table:
         from .._console import figures
 
         head = ["mesh", "", "devices", "memory", "FLOPs", "sent", "step", "bound by"]
         rows = [
-            [_mesh(each.mesh), "" if each.fits else "does not fit", str(each.devices), text(each.memory), flops_text(each.flops),
-             text(sum(part.sent for part in each.collectives)), seconds_text(each.step), each.bound]
-            for each in self.simulations
+            [_mesh(simulation.mesh), "" if simulation.fits else "does not fit", str(simulation.devices), text(simulation.memory),
+             flops_text(simulation.flops), text(sum(part.sent for part in simulation.collectives)), seconds_text(simulation.step),
+             simulation.bound]
+            for simulation in self.simulations
         ]  # fmt: skip
         first = self.simulations[0]
         return figures(f"{first.function} on {first.device.name}, each device in one step", [head, *rows])
@@ -220,39 +221,42 @@ def _mesh(mesh: Sizes) -> str:
     return ", ".join(f"{name}={size}" for name, size in mesh.items())
 
 
-def _rows(found: Simulation) -> Iterator[list[tuple[str, str]]]:
+def _rows(simulation: Simulation) -> Iterator[list[tuple[str, str]]]:
     """The lines of the table: what, how much, and what is to be said about it."""
-    device, times = found.device, found.times
+    device, times = simulation.device, simulation.times
 
     def row(name: str, figure: str, said: str = "", style: str = "") -> list[tuple[str, str]]:
         return [(name, ""), (figure, style), (said, "")]
 
-    yield row("mesh", str(found.devices), _mesh(found.mesh))
+    yield row("mesh", str(simulation.devices), _mesh(simulation.mesh))
     whole = f"{text(device.memory)} ({device.memory / 1e9:.4g} GB)"
-    if found.fits:
-        yield row("memory", text(found.memory), f"fits {whole}: {_percent(found.memory / device.memory)}", "green")
+    if simulation.fits:
+        yield row("memory", text(simulation.memory), f"fits {whole}: {_percent(simulation.memory / device.memory)}", "green")
     else:
-        over = text(found.memory - device.memory)
-        yield row("memory", text(found.memory), f"does not fit {whole}: {over} over. {_advice(found)}", "red")
-    yield row("  arguments", text(found.arguments), ", ".join(f"{each.path} {text(each.bytes)}" for each in found.largest))
-    yield row("  results", text(found.results))
-    yield row("  temporaries", text(found.temporaries))
-    kinds = ", ".join(f"{flops_text(count)} of products in {_TYPES.get(kind, kind)}" for kind, count in found.products.items() if count)
-    yield row("operations", flops_text(found.flops), kinds)
-    yield row("bytes accessed", text(found.accessed), "through the memory of the device")
-    for each in found.collectives:
-        named = f" for {', '.join(map(repr, each.axes))}" if each.axes else ""
-        where = "between nodes" if each.network else "within a node"
-        said = f"{each.count} along {' and '.join(map(repr, each.along)) or 'no axis'}{named}: {each.devices} devices {where}, "
-        said += f"each sends {text(each.sent)} in {seconds_text(each.seconds)}"
-        yield row(each.kind, text(each.bytes), said)
-    if not found.collectives:
+        over = text(simulation.memory - device.memory)
+        yield row("memory", text(simulation.memory), f"does not fit {whole}: {over} over. {_advice(simulation)}", "red")
+    yield row("  arguments", text(simulation.arguments), ", ".join(f"{share.path} {text(share.bytes)}" for share in simulation.largest))
+    yield row("  results", text(simulation.results))
+    yield row("  temporaries", text(simulation.temporaries))
+    kinds = ", ".join(
+        f"{flops_text(count)} of products in {_TYPES.get(kind, kind)}" for kind, count in simulation.products.items() if count
+    )
+    yield row("operations", flops_text(simulation.flops), kinds)
+    yield row("bytes accessed", text(simulation.accessed), "through the memory of the device")
+    for collective in simulation.collectives:
+        named = f" for {', '.join(map(repr, collective.axes))}" if collective.axes else ""
+        where = "between nodes" if collective.network else "within a node"
+        along = " and ".join(map(repr, collective.along)) or "no axis"
+        said = f"{collective.count} along {along}{named}: {collective.devices} devices {where}, "
+        said += f"each sends {text(collective.sent)} in {seconds_text(collective.seconds)}"
+        yield row(collective.kind, text(collective.bytes), said)
+    if not simulation.collectives:
         yield row("collectives", "none", "the devices send each other nothing", "green")
     parts = ", ".join(f"{name} {seconds_text(time)}" for name, time in times.items())
-    yield row("step", seconds_text(found.step), f"at best, bound by {found.bound}: {parts}", "bold")
-    yield row("  overlapped", seconds_text(found.overlapped), "if all that is sent is sent while devices compute")
-    yield row("simulated in", seconds_text(found.seconds))
-    for note in found.notes:
+    yield row("step", seconds_text(simulation.step), f"at best, bound by {simulation.bound}: {parts}", "bold")
+    yield row("  overlapped", seconds_text(simulation.overlapped), "if all that is sent is sent while devices compute")
+    yield row("simulated in", seconds_text(simulation.seconds))
+    for note in simulation.notes:
         yield row("", "", f"- {note}")
 
 
@@ -266,9 +270,9 @@ def _percent(part: float) -> str:
 _LEAST = 0.001
 
 
-def _advice(found: Simulation) -> str:
+def _advice(simulation: Simulation) -> str:
     """What takes the most, and what to do about it."""
-    if found.temporaries > found.arguments:
+    if simulation.temporaries > simulation.arguments:
         return "Temporaries take the most: try `remat`, `chunk`, or more devices along an axis that they have."
-    whole = [each for each in found.largest if not each.along] or list(found.largest)
-    return f"Arguments take the most: lay axes of {', '.join(each.path for each in whole)} along the mesh with `shard`."
+    whole = [share for share in simulation.largest if not share.along] or list(simulation.largest)
+    return f"Arguments take the most: lay axes of {', '.join(share.path for share in whole)} along the mesh with `shard`."

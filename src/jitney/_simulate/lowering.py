@@ -69,17 +69,17 @@ class Case:
             finally:
                 entry.land()
 
-    def simulation(self, found: CompiledElsewhere, device: Device, seconds: float) -> Simulation:
+    def simulation(self, program: CompiledElsewhere, device: Device, seconds: float) -> Simulation:
         """The figures, from the compiled program."""
-        work = Work(found.text)
-        traffic = tuple(self._traffic(sent(found.text, found.divided, self.mesh), work, device))
+        work = Work(program.text)
+        traffic = tuple(self._traffic(sent(program.text, program.divided, self.mesh), work, device))
         return Simulation(
             str(self.entry.core.where),
             dict(self.mesh),
             device,
-            found.arguments,
-            found.results - found.aliased,
-            found.temporaries,
+            program.arguments,
+            program.results - program.aliased,
+            program.temporaries,
             work.products + work.others,
             _parted(work.products, self._products, device),
             work.bytes,
@@ -92,8 +92,8 @@ class Case:
     def _traffic(self, operations: Sequence[Sent], work: Work, device: Device) -> Iterator[Traffic]:
         rules = self.entry.core.options.shard
         groups: dict[Any, list[tuple[int, int]]] = {}
-        for each in operations:
-            groups.setdefault((each.kind, each.along), []).append((each.bytes, work.turns.get(each.computation, 1)))
+        for operation in operations:
+            groups.setdefault((operation.kind, operation.along), []).append((operation.bytes, work.turns.get(operation.computation, 1)))
         for (kind, along), same in sorted(groups.items(), key=lambda item: -sum(size * turns for size, turns in item[1])):
             between = links(self.mesh, along, device)
             total = sum(size * turns for size, turns in same)
@@ -107,12 +107,12 @@ class Case:
         place = self._planned.plan.of(Place)
         leaves = self._planned.view.leaves
         specs: Sequence[Any] = [()] * len(leaves) if place is None else place.specs
-        found: list[Share] = []
+        shares: list[Share] = []
         for leaf, spec in zip(leaves, specs, strict=True):
             along = tuple(axis for on in spec for axis in on)
             size = math.prod(leaf.shape) * leaf.dtype.itemsize // math.prod(self.mesh[axis] for axis in along)
-            found.append(Share(leaf.path, size, along))
-        return tuple(sorted(found, key=lambda share: -share.bytes)[:_LARGEST])
+            shares.append(Share(leaf.path, size, along))
+        return tuple(sorted(shares, key=lambda share: -share.bytes)[:_LARGEST])
 
     def _notes(self, work: Work, traffic: Sequence[Traffic], device: Device) -> Iterator[str]:
         """What the figures rest on."""
@@ -134,7 +134,7 @@ class Case:
             )
         if self.entry.core.options.pad:
             yield "`pad` is left out: the sizes are taken as they are, so give those of buckets."
-        if any(each.kind == "reduce-scatter" for each in traffic):
+        if any(collective.kind == "reduce-scatter" for collective in traffic):
             yield "All-reduces of which each device keeps a part are the reduce-scatters that XLA makes of them for GPUs and TPUs."
         if work.endless:
             yield f"Of {work.endless} of the loops XLA does not know how often they turn: they count once."
@@ -159,9 +159,9 @@ def _parted(total: int, shares: Mapping[str, int], device: Device) -> dict[str, 
         name = device.computed_in(kind)
         kinds[name] = kinds.get(name, 0) + count
     whole = sum(kinds.values())
-    found = {kind: total * count // max(whole, 1) for kind, count in sorted(kinds.items(), key=lambda item: -item[1])}
-    first = next(iter(found))
-    return found | {first: total - sum(found.values()) + found[first]} if total else {}
+    parts = {kind: total * count // max(whole, 1) for kind, count in sorted(kinds.items(), key=lambda item: -item[1])}
+    first = next(iter(parts))
+    return parts | {first: total - sum(parts.values()) + parts[first]} if total else {}
 
 
 def _refuse_callbacks(entry: Entry, jaxpr: Any) -> None:
@@ -173,10 +173,10 @@ def _refuse_callbacks(entry: Entry, jaxpr: Any) -> None:
     if has_equinox_checks(jaxpr):
         what, fix = "it makes run-time checks of Equinox", "start Python with EQX_ON_ERROR=nan, which makes NaNs of what fails instead."
     else:
-        found = [eqn for eqn in equations(jaxpr) if "callback" in eqn.primitive.name or eqn.primitive.name.startswith("debug")]
-        if not found:
+        callbacks = [eqn for eqn in equations(jaxpr) if "callback" in eqn.primitive.name or eqn.primitive.name.startswith("debug")]
+        if not callbacks:
             return
-        what, fix = f"{source_of(found[0]) or found[0].primitive.name} calls back into Python", "simulate it without that."
+        what, fix = f"{source_of(callbacks[0]) or callbacks[0].primitive.name} calls back into Python", "simulate it without that."
     raise OptionError(
         sentence(entry.core.where, f"{what}.", "The program is compiled in another process, which has nothing of this one's Python.", fix)
     )

@@ -81,7 +81,7 @@ def compiled(programs: Sequence[tuple[Any, dict[str, int], tuple[int, ...]]]) ->
             lines = [line for line in said.read().decode(errors="replace").splitlines() if line.strip()]
             last = [line for line in lines if not line.lstrip().startswith("@")]  # not frames of C++
             raise Failed(last[-1] if last else f"it ended with {other.returncode}")
-        return [CompiledElsewhere(*each) for each in answered]
+        return [CompiledElsewhere(*answer) for answer in answered]
 
 
 def _asked(other: subprocess.Popen[bytes], content: bytes) -> Any:
@@ -111,13 +111,13 @@ def _compile(exported: Any, sizes: dict[str, int], donated: tuple[int, ...], fol
     options: Any = {"in_shardings": tuple(placed)} if len(devices.flat) > 1 else {}
     folder.mkdir()
     lowered = jax_.jit(exported.call, donate_argnums=donated or None, **options).lower(*arguments)
-    found = lowered.compile(_OPTIONS | {"xla_dump_to": str(folder)})
+    executable = lowered.compile(_OPTIONS | {"xla_dump_to": str(folder)})
     divided = [path.read_text() for path in folder.glob("*after_spmd-partitioning*.txt")]
     if len(devices.flat) > 1 and not divided:
         raise RuntimeError("XLA did not write the program as it was divided among the devices")
-    memory = found.memory_analysis()
+    memory = executable.memory_analysis()
     counted = [getattr(memory, f"{part}_size_in_bytes") for part in ("argument", "output", "alias", "temp")]
-    return found.as_text(), divided[0] if divided else "", *counted
+    return executable.as_text(), divided[0] if divided else "", *counted
 
 
 def _main(folder: Path) -> None:
@@ -128,7 +128,7 @@ def _main(folder: Path) -> None:
     threading.Thread(target=_follow, args=(asks.fileno(), folder), daemon=True).start()
     folder.mkdir(mode=0o700)
     try:
-        answered = [_compile(*each, folder=folder / str(i)) for i, each in enumerate(programs)]
+        answered = [_compile(*program, folder=folder / str(i)) for i, program in enumerate(programs)]
         with answers:
             answers.write(pickle.dumps(answered))
     finally:

@@ -80,9 +80,9 @@ def simulate(
     entry, arrays = program.abstract(examples, keywords, sizes)
     chosen = device_of(entry.core.where, device)
     several: Any = mesh if is_a(mesh, (tuple, list)) and mesh else [mesh]
-    meshes = [_mesh_of(entry, each) for each in several]
+    meshes = [_mesh_of(entry, given) for given in several]
     arrays = [jax.ShapeDtypeStruct(shape, dtype, weak_type=weak) for shape, dtype, weak in map(described, arrays)]
-    cases = [Case(entry, arrays, each) for each in meshes]
+    cases = [Case(entry, arrays, axes) for axes in meshes]
     try:
         answers = compiled([(case.exported, dict(case.mesh), case.donated) for case in cases])
     except Failed as failure:
@@ -91,8 +91,8 @@ def simulate(
                      "What a program takes is counted in the compiled program.", "try fewer, or look at `f.lower(...)`.")
         ) from failure  # fmt: skip
     taken = time.perf_counter() - start
-    found = tuple(case.simulation(answer, chosen, taken) for case, answer in zip(cases, answers, strict=True))
-    return Sweep(found) if is_a(mesh, (tuple, list)) else found[0]
+    simulations = tuple(case.simulation(answer, chosen, taken) for case, answer in zip(cases, answers, strict=True))
+    return Sweep(simulations) if is_a(mesh, (tuple, list)) else simulations[0]
 
 
 def _count(mesh: Sizes) -> int:

@@ -29,16 +29,16 @@ class Sent:
 def sent(text: str, divided: str, mesh: Mapping[str, int]) -> list[Sent]:
     """The collectives of a compiled program, and of what it was when it had been divided."""
     before = _by_size(divided, mesh)
-    found: list[Sent] = []
-    for each in collectives(text, mesh):
+    transfers: list[Sent] = []
+    for collective in collectives(text, mesh):
         sizes: dict[str, int] = {}
-        for dtype, shape in each.arrays:
-            known = before.get((each.kind, each.along, math.prod(shape)), [])
-            own = (each.kind, bits(dtype) * math.prod(shape) // (16 if each.widened else 8))
+        for dtype, shape in collective.arrays:
+            known = before.get((collective.kind, collective.along, math.prod(shape)), [])
+            own = (collective.kind, bits(dtype) * math.prod(shape) // (16 if collective.widened else 8))
             kind, size = own if not known else known.pop(0) if len(known) > 1 else known[0]
             sizes[kind] = sizes.get(kind, 0) + size
-        found += [Sent(kind, size, each.along, each.computation) for kind, size in sizes.items()]
-    return found
+        transfers += [Sent(kind, size, collective.along, collective.computation) for kind, size in sizes.items()]
+    return transfers
 
 
 def _by_size(divided: str, mesh: Mapping[str, int]) -> dict[tuple[str, tuple[str, ...], int], list[tuple[str, int]]]:
@@ -46,17 +46,17 @@ def _by_size(divided: str, mesh: Mapping[str, int]) -> dict[tuple[str, tuple[str
     if not divided:
         return {}
     cuts = Work(divided).cuts()
-    found: dict[tuple[str, tuple[str, ...], int], list[tuple[str, int]]] = {}
-    for each in collectives(divided, mesh):
-        for dtype, shape in each.arrays:
+    kinds: dict[tuple[str, tuple[str, ...], int], list[tuple[str, int]]] = {}
+    for collective in collectives(divided, mesh):
+        for dtype, shape in collective.arrays:
             count = math.prod(shape)
-            kind, kept = _kept(each, count, cuts, [mesh[axis] for axis in each.along])
-            found.setdefault((each.kind, each.along, count), []).append((kind, bits(dtype) * kept // 8))
-    return found
+            kind, kept = _kept(collective, count, cuts, [mesh[axis] for axis in collective.along])
+            kinds.setdefault((collective.kind, collective.along, count), []).append((kind, bits(dtype) * kept // 8))
+    return kinds
 
 
-def _kept(each: Operation, count: int, cuts: Mapping[str, int], sizes: Sequence[int]) -> tuple[str, int]:
+def _kept(collective: Operation, count: int, cuts: Mapping[str, int], sizes: Sequence[int]) -> tuple[str, int]:
     """What a collective is elsewhere, and how many elements each device gets."""
-    if each.kind == "all-reduce" and cuts.get(each.name, 0) * math.prod(sizes) == count:
-        return "reduce-scatter", cuts[each.name]
-    return each.kind, count
+    if collective.kind == "all-reduce" and cuts.get(collective.name, 0) * math.prod(sizes) == count:
+        return "reduce-scatter", cuts[collective.name]
+    return collective.kind, count

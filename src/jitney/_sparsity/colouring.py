@@ -65,9 +65,9 @@ def scheme_of(pattern: Pattern, ways: Collection[Way], limit: float = math.inf) 
     best: Scheme | None = None
     for way in WAYS:
         if way in ways:
-            found = _coloured(pattern if way == "forward" else pattern.transposed, way, limit, apart=apart)
-            if found is not None and (best is None or found.cost < best.cost):
-                best, limit = found, found.cost
+            scheme = _coloured(pattern if way == "forward" else pattern.transposed, way, limit, apart=apart)
+            if scheme is not None and (best is None or scheme.cost < best.cost):
+                best, limit = scheme, scheme.cost
     return best
 
 
@@ -86,10 +86,10 @@ def _coloured(pattern: Pattern, by: Way, limit: float, *, apart: bool) -> Scheme
         kept = np.ones(pattern.size, bool)
         kept[long] = False
         rest = pattern.keep(kept)
-    found = [colours for colours in (_greedy(rest, order, most) for order in _orders(rest)) if colours is not None]
-    if not found:
+    colourings = [colours for colours in (_greedy(rest, order, most) for order in _orders(rest)) if colours is not None]
+    if not colourings:
         return None
-    colours = min(found, key=lambda found: found.max(initial=-1))
+    colours = min(colourings, key=lambda colouring: colouring.max(initial=-1))
     return Scheme(by, colours, int(colours.max(initial=-1)) + 1, long)
 
 

@@ -26,20 +26,20 @@ def compressed(
     forward = scheme.by == "forward"
     along, across = (linearized.at, linearized.out) if forward else (linearized.out, linearized.at)
     first, second = (linearized.pushed, linearized.pulled) if forward else (linearized.pulled, linearized.pushed)
-    value, found = first(_by_colour(scheme, along), batch)
+    value, stacks = first(_by_colour(scheme, along), batch)
     others = second(_one_by_one(scheme.apart, across), batch)[1] if len(scheme.apart) else None
     places = _Places(pattern, scheme, linearized.outs, linearized.ins)
 
     def block(o: int, i: int) -> Any:
         here = places.block(o, i)
         mine, theirs = (o, i) if forward else (i, o)
-        source = found[mine].reshape(-1)
+        source = stacks[mine].reshape(-1)
         if others is not None:
             source = _jnp.concatenate([source, others[theirs].reshape(-1).astype(source.dtype)])
         data = _taken(source, here.sources)
         if as_sparse:
             return _sparse(data, here, linearized.outs[o], linearized.ins[i])
-        return _placed(data, here, linearized.outs[o], linearized.ins[i], lambda: _elsewhere(found[mine], forward=forward))
+        return _placed(data, here, linearized.outs[o], linearized.ins[i], lambda: _elsewhere(stacks[mine], forward=forward))
 
     return value, [[block(o, i) for i in range(len(linearized.ins))] for o in range(len(linearized.outs))]
 
@@ -86,10 +86,10 @@ def dense(linearized: Linearized, by: str, *, as_sparse: bool, batch: int | None
     forward = by == "forward"
     along, run = (linearized.at, linearized.pushed) if forward else (linearized.out, linearized.pulled)
     ends = np.cumsum([0, *(math.prod(leaf.shape) for leaf in along)])
-    value, found = run(_basis(along, ends), batch, -1 if forward else 0)
+    value, stacks = run(_basis(along, ends), batch, -1 if forward else 0)
 
     def block(o: int, out: Shape, i: int, taken: Shape) -> Any:
-        a, whole = (i, found[o]) if forward else (o, found[i])
+        a, whole = (i, stacks[o]) if forward else (o, stacks[i])
         if len(along) > 1:
             whole = _lax.slice_in_dim(whole, int(ends[a]), int(ends[a + 1]), axis=-1 if forward else 0)
         whole = whole.reshape((*out, *taken))
@@ -109,27 +109,27 @@ def _basis(leaves: Leaves, ends: Any) -> list[Any]:
 
 def _by_colour(scheme: Scheme, leaves: Leaves) -> list[Any]:
     """A stack of directions, each the sum of all elements of one colour."""
-    found: list[Any] = []
+    directions: list[Any] = []
     at = 0
     for leaf in leaves:
         size = math.prod(leaf.shape)
         colours = scheme.colours[at : at + size].astype(np.int32)
         hot = _jnp.arange(scheme.count, dtype=np.int32)[:, None] == colours
-        found.append(hot.astype(leaf.dtype).reshape((scheme.count, *leaf.shape)))
+        directions.append(hot.astype(leaf.dtype).reshape((scheme.count, *leaf.shape)))
         at += size
-    return found
+    return directions
 
 
 def _one_by_one(elements: Any, leaves: Leaves) -> list[Any]:
     """A stack of directions, each of one element."""
-    found: list[Any] = []
+    directions: list[Any] = []
     at = 0
     for leaf in leaves:
         size = math.prod(leaf.shape)
         hot = _jnp.asarray(elements, np.int32)[:, None] == _jnp.arange(at, at + size, dtype=np.int32)
-        found.append(hot.astype(leaf.dtype).reshape((len(elements), *leaf.shape)))
+        directions.append(hot.astype(leaf.dtype).reshape((len(elements), *leaf.shape)))
         at += size
-    return found
+    return directions
 
 
 def _taken(source: Any, at: Any) -> Any:
@@ -156,14 +156,14 @@ def _placed(data: Any, here: _Block, out: Shape, taken: Shape, elsewhere: Callab
     return rest.reshape(shape)
 
 
-def _elsewhere(found: Any, *, forward: bool) -> Any:
+def _elsewhere(stack: Any, *, forward: bool) -> Any:
     """What stands outside of the pattern: for each row of results, or column of arguments in reverse, 0 or NaN.
 
     A direction gives a row sums of derivatives on the way times 0 or 1: NaN if one of these is infinite or NaN, as a plain Jacobian has it.
     The pattern counts known factors of 0 as no dependence, so any direction that gives no finite number may hold such an element.
     """
-    odd = ~_jnp.isfinite(found.reshape(len(found), -1)).all(axis=0)
-    rest = _jnp.where(odd, _jnp.asarray(np.nan, found.dtype), _jnp.zeros((), found.dtype))
+    odd = ~_jnp.isfinite(stack.reshape(len(stack), -1)).all(axis=0)
+    rest = _jnp.where(odd, _jnp.asarray(np.nan, stack.dtype), _jnp.zeros((), stack.dtype))
     return rest[:, None] if forward else rest[None]
 
 
@@ -171,5 +171,5 @@ def _bcoo() -> Any:
     """JAX's sparse arrays, imported when they are asked for: that takes a fifth of the time of `import jax`."""
     from jax.experimental import sparse
 
-    found: Any = sparse
-    return found.BCOO
+    module: Any = sparse
+    return module.BCOO

@@ -74,12 +74,12 @@ class Linearized:
         else:
             targets = self.outs
         try:
-            found = dependence(program, [*(None for _ in self.at), *seeds])[-len(targets) :]
+            patterns = dependence(program, [*(None for _ in self.at), *seeds])[-len(targets) :]
         except TooDenseError:
             return None
         rows = np.cumsum([0, *map(math.prod, targets)])
-        pairs = [(part.rows + row, part.indices) for part, row in zip(found, rows, strict=False) if part is not None]
-        places = [np.concatenate(each) for each in zip(*pairs, strict=True)] or [np.zeros(0, np.int64)] * 2
+        pairs = [(part.rows + row, part.indices) for part, row in zip(patterns, rows, strict=False) if part is not None]
+        places = [np.concatenate(parts) for parts in zip(*pairs, strict=True)] or [np.zeros(0, np.int64)] * 2
         whole = Pattern.of_pairs(places[0], places[1], int(rows[-1]), int(ends[-1]))
         return whole if self.program is not None else whole.transposed
 
@@ -119,11 +119,11 @@ def _each(
     if not len(seeds[0]):
         return value(), [_jnp.zeros((0, *leaf.shape) if axis == 0 else (*leaf.shape, 0), leaf.dtype) for leaf in like]
     if len(seeds[0]) == 1:
-        found, along = run([seed[0] for seed in seeds])
-        return found, [_jnp.expand_dims(each, axis) for each in along]
+        result, along = run([seed[0] for seed in seeds])
+        return result, [_jnp.expand_dims(leaf, axis) for leaf in along]
     return _jax.vmap(run, out_axes=(None, axis))(list(seeds))
 
 
 def _in_batches(run: Any, seeds: Leaves, batch: int, axis: int) -> Leaves:
-    found = _jax.lax.map(run, list(seeds), batch_size=batch)
-    return [_jnp.moveaxis(each, 0, axis) for each in found]
+    stacks = _jax.lax.map(run, list(seeds), batch_size=batch)
+    return [_jnp.moveaxis(stack, 0, axis) for stack in stacks]

@@ -112,11 +112,11 @@ def _timed(traced: Any, at: Leaves, passes: Mapping[Way, float], best: Way) -> t
 
         return made
 
-    found = seconds(traced, at, {way: dense_by(way) for way in passes})
-    if found is None:
+    times = seconds(traced, at, {way: dense_by(way) for way in passes})
+    if times is None:
         return best, ""
-    fastest = min(passes, key=lambda way: found[way])
-    return fastest, "; timed once: " + ", ".join(f"{way} {found[way] * 1e3:.3g} ms" for way in passes)
+    fastest = min(passes, key=lambda way: times[way])
+    return fastest, "; timed once: " + ", ".join(f"{way} {times[way] * 1e3:.3g} ms" for way in passes)
 
 
 def _run(traced: Any) -> Callable[[Leaves], Leaves]:
@@ -139,10 +139,10 @@ def _fitting(traced: Any, at: Leaves, blocks: Any, directions: int, budget: int,
     if whole <= budget:
         return None, f"all directions at once take {text(whole)} of {text(budget)}"
     try:
-        found = fit(measure, directions - 1, budget)
+        chunks = fit(measure, directions - 1, budget)
     except Misfit as misfit:
         return 1, f"one direction at a time, which takes {text(misfit.least)} of {text(budget)}"
-    return found.width, f"chunked: {found.width} of {directions} directions at a time, {found}"
+    return chunks.width, f"chunked: {chunks.width} of {directions} directions at a time, {chunks}"
 
 
 def possible(traced: Any, ways: tuple[Way, ...]) -> tuple[tuple[Way, ...], str]:

@@ -25,12 +25,12 @@ def scaled(op: SparsityOp) -> list[Found]:
 
     It would if it were infinite; then each pass says so, and elements outside of the pattern are NaN.
     """
-    (found,) = elementwise(op)
-    if len(op.varying) == 1 and found is not None:
+    (pattern,) = elementwise(op)
+    if len(op.varying) == 1 and pattern is not None:
         other = op.values[1 - op.varying[0]]
         if other is not None:
-            return [found.keep(np.broadcast_to(np.asarray(other) != 0, op.out))]
-    return [found]
+            return [pattern.keep(np.broadcast_to(np.asarray(other) != 0, op.out))]
+    return [pattern]
 
 
 def selected(op: SparsityOp) -> list[Found]:
@@ -69,11 +69,11 @@ def stack(op: SparsityOp) -> list[Found]:
 
 def _assembled(op: SparsityOp, join: Callable[[list[Any]], Any]) -> Pattern:
     """Several operands put together: each in turn where it lands, the others empty."""
-    found: list[Pattern] = []
+    patterns: list[Pattern] = []
     for i in op.varying:
         parts = [op.positions(j) if j == i else np.full(shape, -1) for j, shape in enumerate(op.shapes)]
-        found.append(op.pattern(i).take(join(parts)))
-    return union(found)
+        patterns.append(op.pattern(i).take(join(parts)))
+    return union(patterns)
 
 
 def split(op: SparsityOp) -> list[Found]:

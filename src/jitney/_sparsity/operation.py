@@ -35,8 +35,8 @@ class SparsityOp:
         return [i for i, pattern in enumerate(self.patterns) if pattern is not None]
 
     def pattern(self, i: int) -> Pattern:
-        found: Any = self.patterns[i]
-        return found
+        pattern: Any = self.patterns[i]
+        return pattern
 
     def positions(self, i: int) -> Any:
         """The flat positions of an operand, in its shape."""

@@ -96,8 +96,8 @@ def union(patterns: Sequence[Pattern]) -> Pattern:
     others = [other for other in patterns[1:] if not other.equals(first)]
     if not others:
         return first
-    rows = np.concatenate([each.rows for each in (first, *others)])
-    cols = np.concatenate([each.indices for each in (first, *others)])
+    rows = np.concatenate([pattern.rows for pattern in (first, *others)])
+    cols = np.concatenate([pattern.indices for pattern in (first, *others)])
     return Pattern.of_pairs(rows, cols, first.size, first.columns)
 
 
@@ -105,9 +105,9 @@ def stacked(patterns: Sequence[Pattern]) -> Pattern:
     """Rows of several patterns, one after the other."""
     if len(patterns) == 1:
         return patterns[0]
-    ends = np.cumsum([0, *(each.count for each in patterns)])
-    starts = np.concatenate([[0], *(each.starts[1:] + end for each, end in zip(patterns, ends, strict=False))])
-    return Pattern(starts, np.concatenate([each.indices for each in patterns]), patterns[0].columns)
+    ends = np.cumsum([0, *(pattern.count for pattern in patterns)])
+    starts = np.concatenate([[0], *(pattern.starts[1:] + end for pattern, end in zip(patterns, ends, strict=False))])
+    return Pattern(starts, np.concatenate([pattern.indices for pattern in patterns]), patterns[0].columns)
 
 
 def _check(count: int, rows: int, columns: int) -> None:

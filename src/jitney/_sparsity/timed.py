@@ -46,10 +46,10 @@ class Times:
         with self._lock:
             return self._found.get(key)
 
-    def keep(self, key: str, found: dict[str, float]) -> dict[str, float]:
+    def keep(self, key: str, times: dict[str, float]) -> dict[str, float]:
         """What counts from now on: that of the thread that came first."""
         with self._lock:
-            kept = self._found.setdefault(key, found)
+            kept = self._found.setdefault(key, times)
             if len(self._found) > _MOST:
                 del self._found[next(iter(self._found))]
             return kept
@@ -141,12 +141,12 @@ def _read(path: Path | None, ways: Mapping[str, Made]) -> dict[str, float] | Non
     return stored if fits else None
 
 
-def _write(path: Path, found: Mapping[str, float]) -> None:
+def _write(path: Path, times: Mapping[str, float]) -> None:
     """All of it or nothing. A folder that cannot be written costs a measurement in the next process."""
     try:
         path.parent.mkdir(mode=0o700, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
-            json.dump(found, file)
+            json.dump(times, file)
         Path(file.name).replace(path)
     except OSError:
         return

@@ -56,7 +56,7 @@ class Cut:
         """For a line of the plan."""
         if self.passes is None:
             return "not cut: all of it fits"
-        back = sum(each.back for each in self.passes.passes)
+        back = sum(pass_.back for pass_ in self.passes.passes)
         ways = f", {back} of them from its end" if back else ""
         done = f"{len(self.passes.passes)} over the data{ways}, {self.width} of {self.axis} at a time"
         if self.devices is None:
@@ -169,8 +169,8 @@ class Chunk(Stage):
                 passes = plan_passes(program.jaxpr, SYMBOL, ranges, program.numbers)
             self._check_order(passes)
         except Refused as refusal:
-            found = beside(self.view, named_axes(self.view, self.levels), {self.axis: self.size}, refusal)
-            what = f"{found.place or 'it'} {in_names(found.what, [self.axis])}"
+            explained = beside(self.view, named_axes(self.view, self.levels), {self.axis: self.size}, refusal)
+            what = f"{explained.place or 'it'} {in_names(explained.what, [self.axis])}"
             if self.summed:
                 raise AxisError(
                     sentence(self.where, f"axis {self.axis!r} cannot be accumulated over: {what}.",
@@ -233,7 +233,7 @@ class Chunk(Stage):
         return compiled_bytes(fn if self.placed is None else spread(fn), avals, self.placed)
 
     def _fitting(self, fn: Fn, budget: int) -> Cut:
-        if any(is_a(each.mesh, jax.sharding.AbstractMesh) for each in self.placed or ()):
+        if any(is_a(sharding.mesh, jax.sharding.AbstractMesh) for sharding in self.placed or ()):
             raise OptionError(
                 sentence(self.where, "`memory` finds its chunk by compiling, and the devices are not there.",
                          "What is simulated is compiled by another process, as it was planned.",
@@ -248,7 +248,7 @@ class Chunk(Stage):
         for stage in (self, *self.others):
             try:
                 passes = stage.passes(fn)
-                found = fit(
+                fitting = fit(
                     lambda width, stage=stage, passes=passes: stage.bytes(in_chunks(stage, passes, width), avals),
                     stage.suiting(passes),
                     budget,
@@ -258,7 +258,7 @@ class Chunk(Stage):
             except Misfit as misfit:
                 least = min(least, misfit.least)
             else:
-                return Cut(stage.axis, passes, found.width, found, stage.devices)
+                return Cut(stage.axis, passes, fitting.width, fitting, stage.devices)
         if failed is not None and least == whole:
             raise failed
         names = " or ".join(repr(stage.axis) for stage in (self, *self.others))

@@ -57,10 +57,10 @@ _DECISIONS: ContextVar[list[Decision] | None] = ContextVar("decisions", default=
 @contextmanager
 def decisions() -> Generator[list[Decision]]:
     """Collect what is decided about derivatives that are traced meanwhile."""
-    found: list[Decision] = []
-    token = _DECISIONS.set(found)
+    made: list[Decision] = []
+    token = _DECISIONS.set(made)
     try:
-        yield found
+        yield made
     finally:
         _DECISIONS.reset(token)
 
@@ -106,12 +106,12 @@ class Derived:
         object.__setattr__(self, "__signature__", self._with_directions(signature_of(self.fn)))
 
     def __reduce__(self) -> Any:
-        return Derived, tuple(getattr(self, each.name) for each in fields(self))
+        return Derived, tuple(getattr(self, item.name) for item in fields(self))
 
     @property
     def where(self) -> Where:
-        found = where_of(self.fn)
-        return replace(found, name=f"{found.name}.{self.what}")
+        where = where_of(self.fn)
+        return replace(where, name=f"{where.name}.{self.what}")
 
     @property
     def directions(self) -> tuple[str, ...]:
@@ -187,20 +187,20 @@ class _Derivation:
 
         def scalar(at: Any) -> Any:
             nonlocal rest
-            value, found = self._two(self.primal(at))
-            aux, rest = _eqx.partition(found, _eqx.is_array)
+            value, auxiliary = self._two(self.primal(at))
+            aux, rest = _eqx.partition(auxiliary, _eqx.is_array)
             return self._real_number(value), aux
 
         (value, aux), grad = _jax.value_and_grad(scalar, has_aux=True)(self.at)
         return (value, _eqx.combine(aux, rest)), self._by_name(grad)
 
-    def _two(self, found: Any) -> tuple[Any, Any]:
-        if not is_a(found, tuple) or len(found) != _WITH_AUX:
+    def _two(self, pair: Any) -> tuple[Any, Any]:
+        if not is_a(pair, tuple) or len(pair) != _WITH_AUX:
             raise DerivativeError(
-                sentence(self.where, f"the function returns a {type_of(found).__name__}.",
+                sentence(self.where, f"the function returns a {type_of(pair).__name__}.",
                          "With has_aux=True it returns two things: the number, and the rest.", "return loss, aux.")
             )  # fmt: skip
-        return found
+        return pair
 
     def _prove_summed(self) -> None:
         """Whether the function is a sum along the axis of unknown size.
@@ -229,12 +229,12 @@ class _Derivation:
         return self._value_and_jacobian()[1]
 
     def _value_and_jacobian(self) -> Any:
-        value, found = self._jacobian_of(self._differentiable, self.derived.mode)
-        return value, self._by_name(found)
+        value, blocks = self._jacobian_of(self._differentiable, self.derived.mode)
+        return value, self._by_name(blocks)
 
     def _hessian(self) -> Any:
-        _, found = self._jacobian_of(_jax.grad(self._scalar), "auto" if self.derived.mode == "reverse" else self.derived.mode, ("forward",))
-        return self._by_name({a: self._by_name({b: found[b][a] for b in self.names}) for a in self.names})
+        _, rows = self._jacobian_of(_jax.grad(self._scalar), "auto" if self.derived.mode == "reverse" else self.derived.mode, ("forward",))
+        return self._by_name({a: self._by_name({b: rows[b][a] for b in self.names}) for a in self.names})
 
     def _jacobian_of(self, fn: Any, mode: Mode, ways: tuple[Way, ...] = WAYS) -> tuple[Any, dict[str, Any]]:
         """The value of a function of the arguments, and its Jacobian: by argument, in the structure of the value."""
@@ -267,11 +267,11 @@ class _Derivation:
             out = fn(at)
             return out, out
 
-        found, value = transform(twice, has_aux=True)(self.at)
+        blocks, value = transform(twice, has_aux=True)(self.at)
         if self.derived.sparse and self.derived.plain:
-            found = _jax.tree.map(_sparse, found)
+            blocks = _jax.tree.map(_sparse, blocks)
         treedef: Any = tree_flatten(value)[1]
-        parts = treedef.flatten_up_to(found)
+        parts = treedef.flatten_up_to(blocks)
         return value, {name: treedef.unflatten([part[name] for part in parts]) for name in self.names}
 
     def _jvp(self) -> Any:
@@ -322,9 +322,9 @@ class _Derivation:
             return self._scalar(tree_unflatten(treedef, arrays))
 
         traced: Any = _jax.make_jaxpr(value)(leaves)
-        found = within(traced, leaves, budget)
-        self.primal = lambda at: found.fn(tree_flatten(at)[0])
-        self._decided("reverse", f"{_BACKWARD}; {found.why}")
+        choice = within(traced, leaves, budget)
+        self.primal = lambda at: choice.fn(tree_flatten(at)[0])
+        self._decided("reverse", f"{_BACKWARD}; {choice.why}")
 
     def _save_to_fit(self, fn: Any, budget: int, how: str) -> None:
         """Save what computes the least again of what fits: `remat="auto"`."""
@@ -336,10 +336,10 @@ class _Derivation:
             out, form = tree_flatten(fn(tree_unflatten(treedef, arrays)))
             return out
 
-        found = saving(self.where, flat, leaves, budget)
-        if found.again:
-            self.primal = lambda at: tree_unflatten(form, found.fn(tree_flatten(at)[0]))
-        self._decided("reverse", f"{how}; {found.why}")
+        chosen = saving(self.where, flat, leaves, budget)
+        if chosen.again:
+            self.primal = lambda at: tree_unflatten(form, chosen.fn(tree_flatten(at)[0]))
+        self._decided("reverse", f"{how}; {chosen.why}")
 
     @property
     def _budget(self) -> int | None:
@@ -353,17 +353,17 @@ class _Derivation:
             if unknown:
                 raise unknown_name(self.where, unknown[0], list(arguments))
             return wrt
-        found = tuple(
+        names = tuple(
             name
             for name, value in arguments.items()
             if name not in self.derived.skip and any(map(_eqx.is_inexact_array, _jax.tree.leaves(value)))
         )
-        if not found:
+        if not names:
             raise DerivativeError(
                 sentence(self.where, "no argument holds a floating-point array.", "A derivative is with respect to real numbers that vary.",
                          "pass an array of floats, or name the argument with wrt=... to see what it is.")
             )  # fmt: skip
-        return found
+        return names
 
     def _check_kinds(self, chosen: Mapping[str, Any]) -> None:
         for name, value in chosen.items():
@@ -419,9 +419,9 @@ class _Derivation:
         return value
 
     def _decided(self, mode: str, why: str) -> None:
-        found = _DECISIONS.get()
-        if found is not None:
-            found.append(Decision(mode, why))
+        made = _DECISIONS.get()
+        if made is not None:
+            made.append(Decision(mode, why))
 
     def _tangents(self) -> Any:
         return {name: self._fitting(name, self.directions[TANGENT + name], self.at[name]) for name in self.names}
@@ -429,8 +429,8 @@ class _Derivation:
     def _fitting(self, name: str, given: Any, at: Any) -> Any:
         return fitting(self.where, name, given, at)
 
-    def _by_name(self, found: Mapping[str, Any]) -> Any:
-        return found[self.names[0]] if self.derived.single else dict(found)
+    def _by_name(self, parts: Mapping[str, Any]) -> Any:
+        return parts[self.names[0]] if self.derived.single else dict(parts)
 
 
 def _recomputing(fn: Callable[[Any], Any], policy: str | None) -> Callable[[Any], Any]:

@@ -83,7 +83,7 @@ class Saved(Stage):
         def saved(*arrays: Any) -> Sequence[Any]:
             if at_any_size():
                 return fn(*arrays)
-            found = saving(self.where, fn, arrays, self.budget)
-            return found.fn(arrays) if found.again else fn(*arrays)
+            chosen = saving(self.where, fn, arrays, self.budget)
+            return chosen.fn(arrays) if chosen.again else fn(*arrays)
 
         return saved

@@ -99,8 +99,8 @@ class Allowed:
 
     def unit(self, all_: str = "") -> float:
         """The coarsest rounding of what is done, or of what is done to all operations."""
-        found = [TOLERANCES[change.option].unit or 0.0 for change in self.changes if change.option.endswith(all_)]
-        return max(found, default=0.0)
+        units = [TOLERANCES[change.option].unit or 0.0 for change in self.changes if change.option.endswith(all_)]
+        return max(units, default=0.0)
 
     def to_the_bit(self, number: int) -> bool:
         """Whether a result is promised to the bit."""
@@ -173,16 +173,16 @@ def compared(ours: Any, plain: Any, allowed: Allowed, spread: Callable[[], Itera
     if left[1] != right[1]:
         return Difference("", None, left[1], right[1])
     pairs = [(f"{keystr(path)}", a, b) for (path, a), (_, b) in zip(left[0], right[0], strict=True)]
-    found: list[tuple[int, Difference]] = []
+    differences: list[tuple[int, Difference]] = []
     for i, (path, a, b) in enumerate(pairs):
         difference = _leaf(path, a, b, replace(allowed, changes=()) if allowed.to_the_bit(i) else allowed, None)
         if difference is not None:
-            found.append((i, difference))
-    if found and spread is not None and all(difference.at is not None for _, difference in found):
+            differences.append((i, difference))
+    if differences and spread is not None and all(difference.at is not None for _, difference in differences):
         changes = _changes([b for _, _, b in pairs], spread)
-        again = [(i, was if allowed.to_the_bit(i) else _leaf(*pairs[i], allowed, changes[i])) for i, was in found]
-        found = [(i, difference) for i, difference in again if difference is not None]
-    return found[0][1] if found else None
+        again = [(i, was if allowed.to_the_bit(i) else _leaf(*pairs[i], allowed, changes[i])) for i, was in differences]
+        differences = [(i, difference) for i, difference in again if difference is not None]
+    return differences[0][1] if differences else None
 
 
 def _leaf(path: str, ours: Any, plain: Any, allowed: Allowed, change: Numbers | None) -> Difference | None:
@@ -247,18 +247,18 @@ def _scalar(array: Any, at: tuple[int, ...]) -> Any:
 
 def _changes(plain: Sequence[Any], spread: Callable[[], Iterable[Any]]) -> list[Numbers | None]:
     """How far each element moves with the last bits; infinitely far where it stops being a number, or starts."""
-    found: list[Numbers | None] = [np.zeros(b.shape) if _is_array(b) else None for b in plain]
+    moves: list[Numbers | None] = [np.zeros(b.shape) if _is_array(b) else None for b in plain]
     for other in spread():
         leaves = tree_flatten(other)[0]
         for i, (b, moved) in enumerate(zip(plain, leaves, strict=True)):
-            seen = found[i]
+            seen = moves[i]
             if seen is None or moved.shape != b.shape:
                 continue
             x, y = numbers(b), numbers(moved)
             with np.errstate(all="ignore"):
                 apart = np.where((x == y) | ((x != x) & (y != y)), 0.0, np.abs(x - y) if x.dtype != bool else 1.0)
-            found[i] = np.maximum(seen, np.where(np.isnan(apart), np.inf, apart))
-    return found
+            moves[i] = np.maximum(seen, np.where(np.isnan(apart), np.inf, apart))
+    return moves
 
 
 def numbers(array: Any) -> Numbers:

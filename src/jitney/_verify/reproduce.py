@@ -34,21 +34,21 @@ if TYPE_CHECKING:
 _jax: Any = jax
 
 
-def failure(verification: Verification, arrays: Sequence[Any], found: Difference, said: str) -> VerificationError:
+def failure(verification: Verification, arrays: Sequence[Any], difference: Difference, said: str) -> VerificationError:
     """The error of a call whose result differs from the plain one: with a smaller call, the operation, and the script."""
     smaller, cut = shrunk(verification, arrays)
     if cut:
-        found = verification.difference(smaller, verification.again(smaller))[0] or found
+        difference = verification.difference(smaller, verification.again(smaller))[0] or difference
     operation = first_operation(verification, smaller)
-    path = _write(verification, smaller, found)
+    path = _write(verification, smaller, difference)
     core = verification.body.core
     changes = ", ".join(map(str, verification.changes))
     at = f" Sizes are cut to {', '.join(f'{name}={size}' for name, size in cut.items())}." if cut else ""
     where = f" The first operation that differs is {operation}." if operation else ""
     note = said.partition("; ")[2]
     error = VerificationError(
-        sentence(core.where, f"{found.text}.{where}{at}{f' {note}.' if note else ''}",
-                 f"Under {changes} a result is that of plain `jax.jit`, here up to {found.allowed:.3g}.",
+        sentence(core.where, f"{difference.text}.{where}{at}{f' {note}.' if note else ''}",
+                 f"Under {changes} a result is that of plain `jax.jit`, here up to {difference.allowed:.3g}.",
                  f"{path} shows it by itself: report it with that; {_meanwhile(verification)} until it is mended.")
     )  # fmt: skip
     error.script = str(path)
@@ -105,7 +105,7 @@ else:
 '''
 
 
-def _write(verification: Verification, arrays: Sequence[Any], found: Difference) -> Path:
+def _write(verification: Verification, arrays: Sequence[Any], difference: Difference) -> Path:
     """The script, in a folder of its own with the arguments beside it."""
     core = verification.body.core
     folder = Path(tempfile.mkdtemp(prefix="jitney-verify-"))
@@ -118,7 +118,7 @@ def _write(verification: Verification, arrays: Sequence[Any], found: Difference)
     settings = _settings()
     text = _SCRIPT.format(
         title=f"{core.where}: another result than plain jax.jit.",
-        found=found.text,
+        found=difference.text,
         jax=jax.__version__,
         jitney=__version__,
         python=sys.version.split()[0],
@@ -136,11 +136,11 @@ def _write(verification: Verification, arrays: Sequence[Any], found: Difference)
 
 
 def _environment() -> dict[str, str]:
-    found = {name: os.environ[name] for name in ("XLA_FLAGS", "JAX_PLATFORMS") if name in os.environ}
-    flags, devices = found.get("XLA_FLAGS", ""), _jax.device_count()
+    variables = {name: os.environ[name] for name in ("XLA_FLAGS", "JAX_PLATFORMS") if name in os.environ}
+    flags, devices = variables.get("XLA_FLAGS", ""), _jax.device_count()
     if devices > 1 and jax.default_backend() == "cpu" and "host_platform_device_count" not in flags:
-        found["XLA_FLAGS"] = f"{flags} --xla_force_host_platform_device_count={devices}".strip()
-    return found
+        variables["XLA_FLAGS"] = f"{flags} --xla_force_host_platform_device_count={devices}".strip()
+    return variables
 
 
 def _settings() -> str:
@@ -184,15 +184,15 @@ def _derivative(fn: Derived, options: Options) -> list[str]:
 
 def _written(options: Options) -> dict[str, str]:
     """The options as one writes them."""
-    found: dict[str, Any] = {"static": options.static or None, "memory": options.memory, "remat": options.remat}
+    settings: dict[str, Any] = {"static": options.static or None, "memory": options.memory, "remat": options.remat}
     if options.vmap:
         ruled = options.vmap[0].dims is None
-        found["vmap"] = options.vmap[0].name if ruled else {axis.name: dict(axis.dims or ()) for axis in options.vmap}
+        settings["vmap"] = options.vmap[0].name if ruled else {axis.name: dict(axis.dims or ()) for axis in options.vmap}
     if options.chunk and not options.accumulate:
-        found["chunk"] = dict(options.chunk)
+        settings["chunk"] = dict(options.chunk)
     if options.precision is not None:
-        found["precision"] = dict(options.precision) if isinstance(options.precision, tuple) else options.precision
-    written = {name: repr(value) for name, value in found.items() if value is not None}
+        settings["precision"] = dict(options.precision) if isinstance(options.precision, tuple) else options.precision
+    written = {name: repr(value) for name, value in settings.items() if value is not None}
     if options.pad:
         written["pad"] = f"{{{', '.join(f'{name!r}: jitney.{bucket!r}' for name, bucket in options.pad)}}}"
     if options.shard is not None:

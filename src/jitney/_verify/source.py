@@ -41,11 +41,11 @@ class SourceText:
         return "\n".join(dict.fromkeys(self.lines)) + "".join(f"\n\n\n{copy}" for copy in self.copies)
 
     def _function(self, fn: Any, name: str) -> str:
-        found = self._imported(fn)
-        if found is not None:
-            module, _, first = found[0], found[1], found[1].split(".")[0]
+        imported = self._imported(fn)
+        if imported is not None:
+            module, _, first = imported[0], imported[1], imported[1].split(".")[0]
             self.lines.append(f"from {module} import {first}")
-            return f"getattr({found[1]}, '__wrapped__', {found[1]})"
+            return f"getattr({imported[1]}, '__wrapped__', {imported[1]})"
         tree = _parsed(fn)
         if tree is None:
             self.lines.append(f"{name} = ...  # {fn!r}: its source is not known, put it here")
@@ -65,10 +65,10 @@ class SourceText:
         name: Any = getattr(value, "__qualname__", None)
         if not module or not name or "<" in name or module in ("__main__", "builtins"):
             return None
-        found: Any = sys.modules.get(module)
+        reached: Any = sys.modules.get(module)
         for part in name.split("."):
-            found = getattr(found, part, None)
-        if found is not value and getattr(found, "__wrapped__", None) is not value:
+            reached = getattr(reached, part, None)
+        if reached is not value and getattr(reached, "__wrapped__", None) is not value:
             return None
         file: Any = getattr(sys.modules.get(module), "__file__", None)
         if file is not None and is_users(file):
@@ -101,11 +101,11 @@ class SourceText:
             self.lines.append(f"{name} = jnp.asarray({value.tolist()!r}, jnp.{value.dtype})")
         elif value is Array:
             self.lines.append(f"from jax import Array as {name}")
-        elif (found := self._imported(value)) is not None:
-            first, *rest = found[1].split(".")
-            self.lines.append(f"from {found[0]} import {first}{f' as {name}' if not rest and first != name else ''}")
+        elif (imported := self._imported(value)) is not None:
+            first, *rest = imported[1].split(".")
+            self.lines.append(f"from {imported[0]} import {first}{f' as {name}' if not rest and first != name else ''}")
             if rest:
-                self.lines.append(f"{name} = {found[1]}")
+                self.lines.append(f"{name} = {imported[1]}")
         elif is_a(inner, types.FunctionType):
             made = self._function(inner, name)
             if made != name:

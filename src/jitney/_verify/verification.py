@@ -178,24 +178,25 @@ class Verification:
         count = max((int(np.size(x)) for x in arrays if hasattr(x, "shape")), default=1)
         allowed = Allowed(self.changes, count, tuple(elementwise(plain.traced.jaxpr)))
         expected, got = plain(arrays), tree_of(ours)
-        found = compared(got, expected, allowed, lambda: plain.spread(arrays, allowed))
-        if found is None or found.at is None:
-            return found, "verified"
-        return self._not_xlas(found, plain, arrays, got, expected, allowed)
+        difference = compared(got, expected, allowed, lambda: plain.spread(arrays, allowed))
+        if difference is None or difference.at is None:
+            return difference, "verified"
+        return self._not_xlas(difference, plain, arrays, got, expected, allowed)
 
     def _not_xlas(
-        self, found: Difference, plain: Plainly, arrays: Sequence[Any], got: Any, expected: Any, allowed: Allowed
+        self, difference: Difference, plain: Plainly, arrays: Sequence[Any], got: Any, expected: Any, allowed: Allowed
     ) -> tuple[Difference | None, str]:
         """A difference, unless the plain program is what is wrong: XLA's own fault, which its operations one by one do not have."""
         slowly = plain.step_by_step(arrays)
         own = compared(expected, slowly, allowed)
         if own is None:
-            return found, "differs"
+            return difference, "differs"
         if compared(got, slowly, allowed, lambda: plain.spread(arrays, allowed)) is not None:
-            return found, f"differs; plain `jax.jit` differs from its own operations one by one too: {own.text}"
+            return difference, f"differs; plain `jax.jit` differs from its own operations one by one too: {own.text}"
         warnings.warn(
             sentence(self.body.core.where,
-                     f"plain `jax.jit` gives {found.plain!r} where its operations one by one, and this program, give {found.ours!r}.",
+                     f"plain `jax.jit` gives {difference.plain!r} where its operations one by one, and this program, "
+                     f"give {difference.ours!r}.",
                      "`verify` compares with plain `jax.jit`, which the compiler XLA has got wrong here, not jitney.",
                      "set XLA_FLAGS=--xla_cpu_experimental_ynn_fusion_type= if this is a CPU, and report it to XLA."),
             JitneyWarning, stacklevel=users_level(),
@@ -207,11 +208,11 @@ def _verified(verification: Verification, arrays: Sequence[Any], ours: Any, coun
     """`Verification.verify`, with the counters that what is compiled below belongs to: it is not the program's."""
     from .reproduce import failure  # it stands on programs
 
-    found, said = verification.difference(arrays, ours)
-    if found is None:
+    difference, said = verification.difference(arrays, ours)
+    if difference is None:
         verification.body.core.counters.verified += said.startswith("verified")
         return said
-    raise failure(verification, arrays, found, said)
+    raise failure(verification, arrays, difference, said)
 
 
 LISTENER.owns(_verified, lambda names: names["counters"])

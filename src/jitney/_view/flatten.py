@@ -70,9 +70,9 @@ class Flattener:
 
     def _module(self, module: eqx.Module) -> _Remembered | None:
         """What is remembered of a module, if it is this one and is as it was."""
-        found = self._remembered.get(id(module))
-        if found is not None and found.module() is module and found.holds():
-            return found
+        remembered = self._remembered.get(id(module))
+        if remembered is not None and remembered.module() is module and remembered.holds():
+            return remembered
         if self._last is not None and self._last() is module:
             return self._remember(module)
         self._last = weakref.ref(module)
@@ -88,9 +88,9 @@ class Flattener:
         number = self._keys.setdefault(structure, len(self._keys))
         name = id(module)
         forget = weakref.ref(module, lambda _: self._remembered.pop(name, None))
-        found = _Remembered(forget, leaves, ("module", number), [vars(node) for node in nodes if node is not None])
-        self._remembered[name] = found
-        return found
+        remembered = _Remembered(forget, leaves, ("module", number), [vars(node) for node in nodes if node is not None])
+        self._remembered[name] = remembered
+        return remembered
 
 
 def _modules(node: Any) -> Iterator[eqx.Module | None]:

@@ -160,17 +160,17 @@ def static_text(value: Any) -> str:
 
 def leaf_annotations(contract: Contract, values: tuple[Any, ...]) -> list[LeafHint]:
     """The annotation of every leaf of a call, None where there is none."""
-    found: list[LeafHint] = []
+    hints: list[LeafHint] = []
     for parameter, value in zip(contract.parameters, values, strict=True):
         if isinstance(value, Opaque):
-            found.append(None)
+            hints.append(None)
         elif parameter.kind is Parameter.VAR_POSITIONAL:
-            found += [hint for part in value for hint in leaf_hints(parameter.hint, part)]
+            hints += [hint for part in value for hint in leaf_hints(parameter.hint, part)]
         elif parameter.kind is Parameter.VAR_KEYWORD:
-            found += [hint for name in sorted(value) for hint in leaf_hints(parameter.hint, value[name])]
+            hints += [hint for name in sorted(value) for hint in leaf_hints(parameter.hint, value[name])]
         else:
-            found += leaf_hints(parameter.hint, value)
-    return found
+            hints += leaf_hints(parameter.hint, value)
+    return hints
 
 
 def is_traced(leaf: Any, hint: LeafHint) -> bool:

@@ -57,21 +57,21 @@ def axes_in_modules(value: Any) -> list[InModule | None]:
     """For each leaf of a tree, the field of the innermost module that holds it; None outside modules."""
     if is_a(value, eqx.Module):
         hints = _fields(type_of(value))
-        found: list[InModule | None] = []
+        fields: list[InModule | None] = []
         for path, child in _children(value):
             inner = axes_in_modules(child)
             own = leaf_hints(hints.get(_name(path)), child)
-            found += [deeper or InModule(hint) for deeper, hint in zip(inner, own, strict=True)]
-        return found
+            fields += [deeper or InModule(hint) for deeper, hint in zip(inner, own, strict=True)]
+        return fields
     children = _children(value)
     if len(children) == 1 and children[0][1] is value:
         return [None]
     return [leaf for _, child in children for leaf in axes_in_modules(child)]
 
 
-def with_modules(view: View, found: list[InModule | None]) -> View:
+def with_modules(view: View, fields: list[InModule | None]) -> View:
     """A view whose arrays in modules have the axes of their fields, where the signature gives them none."""
-    leaves = zip(view.leaves, found, strict=True)
+    leaves = zip(view.leaves, fields, strict=True)
     return View(tuple(
         leaf if inside is None else replace(leaf, hint=inside.hint if leaf.hint is None else leaf.hint, in_module=True)
         for leaf, inside in leaves
@@ -79,10 +79,10 @@ def with_modules(view: View, found: list[InModule | None]) -> View:
 
 
 def _fields(cls: type) -> dict[str, Hint]:
-    found = dict(fields_of(cls))
+    hints = dict(fields_of(cls))
     for owner in reversed(cls.__mro__):
-        found |= _registered().get(owner, {})
-    return found
+        hints |= _registered().get(owner, {})
+    return hints
 
 
 def _children(value: Any) -> list[tuple[Any, Any]]:

@@ -38,30 +38,30 @@ def named_axes(view: View, levels: Sequence[tuple[str, Sequence[int | None]]] = 
 
 def _of_leaf(leaf: Leaf, mapped: Sequence[tuple[str, int | None]]) -> tuple[Named, ...]:
     places = list(range(len(leaf.shape)))
-    found = [Named(places.pop(dim), name) for name, dim in mapped if dim is not None]
+    named = [Named(places.pop(dim), name) for name, dim in mapped if dim is not None]
     hint = leaf.hint
     if not isinstance(hint, ArrayHint):
-        return tuple(found)
+        return tuple(named)
     at = next((i for i, dim in enumerate(hint.dims) if dim.variadic), len(hint.dims))
     ahead, behind = hint.dims[:at], hint.dims[at + 1 :]
     if len(places) < len(ahead) + len(behind):
-        return tuple(found)
+        return tuple(named)
     pairs = [*zip(ahead, places, strict=False), *zip(reversed(behind), reversed(places), strict=False)]
     for dim, place in pairs:
         text = dim.expr if dim.expr is not None else dim.name
         if text is not None and not dim.per_leaf and not (dim.broadcast and leaf.shape[place] == 1):
-            found.append(Named(place, text))
-    return tuple(found)
+            named.append(Named(place, text))
+    return tuple(named)
 
 
 def sizes_of(view: View, named: Sequence[Sequence[Named]]) -> dict[str, int]:
     """The size of each axis that stands alone somewhere."""
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for leaf, axes in zip(view.leaves, named, strict=True):
         for axis in axes:
             if axis.size.isidentifier():
-                found.setdefault(axis.size, leaf.shape[axis.axis])
-    return found
+                sizes.setdefault(axis.size, leaf.shape[axis.axis])
+    return sizes
 
 
 def shape_at(leaf: Leaf, named: Sequence[Named], known: Mapping[str, int], changed: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -83,14 +83,14 @@ def shape_at(leaf: Leaf, named: Sequence[Named], known: Mapping[str, int], chang
 
 def _size_of(leaf: Leaf, size: str, sizes: Mapping[str, Any]) -> Any:
     try:
-        found = read(size).at(sizes)
+        value = read(size).at(sizes)
     except Unreadable as error:
         raise Refused("", f"has {leaf.path!r}, whose size `{size}` is known at one size only: {error}") from error
-    if isinstance(found, float):
-        if not found.is_integer():
-            raise Refused("", f"has {leaf.path!r}, whose size `{size}` is {found} in the bucket")
-        return int(found)
-    return found
+    if isinstance(value, float):
+        if not value.is_integer():
+            raise Refused("", f"has {leaf.path!r}, whose size `{size}` is {value} in the bucket")
+        return int(value)
+    return value
 
 
 def beside(view: View, named: Sequence[Sequence[Named]], sizes: Mapping[str, int], refusal: Refused) -> Refused:
@@ -107,7 +107,7 @@ def beside(view: View, named: Sequence[Sequence[Named]], sizes: Mapping[str, int
 def _unnamed(view: View, named: Sequence[Sequence[Named]], name: str, size: int, message: str) -> str | None:
     for leaf, axes in zip(view.leaves, named, strict=True):
         for axis, count in enumerate(leaf.shape):
-            if count == size and axis not in [each.axis for each in axes]:
+            if count == size and axis not in [named_axis.axis for named_axis in axes]:
                 return f"{leaf.path!r} has as many elements along axis {axis} as {name!r}, and the signature does not name that axis"
     if re.search(rf"\b{size}\b", message):
         return f"an array of {size} elements, as many as {name!r} has, is no argument with that axis"
@@ -131,4 +131,4 @@ def with_counts(view: View, weak: Sequence[bool], names: Sequence[str]) -> View:
 
 def in_names(text: str, axes: Sequence[str]) -> str:
     """A text with the axes' names instead of the symbols for their sizes."""
-    return re.sub(r"\bd(\d+)\b", lambda found: axes[int(found[1])] if int(found[1]) < len(axes) else found[0], text)
+    return re.sub(r"\bd(\d+)\b", lambda symbol: axes[int(symbol[1])] if int(symbol[1]) < len(axes) else symbol[0], text)

@@ -88,14 +88,14 @@ class Proof:
             Refused: At these sizes the body does other operations.
         """
         key = tuple(sizes[name] for name in self.symbols)
-        found = self._done.get(key)
-        if found is None:
-            found = self.program.numbers_at(self.fn, self.avals, {symbol: sizes[name] for name, symbol in self.symbols.items()})
+        numbers = self._done.get(key)
+        if numbers is None:
+            numbers = self.program.numbers_at(self.fn, self.avals, {symbol: sizes[name] for name, symbol in self.symbols.items()})
             if self.check is not None:
                 self.check()
             if len(self._done) < _MOST_SIZES:
-                self._done[key] = found
-        return found
+                self._done[key] = numbers
+        return numbers
 
 
 class NeedsNumbers(Exception):

@@ -68,7 +68,7 @@ def leaf_hints(hint: Hint | None, value: Any) -> list[LeafHint]:
     if isinstance(hint, (ArrayHint, ScalarHint)):
         return [hint] if _is_leaf(value) else _none(value)
     if isinstance(hint, TreeHint):
-        return [found for leaf in jax.tree.leaves(value) for found in leaf_hints(hint.leaf, leaf)]
+        return [leaf_hint for leaf in jax.tree.leaves(value) for leaf_hint in leaf_hints(hint.leaf, leaf)]
     if isinstance(hint, ContainerHint) and not _is_leaf(value):  # JAX takes a subclass of a list or a dict for a leaf
         return _in_container(hint, value)
     return _none(value)
@@ -76,14 +76,14 @@ def leaf_hints(hint: Hint | None, value: Any) -> list[LeafHint]:
 
 def _in_container(hint: ContainerHint, value: Any) -> list[LeafHint]:
     if is_a(value, Mapping) and len(hint.items) >= 1:
-        return [found for part in _children(value) for found in leaf_hints(hint.items[-1], part)]
+        return [leaf_hint for part in _children(value) for leaf_hint in leaf_hints(hint.items[-1], part)]
     if not is_a(value, (tuple, list)):
         return _none(value)
     many = hint.variadic or (is_a(value, list) and len(hint.items) == 1)
     items: Sequence[Hint] = hint.items * len(value) if many else hint.items
     if len(items) != len(value):
         return _none(value)
-    return [found for item, part in zip(items, value, strict=True) for found in leaf_hints(item, part)]
+    return [leaf_hint for item, part in zip(items, value, strict=True) for leaf_hint in leaf_hints(item, part)]
 
 
 def _alternative(hint: UnionHint, value: Any) -> Hint | None:

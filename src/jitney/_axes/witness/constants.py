@@ -58,10 +58,10 @@ class Evaluator:
         """The value as an array of the host."""
         if value.const is not None:
             return _on_host(value.const)
-        found = self._done.get(id(value))
-        if found is None:
-            found = self._done[id(value)] = (value, self._made(value))  # it holds the value, so that its id stays its own
-        return found[1]
+        held = self._done.get(id(value))
+        if held is None:
+            held = self._done[id(value)] = (value, self._made(value))  # it holds the value, so that its id stays its own
+        return held[1]
 
     def _made(self, value: Value) -> Any:
         operands = [self(read) for read in value.reads]
@@ -96,8 +96,8 @@ def _by_numpy(value: Value, xs: list[Any]) -> Any:
         return np.transpose(xs[0], params["permutation"])
     if name == "rev":
         return np.flip(xs[0], params["dimensions"])
-    found = _ELEMENTWISE.get(name)
-    return None if found is None else found(*xs)
+    function = _ELEMENTWISE.get(name)
+    return None if function is None else function(*xs)
 
 
 def _by_jax(value: Value, xs: list[Any]) -> Any:

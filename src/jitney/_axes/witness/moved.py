@@ -291,16 +291,16 @@ class Embedded:
 
 def embedded(value: Value, known: Known) -> Embedded | None:
     """What an operation puts into zeros; None for every other."""
-    found = None
+    put = None
     if value.name == "pad":
-        found = _padded(value, known)
+        put = _padded(value, known)
     elif value.name in ("scatter-add", "scatter_add"):
-        found = _scattered(value, known)
+        put = _scattered(value, known)
     elif value.name == "dynamic_update_slice":
-        found = _updated(value, known)
-    if found is None:
+        put = _updated(value, known)
+    if put is None:
         return None
-    updates, targets = found  # for each axis: the axis of the updates, or None, and where they go
+    updates, targets = put  # for each axis: the axis of the updates, or None, and where they go
     axes: list[tuple[int | None, Positions]] = []
     places: list[Positions] = []
     for axis, target in targets:

@@ -99,10 +99,10 @@ def trace(
     if not first.numbers.keys() <= set(_evaluated(jaxpr)):
         raise Refused("", "computes a number of its size where it cannot be put in")
     lines = list(dict.fromkeys(filter(None, first.places.values())))
-    each = f"{', '.join(lines) or 'it'} computes numbers of the size" if first.numbers else None
+    why = f"{', '.join(lines) or 'it'} computes numbers of the size" if first.numbers else None
     if looks:
-        each = "; ".join(filter(None, [each, looks[0]]))
-    return SymbolicProgram(jaxpr, ranges, first.numbers, each)
+        why = "; ".join(filter(None, [why, looks[0]]))
+    return SymbolicProgram(jaxpr, ranges, first.numbers, why)
 
 
 def _evaluated(jaxpr: Any) -> Iterator[Any]:

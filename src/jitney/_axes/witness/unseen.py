@@ -46,16 +46,16 @@ _BUILTINS = frozenset(_NAMES.split())
 
 def unknown(code: types.CodeType, names: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[str]:
     """What a function does that is not on the list."""
-    found = _summary(code)
-    if found.catches_all or not all(_is_own_error(names.get(name)) for name in found.caught) or _rewords(found, names, given):
+    summary = _summary(code)
+    if summary.catches_all or not all(_is_own_error(names.get(name)) for name in summary.caught) or _rewords(summary, names, given):
         yield "handles exceptions"
-    if found.compares:
+    if summary.compares:
         yield "compares objects by `is`"
-    for name in found.asked:
+    for name in summary.asked:
         if _is_special(name):
             yield f"asks for `{name}`"
-    asked = None if "getattr" in found.names or "__dict__" in found.asked else found.asked
-    for name in found.names:
+    asked = None if "getattr" in summary.names or "__dict__" in summary.asked else summary.asked
+    for name in summary.names:
         value = names[name] if name in names else getattr(builtins, name, None)
         if not all(map(is_allowed, _within(value, asked))):
             yield f"uses `{name}`"
@@ -64,10 +64,10 @@ def unknown(code: types.CodeType, names: Mapping[str, Any], given: Mapping[str, 
             yield f"is given `{name}`"
 
 
-def _rewords(found: _Summary, names: Mapping[str, Any], given: Mapping[str, Any]) -> bool:
+def _rewords(summary: _Summary, names: Mapping[str, Any], given: Mapping[str, Any]) -> bool:
     """Whether an error may come out as one of the user's own, which is caught elsewhere."""
-    values = [*(names[name] for name in found.every if name in names), *given.values()]
-    return found.raises_again and any(is_a(value, types.FunctionType) or _is_own_error(value) for value in values)
+    values = [*(names[name] for name in summary.every if name in names), *given.values()]
+    return summary.raises_again and any(is_a(value, types.FunctionType) or _is_own_error(value) for value in values)
 
 
 def _is_special(name: str) -> bool:
@@ -89,13 +89,13 @@ def _within(value: Any, names: frozenset[str] | None) -> Iterator[Any]:
     """A value and what lies in it: elements of containers, and attributes of these names, or of all."""
     todo, seen = [value], dict[int, Any]()
     while todo:
-        each = todo.pop()
-        if id(each) not in seen and not is_a(each, _SINGLE):
-            seen[id(each)] = each  # held, so that its id stays its own
-            yield each if len(seen) <= _MANY else type
+        part = todo.pop()
+        if id(part) not in seen and not is_a(part, _SINGLE):
+            seen[id(part)] = part  # held, so that its id stays its own
+            yield part if len(seen) <= _MANY else type
             if len(seen) > _MANY:
                 return
-            todo.extend(_parts(each, names))
+            todo.extend(_parts(part, names))
 
 
 _SINGLE = (str, bytes, bool, int, float, complex, type(None), np.ndarray, np.generic, jax.Array)

@@ -103,7 +103,7 @@ def watched() -> Generator[Seen]:
 
         return asked
 
-    def found(self: Any, name: str) -> Any:
+    def present(self: Any, name: str) -> Any:
         if name == "__class__":  # isinstance, match, singledispatch
             look("the type")
         return object.__getattribute__(self, name)
@@ -119,7 +119,7 @@ def watched() -> Generator[Seen]:
 
     hooks: dict[str, Any] = {name: hook(name, getattr(kind, name, _is_true)) for name in _QUESTIONS}
     hooks |= {name: trying(name, getattr(kind, name)) for name in _FAILING}
-    hooks |= {"__getattribute__": found, "__getattr__": missing}
+    hooks |= {"__getattribute__": present, "__getattr__": missing}
     with _LOCK:
         before = {name: kind.__dict__.get(name) for name in hooks}
         for name, method in hooks.items():
