@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from .._diagnosis.counters import LISTENER, Stats
-from .._diagnosis.tracer_errors import TRACER_ERRORS, donation_error, low_product_error, trace_error
-from .._errors import JitneyWarning
+from .._diagnosis.needed_values import CAUGHT
+from .._diagnosis.tracer_errors import donation_error, low_product_error, trace_error
+from .._errors import JitneyWarning, TraceError
 from .._jax.trees import register_pytree_node, tree_flatten, type_of
 from .._owners import users_level
 from .._program.core import REGISTRY, Core
@@ -32,6 +33,7 @@ Q = ParamSpec("Q")
 R = TypeVar("R", covariant=True)
 S = TypeVar("S")
 _T = TypeVar("_T")
+_EXPLAINED = (RuntimeError, *CAUGHT)
 
 
 class Program(Generic[P, R]):
@@ -83,9 +85,10 @@ class Program(Generic[P, R]):
         except Undecided as undecided:
             core.counters.calls -= 1
             decide(entry, undecided.key, layout.pick(leaves))
-        except TRACER_ERRORS as error:
-            return self._not_traceable(error, entry, layout.pick(leaves))
-        except (RuntimeError, ValueError) as error:
+        except _EXPLAINED as error:
+            untraced = trace_error(error, core.where, entry.paths, eager=entry.state == "eager")
+            if untraced is not None:
+                return self._not_traceable(untraced, error, entry, layout.pick(leaves))
             named = donation_error(error, core.where, layout.pick(leaves), entry.paths, layout.donated) if core.options.donate else None
             named = named or low_product_error(error, core.where)
             if named is not None:
@@ -109,25 +112,26 @@ class Program(Generic[P, R]):
             entry = layout.remember(key, self._core.entry(layout, leaves))
         return entry
 
-    def _not_traceable(self, error: Exception, entry: Entry, arrays: Any) -> Any:
+    def _not_traceable(self, untraced: TraceError, error: Exception, entry: Entry, arrays: Any) -> Any:
         core = self._core
-        eager = entry.state == "eager"
-        explained = trace_error(error, core.where, entry.paths, eager=eager)
-        if eager or core.options.on_trace_error == "raise":
-            raise explained from error
+        if entry.state == "eager" or core.options.on_trace_error == "raise":
+            raise untraced from error
         core.counters.misses -= 1  # the trace that failed; the call counts as an eager one
         if not traced(arrays):
             entry.turn_eager()
         if core.counters.warn_once("eager"):
             warnings.warn(
-                f"{str(explained).splitlines()[0]}\nIt runs un-jitted from now on, as `on_trace_error='eager'` asks.",
+                f"{str(untraced).splitlines()[0]}\nIt runs un-jitted from now on, as `on_trace_error='eager'` asks.",
                 JitneyWarning,
                 stacklevel=users_level(),
             )
         try:
             return entry.eagerly(*arrays)
-        except TRACER_ERRORS as again:
-            raise trace_error(again, core.where, entry.paths, eager=True) from again
+        except CAUGHT as again:
+            explained = trace_error(again, core.where, entry.paths, eager=True)
+            if explained is None:
+                raise
+            raise explained from again
 
     # What one can ask.
 
@@ -163,8 +167,11 @@ class Program(Generic[P, R]):
         entry, arrays = self.abstract(args, kwargs, sizes)
         try:
             decided(entry, arrays, lambda: entry.ahead(arrays))
-        except TRACER_ERRORS as error:
-            raise trace_error(error, self._core.where, entry.paths) from error
+        except CAUGHT as error:
+            explained = trace_error(error, self._core.where, entry.paths)
+            if explained is None:
+                raise
+            raise explained from error
         finally:
             entry.land()
         return self
@@ -184,8 +191,11 @@ class Program(Generic[P, R]):
         try:
             lowered = decided(entry, arrays, lambda: entry.lowered(arrays))
             return Lowered(self._core, entry, lowered, self._args, self._kwargs)
-        except TRACER_ERRORS as error:
-            raise trace_error(error, self._core.where, entry.paths) from error
+        except CAUGHT as error:
+            explained = trace_error(error, self._core.where, entry.paths)
+            if explained is None:
+                raise
+            raise explained from error
         finally:
             entry.land()
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from .._diagnosis.tracer_errors import TRACER_ERRORS
+from .._diagnosis.needed_values import CAUGHT, need_of
 from .._jax.cache import facts as cache_facts
 from .._jax.memory import text
 from .._precision import tallies
@@ -156,7 +156,9 @@ def _products(plan: Plan, entry: Entry, arrays: Sequence[Any]) -> list[Line]:
     try:
         with entry.numbers(), tallies() as found:
             jax.eval_shape(entry.called, *arrays)  # pyright: ignore[reportUnknownMemberType]
-    except TRACER_ERRORS:
+    except CAUGHT as error:
+        if need_of(error) is None:
+            raise
         return [Line("products", taken=False, why="the body cannot be traced, so nothing says which there are")]
     return [Line("products", bool(found[0].cast), text) for text in found[0].lines]
 
@@ -166,7 +168,9 @@ def _donation(entry: Entry, view: View, arrays: Sequence[Any]) -> list[Line]:
     buffer; the compiler's `memory_analysis().alias_size_in_bytes` counts the same bytes."""
     try:
         results = jax.eval_shape(entry.called, *arrays)  # pyright: ignore[reportUnknownMemberType]
-    except TRACER_ERRORS:
+    except CAUGHT as error:
+        if need_of(error) is None:
+            raise
         return [Line("donation", taken=False, why="the body cannot be traced, so nothing says which buffers could be reused")]
     free = Counter((leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(results) if is_array(leaf))
     taken: list[Leaf] = []
@@ -216,7 +220,9 @@ def _verified(entry: Entry, arrays: Sequence[Any], *, ready: bool) -> Line:
         return Line("verify", taken=False, why="not asked for" if ready else "not called yet")
     try:
         return Line("verify", *forecast(entry, arrays))
-    except TRACER_ERRORS:
+    except CAUGHT as error:
+        if need_of(error) is None:
+            raise
         return Line("verify", taken=False, why="the body cannot be traced, so there is nothing to compare with")
 
 
