@@ -17,7 +17,7 @@ from jaxtyping import Array, Float
 
 import jitney
 from jitney import optimize
-from jitney._owners import is_users, owner, owner_of
+from jitney._owners import is_users, owner, owner_of, short
 
 SITE = Path(jax.__file__).parents[1]
 OURS = Path(jitney.__file__).parent
@@ -127,6 +127,15 @@ def test_a_warning_points_past_jitney_alone():
     with pytest.warns(jitney.JitneyWarning) as caught:
         f(g, jnp.ones(6))
     assert caught[0].filename == f"{OURS}_tools/a.py"
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [("/a/b/fit.py", "fit.py"), ("/a/solver/__init__.py", "solver/__init__.py"), ("/a/tool/__main__.py", "tool/__main__.py")],
+)
+def test_a_file_is_named_by_what_tells_it(file, name):
+    """Every package has an `__init__.py`."""
+    assert short(file) == name
 
 
 def lambda_of_size():

@@ -71,6 +71,12 @@ def is_users(file: str) -> bool:
     return owner(file) in ("user", "generated")
 
 
+def short(file: str) -> str:
+    """A file as messages name it: its name, and the folder too where the name alone says nothing."""
+    path = Path(file)
+    return f"{path.parent.name}/{path.name}" if path.name in ("__init__.py", "__main__.py") else path.name
+
+
 def users_level() -> int:
     """The `stacklevel` at which a warning points to the line that called jitney."""
     level, frame = 1, inspect.currentframe()
@@ -84,7 +90,7 @@ def users_function() -> str:
     frame = inspect.currentframe()
     while frame is not None:
         if owner_of(frame) == "user":
-            return f"{frame.f_code.co_name} ({Path(frame.f_code.co_filename).name}:{frame.f_lineno})"
+            return f"{frame.f_code.co_name} ({short(frame.f_code.co_filename)}:{frame.f_lineno})"
         frame = frame.f_back
     return "a library"
 
@@ -94,5 +100,5 @@ def user_line(error: BaseException) -> str | None:
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if is_users(frame.filename):
             code = f" (`{frame.line}`)" if frame.line else ""
-            return f"{Path(frame.filename).name}:{frame.lineno}{code}"
+            return f"{short(frame.filename)}:{frame.lineno}{code}"
     return None

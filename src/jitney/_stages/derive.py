@@ -24,6 +24,7 @@ from .._contract.contract import Contract, Parameter, contract_of
 from .._errors import DerivativeError, Where, sentence
 from .._jax.linearized import Linear, fitting
 from .._jax.memory import free_bytes
+from .._jax.primitives import spelled
 from .._jax.trees import is_a, issubdtype, keystr, tree_flatten, tree_flatten_with_path, tree_unflatten, type_of
 from .._signature.binding import signature_of, where_of
 from .._signature.hints import AnyHint
@@ -219,7 +220,7 @@ class _Derivation:
         program = _jax.make_jaxpr(whole)(arrays)
         for use in uses_of(program, ranges):
             if not use.is_sum:
-                raise Refused(use.place, use.refused or f"is no sum along it: {use.kind}, {use.how} (`{use.op}`)")
+                raise Refused(use.place, use.refused or f"is no sum along it: {use.kind}, {use.how} (`{spelled(use.op)}`)")
         for symbol in ranges:
             levels = plan_passes(program, symbol, ranges).levels
             if levels > 1:
