@@ -9,19 +9,23 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import site
 import sys
 import sysconfig
 import traceback
+from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
-from typing import Literal
+from types import FrameType, TracebackType
+from typing import Any, Literal, ParamSpec, TypeVar
 
 import equinox
 import jax
 import jaxlib
 import numpy as np
 
+P = ParamSpec("P")
+R = TypeVar("R")
 Owner = Literal["jitney", "jax", "jaxlib", "equinox", "numpy", "library", "stdlib", "generated", "user"]
 
 _PACKAGES: dict[Owner, Path] = {
@@ -102,3 +106,47 @@ def user_line(error: BaseException) -> str | None:
             code = f" (`{frame.line}`)" if frame.line else ""
             return f"{short(frame.filename)}:{frame.lineno}{code}"
     return None
+
+
+def shorten(error: BaseException) -> None:
+    """Leave jitney's own frames out of the traceback of an error that goes to the user, and of its causes, as JAX does with its own.
+
+    `JITNEY_TRACEBACK=full` keeps them. Whoever calls this re-raises with a bare `raise`, which adds no frame again.
+    """
+    if os.environ.get("JITNEY_TRACEBACK", "").strip().lower() == "full":
+        return
+    seen: set[int] = set()
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        each = waiting.pop()
+        if each is not None and id(each) not in seen:
+            seen.add(id(each))
+            each.__traceback__ = _without_ours(each.__traceback__)
+            waiting += [each.__cause__, each.__context__]
+
+
+def _without_ours(trace: TracebackType | None) -> TracebackType | None:
+    theirs: list[TracebackType] = []
+    while trace is not None:
+        if owner(trace.tb_frame.f_code.co_filename) != "jitney":
+            theirs.append(trace)
+        trace = trace.tb_next
+    kept = None
+    for each in reversed(theirs):
+        kept = TracebackType(kept, each.tb_frame, each.tb_lasti, each.tb_lineno)
+    return kept
+
+
+def public(fn: Callable[P, R]) -> Callable[P, R]:
+    """What users call: an error that leaves it shows their frames. For what is called once in a while; a warm call does so itself."""
+
+    @functools.wraps(fn)
+    def shown(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return fn(*args, **kwargs)
+        except Exception as error:
+            shorten(error)
+            raise
+
+    shown_: Any = shown
+    return shown_

@@ -8,9 +8,11 @@ from typing import Any
 from .._errors import ContractError, sentence
 from .._interface.derivatives import Derivative, program_of
 from .._interface.optimize import optimize
+from .._owners import public
 from .._report.axis_facts import Axes, facts_of
 
 
+@public
 def axes(program: Callable[..., Any] | Derivative, /, *examples: Any, sizes: Mapping[str, int] | None = None, **keywords: Any) -> Axes:
     """What a function does along each named axis of its signature, proven on its program with symbolic sizes.
 

@@ -135,7 +135,7 @@ class Listener:
 
     def owns(self, function: Any, find: Callable[[dict[str, Any]], Counters]) -> None:
         """Events below a call of `function` belong to the counters that `find` gets from its local variables."""
-        self._owners[function.__code__] = find
+        self._owners[inspect.unwrap(function).__code__] = find
 
     def _nearest(self) -> Counters | None:
         frame = inspect.currentframe()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, get_args, overload
 
 from .._errors import DerivativeError, OptionError, Where, sentence
 from .._jax.trees import is_a, type_of
+from .._owners import public, shorten
 from .._report.plan_report import Report
 from .._signature.binding import around_method
 from .._signature.options import AUTO
@@ -49,15 +50,19 @@ class Derivative:
         self.what: What = what
 
     def __call__(self, /, *args: Any, wrt: Wrt = None, **kwargs: Any) -> Any:
-        names, single = self._names(wrt)
-        if self.what == "vjp":
-            kwargs[COTANGENT] = self._direction(kwargs, "cotangent", "a direction of the result")
-        elif self.what in ("jvp", "hvp"):
-            given = self._direction(kwargs, "tangents", "a direction of the one argument, or a dict by name")
-            tangents = {names[0]: given} if single and names else self._by_name(given, names)
-            names = tuple(tangents)
-            kwargs.update({TANGENT + name: tangent for name, tangent in tangents.items()})
-        return self._made(names, single)(*args, **kwargs)
+        try:
+            names, single = self._names(wrt)
+            if self.what == "vjp":
+                kwargs[COTANGENT] = self._direction(kwargs, "cotangent", "a direction of the result")
+            elif self.what in ("jvp", "hvp"):
+                given = self._direction(kwargs, "tangents", "a direction of the one argument, or a dict by name")
+                tangents = {names[0]: given} if single and names else self._by_name(given, names)
+                names = tuple(tangents)
+                kwargs.update({TANGENT + name: tangent for name, tangent in tangents.items()})
+            return self._made(names, single)(*args, **kwargs)
+        except Exception as error:
+            shorten(error)
+            raise
 
     @property
     def function(self) -> Program[..., Any]:
@@ -69,10 +74,12 @@ class Derivative:
         names, single = self._names(wrt)
         return self._made(names, single)
 
+    @public
     def plan(self, /, *args: Any, wrt: Wrt = None, sizes: Mapping[str, int] | None = None, **kwargs: Any) -> Report:
         """Every decision about this derivative; see `Program.plan`."""
         return self.program(wrt=wrt).plan(*args, sizes=sizes, **kwargs)
 
+    @public
     def compile(self, /, *args: Any, wrt: Wrt = None, sizes: Mapping[str, int] | None = None, **kwargs: Any) -> Derivative:
         """Compile ahead of time; see `Program.compile`."""
         self.program(wrt=wrt).compile(*args, sizes=sizes, **kwargs)
@@ -205,6 +212,7 @@ def lazy_derivatives(
 def lazy_derivatives(
     fn: Callable[P, R], /, *, wrt: Wrt = None, skip: Wrt = None, mode: Mode = "auto", sparse: bool = False
 ) -> Program[P, R]: ...
+@public
 def lazy_derivatives(fn: Any = None, /, *, wrt: Wrt = None, skip: Wrt = None, mode: Mode = "auto", sparse: bool = False) -> Any:
     """Give a function its derivatives, each traced and compiled when it is first called, and say once with respect to what.
 
@@ -241,6 +249,7 @@ def lazy_derivatives(fn: Any = None, /, *, wrt: Wrt = None, skip: Wrt = None, mo
     return _decorated(fn, defaults) if fn is not None else functools.partial(_decorated, defaults=defaults)
 
 
+@public
 def _decorated(fn: Any, defaults: Defaults) -> Any:
     from .optimize import optimize
     from .program import Program

@@ -17,6 +17,7 @@ from .._body.plain import without
 from .._errors import OptionError, sentence
 from .._jax.mesh import Mesh
 from .._jax.trees import is_a
+from .._owners import public
 from .._program.core import REGISTRY
 from .._signature.binding import around_method, where_of
 from .._signature.buckets import Bucket
@@ -78,6 +79,7 @@ def optimize(
     mesh: Mesh | jax.sharding.Mesh | None = None,
     verify: bool | None = None,
 ) -> Program[P, R]: ...
+@public
 def optimize(fn: Any = None, /, **options: Any) -> Any:
     """Compile a function as its signature says, without rewriting it.
 
@@ -121,13 +123,14 @@ def optimize(fn: Any = None, /, **options: Any) -> Any:
     """
     if "debug_nans" not in options and os.environ.get("JITNEY_DEBUG_NANS", "").lower() in ("1", "true", "on", "yes"):
         options["debug_nans"] = True
-    namespace = sys._getframe(1).f_locals  # pyright: ignore[reportPrivateUsage]
+    namespace = sys._getframe(2).f_locals  # pyright: ignore[reportPrivateUsage] - past `public`
     if fn is None:
         read_options("optimize()", options)
         return functools.partial(_decorate, options=options, namespace=namespace)
     return _decorate(fn, options, namespace)
 
 
+@public
 def _decorate(fn: Any, options: Mapping[str, Any], namespace: Mapping[str, Any]) -> Any:
     method = around_method(fn, lambda fn: _decorate(fn, options, namespace))
     if method is not None:

@@ -16,7 +16,7 @@ from .._diagnosis.needed_values import CAUGHT
 from .._diagnosis.tracer_errors import donation_error, low_product_error, trace_error
 from .._errors import JitneyWarning, TraceError
 from .._jax.trees import register_pytree_node, tree_flatten, type_of
-from .._owners import users_level
+from .._owners import public, shorten, users_level
 from .._program.core import REGISTRY, Core
 from .._program.entry import Entry, Retry, Undecided
 from .._program.examples import abstract_values
@@ -58,48 +58,52 @@ class Program(Generic[P, R]):
                 setattr(self, name, getattr(fn, name))
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        core = self._core
-        if self._args:
-            args = self._args + args  # pyright: ignore
-        tail = None if kwargs or self._kwargs else core.tails.get(len(args))
-        if tail is None:
-            args = core.bind(args, {**self._kwargs, **kwargs})  # pyright: ignore
-        elif tail:
-            args += tail  # pyright: ignore
-        if core.flattener is None:
-            leaves, treedef = tree_flatten(args)
-            key = (treedef, *map(type, leaves))
-        else:
-            leaves, key = core.flattener(args)
-        layout = core.layouts.get(key)
-        if layout is None:
-            layout = core.layout(key, args)
-        entry = layout.only
-        if entry is None:
-            entry = self._entry(layout, leaves)
-        core.counters.calls += 1
         try:
-            return unmixed(entry.run(*layout.pick(leaves)))
-        except Retry:
-            core.counters.calls -= 1
-        except Undecided as undecided:
-            core.counters.calls -= 1
-            decide(entry, undecided.key, layout.pick(leaves))
-        except _EXPLAINED as error:
-            untraced = trace_error(error, core.where, entry.paths, eager=entry.state == "eager")
-            if untraced is not None:
-                return self._not_traceable(untraced, error, entry, layout.pick(leaves))
-            named = donation_error(error, core.where, layout.pick(leaves), entry.paths, layout.donated) if core.options.donate else None
-            named = named or low_product_error(error, core.where)
-            if named is not None:
-                raise named from error
-            if not entry.overlooked(error):
-                raise
-            core.counters.calls -= 1
-        finally:
-            if entry.flights and entry.land():
-                core.counters.misses += 1
-        return self._again(args)
+            core = self._core
+            if self._args:
+                args = self._args + args  # pyright: ignore
+            tail = None if kwargs or self._kwargs else core.tails.get(len(args))
+            if tail is None:
+                args = core.bind(args, {**self._kwargs, **kwargs})  # pyright: ignore
+            elif tail:
+                args += tail  # pyright: ignore
+            if core.flattener is None:
+                leaves, treedef = tree_flatten(args)
+                key = (treedef, *map(type, leaves))
+            else:
+                leaves, key = core.flattener(args)
+            layout = core.layouts.get(key)
+            if layout is None:
+                layout = core.layout(key, args)
+            entry = layout.only
+            if entry is None:
+                entry = self._entry(layout, leaves)
+            core.counters.calls += 1
+            try:
+                return unmixed(entry.run(*layout.pick(leaves)))
+            except Retry:
+                core.counters.calls -= 1
+            except Undecided as undecided:
+                core.counters.calls -= 1
+                decide(entry, undecided.key, layout.pick(leaves))
+            except _EXPLAINED as error:
+                untraced = trace_error(error, core.where, entry.paths, eager=entry.state == "eager")
+                if untraced is not None:
+                    return self._not_traceable(untraced, error, entry, layout.pick(leaves))
+                named = donation_error(error, core.where, layout.pick(leaves), entry.paths, layout.donated) if core.options.donate else None
+                named = named or low_product_error(error, core.where)
+                if named is not None:
+                    raise named from error
+                if not entry.overlooked(error):
+                    raise
+                core.counters.calls -= 1
+            finally:
+                if entry.flights and entry.land():
+                    core.counters.misses += 1
+            return self._again(args)
+        except Exception as error:
+            shorten(error)
+            raise
 
     def _again(self, values: tuple[Any, ...]) -> R:
         """The whole call once more, from arguments in normal form."""
@@ -145,6 +149,7 @@ class Program(Generic[P, R]):
         """The options of the decoration."""
         return self._core.options
 
+    @public
     def compile(self, /, *args: Any, sizes: Mapping[str, int] | None = None, **kwargs: Any) -> Program[P, R]:
         """Compile ahead of time, so that the first call with such arguments neither traces nor compiles.
 
@@ -176,6 +181,7 @@ class Program(Generic[P, R]):
             entry.land()
         return self
 
+    @public
     def plan(self, /, *args: Any, sizes: Mapping[str, int] | None = None, **kwargs: Any) -> Report:
         """Every decision about a call with such arguments (see `compile`), with its reason. Nothing is compiled.
 
@@ -185,6 +191,7 @@ class Program(Generic[P, R]):
         entry, arrays = self.abstract(args, kwargs, sizes, warn=False)  # the line of `vmap` says what is mapped
         return report(self._core, entry, arrays)
 
+    @public
     def lower(self, /, *args: P.args, **kwargs: P.kwargs) -> Lowered:
         """Trace and lower for these arguments, without compiling: `.as_text()`, `.compile()`, as of `jax.jit`."""
         entry, arrays = self.abstract(args, kwargs, None)

@@ -13,6 +13,7 @@ from .._errors import MeshError, OptionError, sentence
 from .._interface.derivatives import Derivative, Wrt, program_of
 from .._jax.mesh import Mesh, current
 from .._jax.trees import is_a
+from .._owners import public
 from .._program.entry import Entry
 from .._stages.place import no_mesh
 from .._view.layout import described
@@ -47,6 +48,7 @@ def simulate(
     wrt: Wrt = None,
     **keywords: Any,
 ) -> Sweep: ...
+@public
 def simulate(
     f: Program[..., Any] | Derivative, /, *examples: Any, mesh: Sizes | Mesh | Sequence[Sizes | Mesh] | None = None,
     device: str | Device, sizes: Sizes | None = None, wrt: Wrt = None, **keywords: Any,
