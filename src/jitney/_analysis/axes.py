@@ -13,7 +13,9 @@ from .._report.axis_facts import Axes, facts_of
 
 
 @public
-def axes(program: Callable[..., Any] | Derivative, /, *examples: Any, sizes: Mapping[str, int] | None = None, **keywords: Any) -> Axes:
+def axes(
+    program: Callable[..., Any] | Derivative[..., Any], /, *examples: Any, sizes: Mapping[str, int] | None = None, **keywords: Any
+) -> Axes:
     """What a function does along each named axis of its signature, proven on its program with symbolic sizes.
 
     Args:

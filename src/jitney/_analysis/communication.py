@@ -93,7 +93,7 @@ def _sentence(each: Collective) -> str:
 
 
 @public
-def communication(f: Program[..., Any] | Derivative, /, *args: Any, **kwargs: Any) -> Communication:
+def communication(f: Program[..., Any] | Derivative[..., Any], /, *args: Any, **kwargs: Any) -> Communication:
     """Count the collectives of a sharded program, by kind and line, as XLA compiled it. The program is compiled for that.
 
     Args:

@@ -133,7 +133,7 @@ class Frontier:
 
 @public
 def frontier(
-    program: Program[..., Any] | Derivative,
+    program: Program[..., Any] | Derivative[..., Any],
     /,
     *examples: Any,
     wrt: Wrt = None,

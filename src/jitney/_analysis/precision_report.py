@@ -20,7 +20,7 @@ from .._signature.options import policy_of
 
 @public
 def precision_report(
-    f: Callable[..., Any] | Derivative, /, *args: Any, tolerance: float = 1e-2, low: str | None = None, **kwargs: Any
+    f: Callable[..., Any] | Derivative[..., Any], /, *args: Any, tolerance: float = 1e-2, low: str | None = None, **kwargs: Any
 ) -> PrecisionReport:
     """Run a function beside its float64 shadow, and say which products must stay in float32 for a tolerance to hold.
 

@@ -82,7 +82,7 @@ class Strategy:
 
 @public
 def strategy(
-    program: Program[..., Any] | Derivative,
+    program: Program[..., Any] | Derivative[..., Any],
     /,
     *examples: Any,
     sizes: Mapping[str, int] | None = None,

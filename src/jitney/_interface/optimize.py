@@ -32,7 +32,10 @@ Names = str | tuple[str, ...] | list[str]
 Along = Mapping[str, str | Sequence[str]]
 Shard = Literal["fsdp"] | Along | tuple[Literal["fsdp"], Along]
 Product = Literal["bf16", "fp16", "f32"]
-Precision = Literal["bf16", "fp16", "bf16-all", "fp16-all", "f32", "f64", "tf32"] | str | Mapping[str, Product]  # str: "auto:1e-2"
+# Any tolerance will do; a type checker knows these.
+Tolerance = Literal["auto:1e-1", "auto:1e-2", "auto:1e-3", "auto:1e-4", "auto:1e-5", "auto:1e-6", "auto:5e-2", "auto:5e-3", "auto:5e-4"]
+Precision = Literal["bf16", "fp16", "bf16-all", "fp16-all", "f32", "f64", "tf32"] | Tolerance | Mapping[str, Product]
+Buckets = Literal["pow2", "aligned"] | Sequence[int] | Bucket
 
 
 @overload
@@ -43,7 +46,7 @@ def optimize(
     static: Names | None = None,
     donate: Names | None = None,
     vmap: str | Mapping[str, Mapping[str, int]] | None = None,
-    pad: Mapping[str, str | Sequence[int] | Bucket] | None = None,
+    pad: Mapping[str, Buckets] | None = None,
     chunk: Mapping[str, int | Literal["auto"]] | None = None,
     memory: int | str | None = None,
     remat: bool | str = False,
@@ -65,7 +68,7 @@ def optimize(
     static: Names | None = None,
     donate: Names | None = None,
     vmap: str | Mapping[str, Mapping[str, int]] | None = None,
-    pad: Mapping[str, str | Sequence[int] | Bucket] | None = None,
+    pad: Mapping[str, Buckets] | None = None,
     chunk: Mapping[str, int | Literal["auto"]] | None = None,
     memory: int | str | None = None,
     remat: bool | str = False,

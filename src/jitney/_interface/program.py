@@ -11,6 +11,8 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
+import jax
+
 from .._diagnosis.counters import LISTENER, Stats
 from .._diagnosis.needed_values import CAUGHT
 from .._diagnosis.tracer_errors import donation_error, low_product_error, trace_error
@@ -20,7 +22,7 @@ from .._owners import public, shorten, users_level
 from .._program.core import REGISTRY, Core
 from .._program.entry import Entry, Retry, Undecided
 from .._program.examples import abstract_values
-from .._program.lowered import Lowered
+from .._program.lowered import Lowered, Traced
 from .._program.tolerance import decide, decided
 from .._report.plan_report import Report, report
 from .._signature.options import Options
@@ -33,6 +35,7 @@ Q = ParamSpec("Q")
 R = TypeVar("R", covariant=True)
 S = TypeVar("S")
 _T = TypeVar("_T")
+_jax: Any = jax
 _EXPLAINED = (RuntimeError, *CAUGHT)
 
 
@@ -206,50 +209,84 @@ class Program(Generic[P, R]):
         finally:
             entry.land()
 
+    @public
+    def trace(self, /, *args: P.args, **kwargs: P.kwargs) -> Traced:
+        """Trace for these arguments: `.jaxpr`, `.lower()`, as of `jax.jit`."""
+        entry, arrays = self.abstract(args, kwargs, None)
+        try:
+            traced = decided(entry, arrays, lambda: entry.lowered(arrays, "trace"))
+            return Traced(self._core, entry, traced, self._args, self._kwargs)
+        except CAUGHT as error:
+            explained = trace_error(error, self._core.where, entry.paths)
+            if explained is None:
+                raise
+            raise explained from error
+        finally:
+            entry.land()
+
+    @public
+    def eval_shape(self, /, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """What a call would return, with `jax.ShapeDtypeStruct` for arrays, as of `jax.jit`. Nothing is compiled, and no trace counted."""
+        entry, arrays = self.abstract(args, kwargs, None)
+        try:
+            with entry.numbers():
+                return unmixed(decided(entry, arrays, lambda: _jax.eval_shape(entry.called, *arrays)))
+        except CAUGHT as error:
+            explained = trace_error(error, self._core.where, entry.paths)
+            if explained is None:
+                raise
+            raise explained from error
+
+    def clear_cache(self) -> None:
+        """Forget what has been traced and compiled for this function and its derivatives, as of `jax.jit`. The counters stay."""
+        self._core.forget()
+        for made in self._made.values():
+            made.clear_cache()
+
     # Derivatives, each made when it is first called.
 
     @property
-    def grad(self) -> Derivative:
+    def grad(self) -> Derivative[P, Any]:
         """The gradient of a function that returns one number."""
         return Derivative(self, "grad")
 
     @property
-    def value_and_grad(self) -> Derivative:
+    def value_and_grad(self) -> Derivative[P, tuple[R, Any]]:
         """The number, and the gradient."""
         return Derivative(self, "value_and_grad")
 
     @property
-    def jacobian(self) -> Derivative:
+    def jacobian(self) -> Derivative[P, Any]:
         """The Jacobian: for each array of the result, its shape followed by the argument's. Several arguments share one program."""
         return Derivative(self, "jacobian")
 
     @property
-    def value_and_jacobian(self) -> Derivative:
+    def value_and_jacobian(self) -> Derivative[P, tuple[R, Any]]:
         """The result, and the Jacobian."""
         return Derivative(self, "value_and_jacobian")
 
     @property
-    def hessian(self) -> Derivative:
+    def hessian(self) -> Derivative[P, Any]:
         """The second derivatives of a function that returns one number; for several arguments a dict of dicts."""
         return Derivative(self, "hessian")
 
     @property
-    def jvp(self) -> Derivative:
+    def jvp(self) -> Derivative[..., tuple[R, Any]]:
         """The result, and its derivative along `tangents`."""
         return Derivative(self, "jvp")
 
     @property
-    def vjp(self) -> Derivative:
+    def vjp(self) -> Derivative[..., tuple[R, Any]]:
         """The result, and the gradient of its product with `cotangent`."""
         return Derivative(self, "vjp")
 
     @property
-    def hvp(self) -> Derivative:
+    def hvp(self) -> Derivative[..., Any]:
         """The product of the Hessian with `tangents`."""
         return Derivative(self, "hvp")
 
     @property
-    def linearize(self) -> Derivative:
+    def linearize(self) -> Derivative[P, tuple[R, Callable[..., Any]]]:
         """The result, and a linear function from directions of the arguments to directions of the result."""
         return Derivative(self, "linearize")
 
@@ -281,6 +318,10 @@ class Program(Generic[P, R]):
         """What `with_body` has made under a key."""
         made = self._made.get(key)
         return made and made.bound_as(self)
+
+    def derivatives(self, what: str) -> list[Program[..., Any]]:
+        """The programs of one derivative, with respect to whatever, that have been made."""
+        return [made for key, made in self._made.items() if key[0] == what]
 
     def bound_as(self, other: Program[..., Any]) -> Program[..., Any]:
         """This program with the arguments that another one is given."""
@@ -402,4 +443,5 @@ register_pytree_node(
 )
 LISTENER.owns(_program.__call__, lambda names: names["self"].core.counters)
 LISTENER.owns(_program.compile, lambda names: names["self"].core.counters)
+LISTENER.owns(_program.trace, lambda names: names["self"].core.counters)
 LISTENER.owns(_program.lower, lambda names: names["self"].core.counters)

@@ -87,6 +87,13 @@ class Core(Function):
                     self._variety.count(layout, leaves, self.counters.total)
             return found
 
+    def forget(self) -> None:
+        """Drop every layout and entry, and with them JAX's functions."""
+        with self.lock:
+            self.layouts.clear()
+            self.entries.clear()
+            self.last = None
+
     def _resolve(self) -> None:
         if self.read_again():
             _check_names(self)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @overload
 def simulate(
-    f: Program[..., Any] | Derivative,
+    f: Program[..., Any] | Derivative[..., Any],
     /,
     *examples: Any,
     mesh: Sizes | Mesh | None = None,
@@ -39,7 +39,7 @@ def simulate(
 ) -> Simulation: ...
 @overload
 def simulate(
-    f: Program[..., Any] | Derivative,
+    f: Program[..., Any] | Derivative[..., Any],
     /,
     *examples: Any,
     mesh: Sequence[Sizes | Mesh],
@@ -50,7 +50,7 @@ def simulate(
 ) -> Sweep: ...
 @public
 def simulate(
-    f: Program[..., Any] | Derivative, /, *examples: Any, mesh: Sizes | Mesh | Sequence[Sizes | Mesh] | None = None,
+    f: Program[..., Any] | Derivative[..., Any], /, *examples: Any, mesh: Sizes | Mesh | Sequence[Sizes | Mesh] | None = None,
     device: str | Device, sizes: Sizes | None = None, wrt: Wrt = None, **keywords: Any,
 ) -> Simulation | Sweep:  # fmt: skip
     """What a program would take on devices that are not there: memory, operations, what they send each other, and the time of a step.

@@ -85,7 +85,7 @@ class Streamed(NamedTuple, Generic[R]):
 
 @public
 def stream(
-    program: Program[..., R] | Derivative,
+    program: Program[..., R] | Derivative[..., Any],
     data: Mapping[str, Any],
     /,
     *,
