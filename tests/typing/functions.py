@@ -75,7 +75,7 @@ def parameters(x: Array) -> None:
     scale(x, shift=1.0, offset=2.0)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     raise_to(x, power="3")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     total(x, first="1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    energy.grad("x")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
+    energy.grad("x")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
     energy.grad(x, x)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
     optimize(plain)(x, times="2")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 

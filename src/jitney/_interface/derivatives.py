@@ -148,12 +148,12 @@ class Derivative(Generic[P, G]):
 
     def _made(self, names: tuple[str, ...] | None, single: bool, *, aux: bool = False) -> Any:  # noqa: FBT001
         program = self._program
+        if aux is not False:
+            self._check_aux(aux, program.options)
         key = (self.what, names, single, aux)
         made = program.kept(key)
         if made is None:
             options, defaults = program.options, program.defaults
-            if aux is not False:
-                self._check_aux(aux, options)
             derived = Derived(
                 program.body,
                 self.what,
