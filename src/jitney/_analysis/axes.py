@@ -32,7 +32,7 @@ def axes(
     """
     if not hasattr(program, "abstract") and callable(program):
         program = optimize(program)
-    entry, arrays = program_of("jitney.axes()", program).abstract(examples, keywords, sizes)
+    entry, arrays = program_of("jitney.axes()", program).abstract(examples, keywords, sizes, warn=False)  # the facts say what is mapped
     with entry.numbers():
         found = facts_of(entry, arrays)
     if not found:
