@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import sys
 import sysconfig
+import traceback
 import warnings
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from jaxtyping import Array, Float
 
 import jitney
 from jitney import optimize
-from jitney._owners import is_users, owner, owner_of
+from jitney._owners import is_users, owner, owner_of, short
 
 SITE = Path(jax.__file__).parents[1]
 OURS = Path(jitney.__file__).parent
@@ -127,6 +128,64 @@ def test_a_warning_points_past_jitney_alone():
     with pytest.warns(jitney.JitneyWarning) as caught:
         f(g, jnp.ones(6))
     assert caught[0].filename == f"{OURS}_tools/a.py"
+
+
+@optimize
+def failing(x: Float[Array, "n"]) -> Float[Array, "n"]:
+    raise KeyError("mine")
+
+
+def frames(call):
+    """The names of the files of a traceback, and of those of its causes."""
+    with pytest.raises(Exception) as caught:
+        call()
+    error, files = caught.value, []
+    while error is not None:
+        files += [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+        error = error.__cause__ or error.__context__
+    return files
+
+
+CALLS = [
+    lambda: failing(jnp.ones(3)),
+    lambda: failing.grad(jnp.ones(3)),
+    lambda: failing.compile(jnp.ones(3)),
+    lambda: failing(jnp.ones((3, 3))),
+    lambda: failing(1, 2),
+    lambda: jax.jit(failing)(jnp.ones(3)),
+    lambda: jax.grad(lambda x: failing(x).sum())(jnp.ones(3)),
+    lambda: jax.lax.scan(lambda c, _: (failing(c), None), jnp.ones(3), None, length=2),
+    lambda: optimize(lambda x: x[x > 0])(jnp.ones(3)),
+    lambda: optimize(memory="no size"),
+    lambda: optimize(static="y")(lambda x: x),
+    lambda: optimize(memory="no size")(lambda x: x),
+    lambda: jitney.stream(failing, {"x": np.ones(3)}, chunk={"n": 1}),
+    lambda: jitney.axes(failing),
+    lambda: jitney.mesh(data=1000),
+]
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_traceback_shows_the_users_frames_and_none_of_ours(call):
+    """Those of the call and of the body, above and below JAX's own."""
+    found = frames(call)
+    assert __file__ in found
+    assert [file for file in found if owner(file) == "jitney"] == []
+
+
+def test_the_whole_traceback_can_be_asked_for(monkeypatch):
+    """For who looks for a fault of jitney's."""
+    monkeypatch.setenv("JITNEY_TRACEBACK", "full")
+    assert "jitney" in map(owner, frames(CALLS[0]))
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [("/a/b/fit.py", "fit.py"), ("/a/solver/__init__.py", "solver/__init__.py"), ("/a/tool/__main__.py", "tool/__main__.py")],
+)
+def test_a_file_is_named_by_what_tells_it(file, name):
+    """Every package has an `__init__.py`."""
+    assert short(file) == name
 
 
 def lambda_of_size():

@@ -149,10 +149,10 @@ def call(name, args, kwargs):
 @pytest.fixture(scope="module")
 def pool(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
-    before = pathlib.Path.cwd()
-    os.chdir(folder)
-    yield [*files(folder), *NAMES, *NUMBERS, *ARRAYS, *THINGS]
-    os.chdir(before)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("JITNEY_TRACEBACK", "full")  # `call` tells by the frames whose an error is
+        yield [*files(folder), *NAMES, *NUMBERS, *ARRAYS, *THINGS]
 
 
 SENTENCES = {

@@ -9,19 +9,23 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import site
 import sys
 import sysconfig
 import traceback
+from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
-from typing import Literal
+from types import FrameType, TracebackType
+from typing import Any, Literal, ParamSpec, TypeVar
 
 import equinox
 import jax
 import jaxlib
 import numpy as np
 
+P = ParamSpec("P")
+R = TypeVar("R")
 Owner = Literal["jitney", "jax", "jaxlib", "equinox", "numpy", "library", "stdlib", "generated", "user"]
 
 _PACKAGES: dict[Owner, Path] = {
@@ -71,6 +75,12 @@ def is_users(file: str) -> bool:
     return owner(file) in ("user", "generated")
 
 
+def short(file: str) -> str:
+    """A file as messages name it: its name, and the folder too where the name alone says nothing."""
+    path = Path(file)
+    return f"{path.parent.name}/{path.name}" if path.name in ("__init__.py", "__main__.py") else path.name
+
+
 def users_level() -> int:
     """The `stacklevel` at which a warning points to the line that called jitney."""
     level, frame = 1, inspect.currentframe()
@@ -84,7 +94,7 @@ def users_function() -> str:
     frame = inspect.currentframe()
     while frame is not None:
         if owner_of(frame) == "user":
-            return f"{frame.f_code.co_name} ({Path(frame.f_code.co_filename).name}:{frame.f_lineno})"
+            return f"{frame.f_code.co_name} ({short(frame.f_code.co_filename)}:{frame.f_lineno})"
         frame = frame.f_back
     return "a library"
 
@@ -94,5 +104,49 @@ def user_line(error: BaseException) -> str | None:
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if is_users(frame.filename):
             code = f" (`{frame.line}`)" if frame.line else ""
-            return f"{Path(frame.filename).name}:{frame.lineno}{code}"
+            return f"{short(frame.filename)}:{frame.lineno}{code}"
     return None
+
+
+def shorten(error: BaseException) -> None:
+    """Leave jitney's own frames out of the traceback of an error that goes to the user, and of its causes, as JAX does with its own.
+
+    `JITNEY_TRACEBACK=full` keeps them. Whoever calls this re-raises with a bare `raise`, which adds no frame again.
+    """
+    if os.environ.get("JITNEY_TRACEBACK", "").strip().lower() == "full":
+        return
+    seen: set[int] = set()
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        each = waiting.pop()
+        if each is not None and id(each) not in seen:
+            seen.add(id(each))
+            each.__traceback__ = _without_ours(each.__traceback__)
+            waiting += [each.__cause__, each.__context__]
+
+
+def _without_ours(trace: TracebackType | None) -> TracebackType | None:
+    theirs: list[TracebackType] = []
+    while trace is not None:
+        if owner(trace.tb_frame.f_code.co_filename) != "jitney":
+            theirs.append(trace)
+        trace = trace.tb_next
+    kept = None
+    for each in reversed(theirs):
+        kept = TracebackType(kept, each.tb_frame, each.tb_lasti, each.tb_lineno)
+    return kept
+
+
+def public(fn: Callable[P, R]) -> Callable[P, R]:
+    """What users call: an error that leaves it shows their frames. For what is called once in a while; a warm call does so itself."""
+
+    @functools.wraps(fn)
+    def shown(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return fn(*args, **kwargs)
+        except Exception as error:
+            shorten(error)
+            raise
+
+    shown_: Any = shown
+    return shown_

@@ -144,7 +144,7 @@ def test_what_is_the_same_in_each_chunk_is_added_once():
 
 def test_a_value_beside_one_with_the_axis_is_refused():
     """It is named."""
-    with pytest.raises(Refused, match=r"returns a value without it that is made beside one with it \(`scan`\)"):
+    with pytest.raises(Refused, match=r"returns a value without it that is made beside one with it \(`jax.lax.scan`\)"):
         planned(cases.Case("beside", beside, cases.V), 9)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from beartype import beartype
 from hypothesis import given, settings
-from jaxtyping import Array, ArrayLike, Bool, Float, Float32, Int, Key, PRNGKeyArray, PyTree, Shaped, UInt32, jaxtyped
+from jaxtyping import Array, ArrayLike, Bool, Complex, Float, Float32, Int, Key, PRNGKeyArray, PyTree, Shaped, UInt32, jaxtyped
 
 from jitney._contract.contract import all_matches, check_arguments, check_result, contract_of, matches
 from jitney._errors import ContractError, Where
@@ -131,7 +131,22 @@ def test_a_number_for_an_array_says_how_to_make_one():
     """`jnp.asarray`, or another annotation."""
     message = refusal(one(Float[Array, ""]), 1.5)
     assert "`jnp.asarray(1.5)`" in message
-    assert "annotate it `float`" in message
+    assert "annotate it `float`, which is traced" in message
+
+
+@pytest.mark.parametrize(
+    ("hint", "value", "fix"),
+    [
+        (Float[Array, ""], 3, "pass `jnp.asarray(3.0)`, or annotate it `float`, which is traced."),
+        (Int[Array, ""], 3, "pass `jnp.asarray(3)`."),
+        (Bool[Array, ""], True, "pass `jnp.asarray(True)`."),
+        (Complex[Array, ""], 3, "pass `jnp.asarray((3+0j))`, or annotate it `complex`, which is traced."),
+        (Float[Array, ""], True, "pass an array, or correct the annotation."),
+    ],
+)
+def test_a_number_for_an_array_is_not_told_to_become_static(hint, value, fix):
+    """An annotation `int` or `bool` would compile a program for each value."""
+    assert refusal(one(hint), value).splitlines()[-1] == f"Fix: {fix}"
 
 
 @pytest.mark.parametrize(("hint", "value", "name"), [(int, jnp.asarray(1), "Int"), (bool, jnp.asarray(True), "Bool")])

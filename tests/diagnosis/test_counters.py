@@ -95,8 +95,8 @@ def test_stats_read_as_text_and_as_data():
     f(X)
     f(jnp.ones(3))
     text, data = str(f.stats), f.stats.to_dict()
-    assert text.startswith("2 calls: 0 in-process hits, 2 traces")
-    assert text.splitlines()[1:] == ["  first call", "  'x' float32[5] -> float32[3]"]
+    assert "2: 0 in-process hits" in text
+    assert [line.split(maxsplit=2)[2] for line in text.splitlines()[-2:]] == ["first call", "'x' float32[5] -> float32[3]"]
     assert json.loads(json.dumps(data)) == data
     assert (data["calls"], data["traces"], data["retraces"]) == (2, 2, ["first call", "'x' float32[5] -> float32[3]"])
 
@@ -156,3 +156,25 @@ def test_warm_calls_report_nothing():
         for _ in range(5):
             np.testing.assert_allclose(f(X), np.sin(1) + 1, rtol=1e-6)
     assert [events.count(what) for what in ("trace", "lower", "compile")] == [0, 0, 0]
+
+
+def test_programs_of_the_function_are_counted_apart_from_incidental_ones():
+    """What the body computes of no argument while it is traced is compiled too, and is no program of the function."""
+
+    @optimize
+    def f(x):
+        with jax.ensure_compile_time_eval():
+            table = jnp.cumsum(jnp.arange(7.0)) + 0.123
+        return x * table[2]
+
+    f(jnp.ones(3))
+    assert f.stats.compiles + f.stats.persistent_hits == 1
+    assert f.stats.incidental > 0
+
+
+def test_stats_are_a_table():
+    """A line for each figure; in a notebook, HTML."""
+    f = optimize(lambda x: x)
+    f(jnp.ones(3))
+    assert [line.split()[0] for line in str(f.stats).splitlines()] == ["stats", "calls", "traces", "compiles", "trace"]
+    assert f.stats._repr_html_().startswith("<pre>")

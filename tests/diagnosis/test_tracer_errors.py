@@ -76,13 +76,90 @@ def test_names_the_path_in_a_module():
         (lambda x, n: x[x > 0], "x[x > 0]"),
         (lambda x, n: x[: float(n)], "float(n)"),
         (lambda x, n: jnp.arange(n), "jnp.arange(n)"),
+        (lambda x, n: jnp.zeros(n), "jnp.zeros(n)"),
+        (lambda x, n: x.reshape(n, -1), "x.reshape(n, -1)"),
+        (lambda x, n: jax.random.normal(jax.random.key(0), (n,)), "jax.random.normal("),
+        (lambda x, n: np.zeros(n), "np.zeros(n)"),
+        (lambda x, n: jnp.tile(x, n), "jnp.tile(x, n)"),
+        (lambda x, n: x[:n], "x[:n]"),
+        (lambda x, n: x.at[n:].set(0.0), "x.at[n:]"),
+        (lambda x, n: jnp.vander(x, n), "jnp.vander(x, n)"),
+        (lambda x, n: {1: x, 2: -x}[n], "[n]"),
+        (lambda x, n: f"{n:.2f}", ":.2f"),
+        (lambda x, n: x[jnp.arange(4) < n], "jnp.arange(4) < n"),
+        (lambda x, n: jnp.where(jnp.arange(4) < n), "jnp.where("),
     ],
 )
 def test_every_kind_of_concrete_value(fn, code):
-    """Conversion, loop, NumPy, boolean index, float, shape: the line is named, and the fix."""
-    text = refusal(fn, X, jnp.int32(2))
-    assert code in text.splitlines()[0]
-    assert text.splitlines()[-1].startswith("Fix: ")
+    """Conversion, loop, NumPy, mask, float, shape, slice, key: the line is named, the argument where one is to blame, and the fix."""
+    first, *_, fix = refusal(fn, X, jnp.int32(2)).splitlines()
+    assert code in first
+    assert first.endswith("which depends on 'x'." if code == "x[x > 0]" else "which depends on 'n'.")
+    assert fix.startswith("Fix: ")
+
+
+def test_a_mask_is_told_of_where_and_size():
+    """The shape stays, or has a bound; no advice to hold the data static."""
+    text = refusal(lambda x: x[x > 0].sum(), X)
+    assert "jnp.where(mask, x, 0)" in text
+    assert "size=10" in text
+    assert "static" not in text
+    assert "`size=`" in refusal(lambda x: jnp.nonzero(x > 0), X)
+
+
+def test_the_traced_end_of_a_slice_is_named_alone():
+    """What is cut, and an index beside it, are data as they should be."""
+    assert "which depends on 'stop'." in refusal(lambda x, i, stop: x[i, :stop], X.reshape(2, 2), jnp.int32(0), jnp.int32(1))
+
+
+@pytest.mark.parametrize("fn", [lambda x, n: jnp.zeros(n) + x[:n], lambda x, n: x[x > 0], lambda x, n: x.reshape(n, -1)])
+def test_shapes_of_values_run_un_jitted_under_eager(fn):
+    """With the numbers of the function itself."""
+    with pytest.warns(JitneyWarning, match="un-jitted"):
+        np.testing.assert_array_equal(optimize(on_trace_error="eager")(fn)(X, jnp.int32(2)), fn(X, jnp.int32(2)))
+
+
+@pytest.mark.parametrize("how", ["compile", "lower"])
+def test_a_shape_of_a_value_is_explained_ahead_of_time(how):
+    """As it is in a call."""
+    with pytest.raises(TraceError, match="which depends on 'n'"):
+        getattr(optimize(lambda n: jnp.zeros(n)), how)(jnp.int32(2))
+
+
+class RayTracer:
+    """Of the user's, with a name like those of JAX."""
+
+    __hash__ = None
+
+    def __repr__(self):
+        return "RayTracer(int)"
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: jnp.zeros(2.5),
+        lambda x: jnp.zeros(RayTracer()),
+        lambda x: x[: RayTracer()],
+        lambda x: {RayTracer(): x},
+        lambda x: f"{RayTracer():.2f}",
+        lambda x: x + "a",
+        lambda x: x(3),
+        lambda x: [*x[0]],
+        lambda x: x.reshape(7),
+        lambda x: x["a"],
+        lambda x: jnp.zeros(np.zeros(RayTracer())),
+    ],
+)
+def test_mistakes_that_no_value_would_mend_stay_the_users(fn):
+    """What plain `jax.jit` raises, for both choices of `on_trace_error`."""
+    with pytest.raises((TypeError, IndexError)) as plain:
+        jax.jit(fn)(X)
+    for choice in ("raise", "eager"):
+        with pytest.raises(type(plain.value)) as caught:
+            optimize(on_trace_error=choice)(fn)(X)
+        assert not isinstance(caught.value, TraceError)
+        assert str(caught.value) == str(plain.value)
 
 
 def test_jax_own_error_is_the_cause():

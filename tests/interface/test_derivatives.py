@@ -391,3 +391,57 @@ def test_static_and_class_methods():
     close(Model.scaled.grad(X), 3 * X**2)
     close(Model().scaled.grad(X), 3 * X**2)
     close(Model.scaled(X), jnp.sum(X**3))
+
+
+@pytest.mark.parametrize("options", [{}, {"pad": {"n": "pow2"}}, {"remat": True}])
+def test_has_aux_hands_on_what_stands_beside_the_number(options):
+    """As `jax.grad` and `jax.value_and_grad` do; what is no array passes too."""
+
+    @optimize(**options)
+    def loss(x: Float[Array, "n"]):
+        return (x**2).sum(), {"twice": 2 * x, "name": "loss"}
+
+    x = jnp.arange(3.0)
+    grad, aux = loss.grad(x, wrt="x", has_aux=True)
+    np.testing.assert_array_equal(grad, 2 * np.arange(3.0))
+    np.testing.assert_array_equal(aux["twice"], 2 * np.arange(3.0))
+    assert aux["name"] == "loss"
+    (value, aux), grad = loss.value_and_grad(x, wrt="x", has_aux=True)
+    assert float(value) == 5
+    np.testing.assert_array_equal(grad, aux["twice"])
+
+
+def test_has_aux_is_refused_where_nothing_is_handed_on():
+    """A Jacobian is of everything; two things are what it asks for."""
+    f = optimize(lambda x: (x**2).sum())
+    with pytest.raises(OptionError, match="`jacobian` takes no has_aux=True"):
+        f.jacobian(jnp.ones(3), has_aux=True)
+    with pytest.raises(DerivativeError, match="return loss, aux"):
+        f.grad(jnp.ones(3), has_aux=True)
+
+
+def test_a_derivative_counts_its_calls():
+    """With respect to whatever; those of the function and of other derivatives are their own."""
+    f = optimize(lambda x, y: (x * y).sum())
+    for wrt in ("x", "x", "y"):
+        f.grad(jnp.ones(3), jnp.ones(3), wrt=wrt)
+    f.hessian(jnp.ones(3), jnp.ones(3))
+    assert (f.grad.stats.calls, f.grad.stats.traces, f.stats.calls) == (3, 2, 0)
+
+
+def test_the_gradient_of_a_mapped_loss_is_one_for_each_example_and_the_plan_says_so():
+    """That of the mean is of a program around it."""
+
+    @optimize(vmap="batch")
+    def loss(w: Float[Array, "k"], x: Float[Array, "k"]) -> Float[Array, ""]:
+        return (w * x).sum() ** 2
+
+    @optimize
+    def mean(w, xs):
+        return loss(w, xs).mean()
+
+    w, xs = jnp.arange(1.0, 3.0), jnp.arange(6.0).reshape(3, 2)
+    each = 2 * (np.asarray(xs) @ np.asarray(w))[:, None] * np.asarray(xs)
+    np.testing.assert_allclose(loss.grad(w, xs, wrt="w"), each, rtol=1e-6)
+    np.testing.assert_allclose(mean.grad(w, xs, wrt="w"), each.mean(0), rtol=1e-6)
+    assert "one for each batch (`vmap`)" in str(loss.grad.plan(w, xs, wrt="w"))

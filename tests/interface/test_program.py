@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from jaxtyping import Array, Float
 
-from jitney import ContractError, optimize
+from jitney import ContractError, TraceError, optimize
 from tests._monitor import listening
 
 
@@ -160,3 +160,28 @@ def test_a_program_is_a_pytree_of_what_it_is_bound_to():
     np.testing.assert_allclose(jax.jit(lambda f, x: f(x))(bound, jnp.ones(2)), [3, 3])
     assert float(eqx.filter_grad(lambda f: f(jnp.ones(())))(bound)._args[0].w) == 1.0
     del model
+
+
+def test_trace_and_eval_shape_are_those_of_jit():
+    """Program, lowering and shapes, with static values in place."""
+    f = optimize(lambda x, k: {"power": x**k, "k": k})
+    x = jnp.arange(3.0)
+    assert str(f.trace(x, 2).jaxpr) == str(jax.jit(lambda x: x**2).trace(x).jaxpr)
+    np.testing.assert_array_equal(f.trace(x, 2).lower().compile()(x, 2)["power"], np.arange(3.0) ** 2)
+    traces = f.stats.traces
+    shapes = f.eval_shape(x, 2)
+    assert shapes == {"power": jax.ShapeDtypeStruct((3,), np.float32), "k": 2}
+    assert f.stats.traces == traces
+    with pytest.raises(TraceError, match="which depends on 'x'"):
+        optimize(lambda x: x[x > 0]).eval_shape(x)
+
+
+def test_clear_cache_forgets_programs_and_keeps_counts():
+    """Of derivatives too."""
+    f = optimize(lambda x: (x**2).sum())
+    x = jnp.ones(3)
+    for _ in range(2):
+        f(x)
+        f.grad(x)
+        f.clear_cache()
+    assert (f.stats.calls, f.stats.traces, f.grad.stats.traces) == (2, 2, 2)

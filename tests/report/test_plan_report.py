@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import sys
 
 import equinox as eqx
@@ -94,13 +95,24 @@ def test_an_annotation_that_cannot_drive_a_decision_says_so():
 
 
 def test_text_is_plain_where_nobody_watches():
-    """One line for each decision, no escape codes."""
+    """One line for each decision taken, one for all that nobody asked for, no escape codes."""
     text = str(residual.plan(*ARGS))
     assert "\x1b" not in text
     assert text.splitlines()[0].startswith("plan of residual() at test_plan_report.py:")
-    assert "vmap          fit=8 over t, y; 1 arrays broadcast" in text
-    assert "precision     skipped: no `precision` given" in text
+    assert "vmap      fit=8 over t, y; 1 arrays broadcast" in text
+    assert "skipped:" not in text
+    assert "not asked for: fill, place, shard, chunk, mask, precision, trace errors, verify, debug_nans" in text
     assert "points = 5, set by 't'" in text
+
+
+def test_what_was_asked_for_and_not_taken_stays_a_line():
+    """With its reason."""
+
+    @optimize(chunk={"n": 8})
+    def f(x: Float[Array, "n"]) -> Float[Array, ""]:
+        return x.sum()
+
+    assert re.search("chunk +skipped: n=5 is one chunk", str(f.plan(jnp.ones(5))))
 
 
 class Terminal(io.StringIO):

@@ -26,7 +26,6 @@ LINE = f"body() at test_options.py:{body.__code__.co_firstlineno}"
 REFUSED = [
     # Unknown.
     ({"vmapp": "batch"}, "unknown option 'vmapp'.", "did you mean 'vmap'?"),
-    ({"donate_argnums": 0}, "unknown option 'donate_argnums'.", "did you mean 'donate'?"),
     ({"zzz": 1}, "unknown option 'zzz'.", "leave it out."),
     ({"accumulate": True}, "unknown option 'accumulate'.", "leave it out."),
     ({"disabled": "jit"}, "unknown option 'disabled'.", "leave it out."),
@@ -74,6 +73,11 @@ REFUSED = [
     ({"remat": "dots"}, "remat='dots' is not a policy that a name alone can choose.", "choose one of these"),
     ({"remat": "save_only_these_names"}, "remat='save_only_these_names' is not a policy", "choose one of these"),
     ({"remat": 1}, "remat=1 is not a policy", "choose one of these"),
+    ({"static_argnames": ("n",)}, "unknown option 'static_argnames'", 'write static="name"'),
+    ({"static_argnums": 1}, "unknown option 'static_argnums'", 'write static="name", by name instead of position'),
+    ({"donate_argnums": 0}, "unknown option 'donate_argnums'", 'write donate="name", by name instead of position'),
+    ({"donate_argnames": "x"}, "unknown option 'donate_argnames'", 'write donate="name"'),
+    ({"in_axes": 0}, "unknown option 'in_axes'", 'write vmap="batch"'),
     ({"precision": "float32"}, "precision='float32' is not a policy.", "choose one."),
     ({"precision": jnp.float32}, "is not a policy.", "choose one."),
     ({"precision": ["f32"]}, "precision=['f32'] is not a policy.", "choose one."),

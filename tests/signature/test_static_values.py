@@ -291,6 +291,23 @@ def test_a_value_without_a_key_is_refused():
         assert "give the type `__hash__` and `__eq__`" in str(caught.value)
 
 
+class Keyless:
+    __hash__ = None
+
+
+def test_a_value_without_a_key_is_refused_by_the_name_of_its_argument():
+    """Function, argument and type: held static by its annotation or its type, in a tree, by `static`, and among `**rest`."""
+    here = r"test_static_values.py:\d+: static ['\"]{}['\"] is or holds a Keyless, which has no key"
+    with pytest.raises(StaticError, match=here.format("mode")):
+        optimize(lambda x, mode: x)(X, Keyless())
+    with pytest.raises(StaticError, match=here.format(r"tree\['how'\]")):
+        optimize(lambda x, tree: x)(X, {"how": Keyless()})
+    with pytest.raises(StaticError, match=here.format("mode")):
+        optimize(static=("first", "mode"))(lambda x, first, mode: x)(X, 1, [Keyless()])
+    with pytest.raises(StaticError, match=here.format("mode")):
+        optimize(static="mode")(lambda x, **rest: x)(X, mode=Keyless(), other=2)
+
+
 def test_a_value_that_contains_itself_is_refused():
     """An endless key would never be done."""
     endless: list = []

@@ -93,6 +93,27 @@ def test_what_cannot_be_cut_is_an_error():
         f.plan(rows(5))
 
 
+@pytest.mark.parametrize(
+    ("body", "what"),
+    [
+        (lambda x: jax.lax.scan(lambda c, _: (c + x.sum(), None), 0.0, None, length=3)[0], r"looks along it inside `jax.lax.scan`: sum"),
+        (
+            lambda x: jax.vmap(lambda r: jax.lax.while_loop(lambda c: c < 5, lambda c: c + 1, r))(x),
+            r"a loop until all .*`jax.lax.while_loop`",
+        ),
+    ],
+)
+def test_a_loop_that_cannot_be_cut_is_named_as_it_is_written(body, what):
+    """`jax.lax.scan`, not JAX's name of an operation."""
+
+    @optimize(chunk={"n": 2})
+    def f(x: Float[Array, "n"]):
+        return body(x)
+
+    with pytest.raises(AxisError, match=what):
+        f(jnp.ones(5))
+
+
 def test_an_outer_transform_sees_the_whole():
     """`jax.grad` of a chunked function is that of the plain one, and it is said that it is not cut, and what is."""
     w, x, y = rows(3), rows(20, 3), rows(20)

@@ -5,12 +5,12 @@ is itself an error, so each check fails if the types get looser.
 """
 
 import functools
-from typing import assert_type
+from typing import Any, assert_type
 
 from jax import Array
 from jaxtyping import Float
 
-from jitney import Derivative, Program, lazy_derivatives, optimize
+from jitney import Bucket, Derivative, Program, lazy_derivatives, optimize
 
 
 @optimize
@@ -53,7 +53,11 @@ def results(x: Array) -> None:
     """A call has the type that the body returns."""
     assert_type(energy(x), Array)
     assert_type(powered(x, power=3), Array)
-    assert_type(energy.grad, Derivative)
+    gradient: Derivative[[Array], Any] = energy.grad
+    del gradient
+    assert_type(energy.value_and_grad(x), tuple[Array, Any])
+    assert_type(energy.value_and_grad(x, wrt="x"), tuple[Array, Any])
+    energy.grad(x, has_aux=True)
     assert_type(scale(x, shift=1.0), Array)
     assert_type(scale(x, 3.0, shift=1.0), Array)
     assert_type(raise_to(x, power=3), tuple[Array, str])
@@ -71,6 +75,8 @@ def parameters(x: Array) -> None:
     scale(x, shift=1.0, offset=2.0)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     raise_to(x, power="3")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     total(x, first="1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    energy.grad("x")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+    energy.grad(x, x)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
     optimize(plain)(x, times="2")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
@@ -84,6 +90,10 @@ def a_program_is_a_program() -> None:
 def options() -> None:
     """Options are keywords, and their values have types."""
     optimize(vmap=1)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+    optimize(pad={"n": "pow3"})  # type: ignore[dict-item]  # pyright: ignore[reportArgumentType]
+    optimize(pad={"n": "pow2", "m": [8, 16], "k": Bucket(multiple=8)}, precision="auto:1e-2")
+    optimize(precision="bf17")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+    optimize(precision={"head": "f32"})
     optimize(plain, "x")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
 
 

@@ -8,10 +8,14 @@ from typing import Any
 from .._errors import ContractError, sentence
 from .._interface.derivatives import Derivative, program_of
 from .._interface.optimize import optimize
+from .._owners import public
 from .._report.axis_facts import Axes, facts_of
 
 
-def axes(program: Callable[..., Any] | Derivative, /, *examples: Any, sizes: Mapping[str, int] | None = None, **keywords: Any) -> Axes:
+@public
+def axes(
+    program: Callable[..., Any] | Derivative[..., Any], /, *examples: Any, sizes: Mapping[str, int] | None = None, **keywords: Any
+) -> Axes:
     """What a function does along each named axis of its signature, proven on its program with symbolic sizes.
 
     Args:
@@ -28,7 +32,7 @@ def axes(program: Callable[..., Any] | Derivative, /, *examples: Any, sizes: Map
     """
     if not hasattr(program, "abstract") and callable(program):
         program = optimize(program)
-    entry, arrays = program_of("jitney.axes()", program).abstract(examples, keywords, sizes, warn=False)
+    entry, arrays = program_of("jitney.axes()", program).abstract(examples, keywords, sizes, warn=False)  # the facts say what is mapped
     with entry.numbers():
         facts = facts_of(entry, arrays)
     if not facts:

@@ -12,6 +12,7 @@ from .._jax.hlo import Operation, collectives
 from .._jax.memory import text as bytes_text
 from .._jax.mesh import described
 from .._jax.trees import is_a
+from .._owners import public
 from .._program.padded_calls import PaddedCalls
 from .._program.tolerance import decided
 from .._signature.options import FSDP, Sharding
@@ -95,7 +96,8 @@ def _sentence(collective: Collective) -> str:
     return f"{bytes_text(collective.bytes)} along {along}{named}, {collective.line}{loop}{flag}"
 
 
-def communication(f: Program[..., Any] | Derivative, /, *args: Any, **kwargs: Any) -> Communication:
+@public
+def communication(f: Program[..., Any] | Derivative[..., Any], /, *args: Any, **kwargs: Any) -> Communication:
     """Count the collectives of a sharded program, by kind and line, as XLA compiled it. The program is compiled for that.
 
     Args:

@@ -12,6 +12,7 @@ import jax
 from .._errors import DerivativeError, sentence
 from .._interface.derivatives import Derivative, Wrt, check_names, named, program_of
 from .._jax.memory import budget_of, text
+from .._owners import public
 from .._saving import Nothing, Point, Problem, choose, flops_text, frontier_of, unsupported
 from .._stages import Place, Saved
 from .._stages.plan import Plan
@@ -130,8 +131,9 @@ class Frontier:
         return self.svg() + html_of(self)
 
 
+@public
 def frontier(
-    program: Program[..., Any] | Derivative,
+    program: Program[..., Any] | Derivative[..., Any],
     /,
     *examples: Any,
     wrt: Wrt = None,

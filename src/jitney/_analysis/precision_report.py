@@ -12,13 +12,15 @@ from .._interface.derivatives import Derivative, program_of
 from .._interface.optimize import optimize
 from .._interface.program import Program
 from .._jax.trees import is_a, is_number
+from .._owners import public
 from .._precision import LOW
 from .._program.tolerance import AUTO_LOW, PrecisionReport, report_on
 from .._signature.options import policy_of
 
 
+@public
 def precision_report(
-    f: Callable[..., Any] | Derivative, /, *args: Any, tolerance: float = 1e-2, low: str | None = None, **kwargs: Any
+    f: Callable[..., Any] | Derivative[..., Any], /, *args: Any, tolerance: float = 1e-2, low: str | None = None, **kwargs: Any
 ) -> PrecisionReport:
     """Run a function beside its float64 shadow, and say which products must stay in float32 for a tolerance to hold.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .._errors import AxisError, ContractError, sentence
 from .._interface.derivatives import Derivative, program_of
 from .._jax.memory import Fit, Misfit, budget_of, fit, text
+from .._owners import public
 from .._signature.options import AUTO
 from .._stages import Chunk
 from .._stages.chunk import SYMBOL, in_chunks
@@ -79,8 +80,9 @@ class Strategy:
         return text_of(self)
 
 
+@public
 def strategy(
-    program: Program[..., Any] | Derivative,
+    program: Program[..., Any] | Derivative[..., Any],
     /,
     *examples: Any,
     sizes: Mapping[str, int] | None = None,

@@ -17,6 +17,7 @@ import jax
 import numpy as np
 
 from .._jax.jaxprs import inside
+from .._jax.primitives import spelled
 from .callbacks import answers, is_ordered
 from .monoids import MONOIDS, Monoid, highest, sendable
 from .passes import Pass, Passes, has_state, is_along, monoid_of, way_of
@@ -125,14 +126,16 @@ def check_order(passes: Passes, devices: Devices) -> None:
     """
     for node in (node for work in passes.passes for node in work.nodes):
         if has_state(node, passes.streamed) and way_of(node.op) not in ("folded", "placed", "written"):
-            raise Refused(node.op.place, f"goes on from one element of it to the next, and so from device to device (`{node.op.name}`)")
+            raise Refused(
+                node.op.place, f"goes on from one element of it to the next, and so from device to device (`{spelled(node.op.name)}`)"
+            )
     for node in passes.flat.nodes:
         if devices.is_part and any(eqn.primitive.name in _ANSWERED for eqn in (node.op.eqn, *inside(node.op.eqn))):
-            raise Refused(node.op.place, f"calls back where the mesh has other axes too, which JAX does not (`{node.op.name}`)")
+            raise Refused(node.op.place, f"calls back where the mesh has other axes too, which JAX does not (`{spelled(node.op.name)}`)")
         if node.token is not None and is_ordered(node.op):
-            raise Refused(node.op.place, f"calls back in order, which several devices do not (`{node.op.name}`)")
+            raise Refused(node.op.place, f"calls back in order, which several devices do not (`{spelled(node.op.name)}`)")
         if node.token is not None and is_along(node.op) and answers(node.op, is_used=True):
-            raise Refused(node.op.place, f"calls back for each element, and needs the answer (`{node.op.name}`)")
+            raise Refused(node.op.place, f"calls back for each element, and needs the answer (`{spelled(node.op.name)}`)")
 
 
 _ANSWERED = ("io_callback", "pure_callback")  # in jax 0.10.2 and 0.12.0.1; `jax.debug.callback` is called there

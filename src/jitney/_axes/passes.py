@@ -19,6 +19,7 @@ from typing import Any
 
 from .._jax.evaluation import Const, Ref, SeenAt, as_const, numbered, numbers_of, without_calls
 from .._jax.jaxprs import equations, opened, programs, scan_parts, source_of
+from .._jax.primitives import spelled
 from .callbacks import answers, check_effects, is_ordered
 from .dims import is_ragged
 from .monoids import Monoid
@@ -211,7 +212,7 @@ def plan_passes(jaxpr: Any, symbol: str, ranges: Ranges, numbers: Mapping[Any, A
     for _, n in outs:
         if not ragged(flat.dims[n]):
             place, name = next((node.op.place, node.op.name) for node in flat.nodes if n in node.makes)
-            raise Refused(place, f"returns a value without it that is made beside one with it (`{name}`)")
+            raise Refused(place, f"returns a value without it that is made beside one with it (`{spelled(name)}`)")
     happened = [level[node.token] for node in flat.nodes if node.token is not None and _is_in_chunks(node, streamed)]
     count = max([last, *happened, *(level[n] + 1 for _, n in outs)], default=0)
     passes = tuple(
@@ -267,7 +268,7 @@ def _check_told(node: Node, streamed: set[int], wanted: set[int]) -> None:
     if node.token is None or is_along(node.op) or not _is_in_chunks(node, streamed):
         return
     if answers(node.op, is_used=not wanted.isdisjoint(node.makes)):
-        raise Refused(node.op.place, f"calls back once, and needs the answer in each chunk (`{node.op.name}`)")
+        raise Refused(node.op.place, f"calls back once, and needs the answer in each chunk (`{spelled(node.op.name)}`)")
 
 
 def _accumulates(op: Op) -> bool:
@@ -299,7 +300,7 @@ def _check_dims(op: Op | None, dims: Sequence[Any], symbol: str) -> None:
         sizes = " and ".join(map(str, symbolic))
         if op is None:
             raise Refused("", f"has an argument of {sizes} elements, which no chunk cuts")
-        raise Refused(op.place, f"makes an array with {sizes} elements along it (`{op.name}`)")
+        raise Refused(op.place, f"makes an array with {sizes} elements along it (`{spelled(op.name)}`)")
 
 
 def _place(node: Node, flat: NumberedProgram, symbol: str, level: dict[int, int], streamed: set[int]) -> None:
@@ -312,10 +313,10 @@ def _place(node: Node, flat: NumberedProgram, symbol: str, level: dict[int, int]
     along = any(ref in streamed for ref in reads)
     uses = list(_uses(op)) if mentions(op) else []
     if uses and not _can_be_cut(op, uses):
-        raise Refused(uses[0].place, f"looks along it: {uses[0].refused or uses[0].how} (`{op.name}`)")
+        raise Refused(uses[0].place, _looks(op, uses[0]))
     accumulates = along and _accumulates(op)
     if accumulates and not streamed.isdisjoint(numbers_of(_begins_with(node))):
-        raise Refused(op.place, f"begins with a value that is made in each chunk (`{op.name}`)")
+        raise Refused(op.place, f"begins with a value that is made in each chunk (`{spelled(op.name)}`)")
     for n in node.makes:
         has_axis = bool(ragged(flat.dims[n]))
         level[n] = height + (1 if accumulates and not has_axis else 0)
@@ -325,12 +326,18 @@ def _place(node: Node, flat: NumberedProgram, symbol: str, level: dict[int, int]
         level[node.token] = height + _is_in_chunks(node, streamed)
 
 
+def _looks(op: Op, use: Use) -> str:
+    """What an operation, or one inside of it, does along the axis, as a part of a sentence."""
+    what = use.refused or use.how
+    return f"looks along it: {what} (`{spelled(op.name)}`)" if use.op == op.name else f"looks along it inside `{spelled(op.name)}`: {what}"
+
+
 def _direct(node: Node, streamed: set[int], back: dict[int, bool]) -> None:
     """Note of the values that a node makes whether the chunks must come from the end for them; of most of them either way is right."""
     ways = {back[ref] for ref in node.numbers if ref in streamed and ref in back}
     ways |= _way(node)
     if len(ways) > 1:
-        raise Refused(node.op.place, f"needs at once what comes from its front and what comes from its end (`{node.op.name}`)")
+        raise Refused(node.op.place, f"needs at once what comes from its front and what comes from its end (`{spelled(node.op.name)}`)")
     for way in ways:
         back.update(dict.fromkeys(node.marks, way))
 
@@ -354,7 +361,7 @@ def _begins_with(node: Node) -> list[Any]:
 def _uses(op: Op) -> Iterator[Use]:
     rule = RULES.get(op.name)
     if rule is None:
-        yield Use(frozenset(), "mixed", f"`{op.name}`, which has no rule,", op.name, op.place)
+        yield Use(frozenset(), "mixed", f"`{spelled(op.name)}`, which has no rule,", op.name, op.place)
         return
     for eqn in (op.eqn, *(held for program in programs(op.params) for held in equations(program))):
         whole = RULES[eqn.primitive.name].whole if eqn.primitive.name in RULES else None
@@ -414,7 +421,7 @@ def _passes(
 def _muted(node: Node, wanted: set[int]) -> Node:
     """An operation whose callbacks are called in another pass."""
     if answers(node.op, is_used=not wanted.isdisjoint(node.makes)):
-        raise Refused(node.op.place, f"calls back once, and needs the answer in several passes (`{node.op.name}`)")
+        raise Refused(node.op.place, f"calls back once, and needs the answer in several passes (`{spelled(node.op.name)}`)")
     return replace(node, is_mute=True)
 
 

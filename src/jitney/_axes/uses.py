@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from .._jax.jaxprs import opened
+from .._jax.primitives import spelled
 from .dims import is_countable
 from .refusal import Refused
 from .rule import Use, ragged_dims, refuse
@@ -29,7 +30,7 @@ def uses_of(jaxpr: Any, ranges: Ranges, seen_at: str = "") -> Iterator[Use]:
         rule = RULES.get(op.name)
         if rule is None:
             dims = ragged_dims(dim for shape in (*op.ins, *op.outs) for dim in shape)
-            yield refuse(op, dims, f"`{op.name}` has no rule")
+            yield refuse(op, dims, f"`{spelled(op.name)}` has no rule")
             continue
         for dim in {str(d): d for shape in op.outs for d in ragged_dims(shape)}.values():
             if not is_countable(dim, ranges):
@@ -50,6 +51,6 @@ def demand(jaxpr: Any, ranges: Ranges) -> tuple[Use, ...]:
     uses: list[Use] = []
     for use in uses_of(jaxpr, ranges):
         if use.refused is not None:
-            raise Refused(use.place, f"{use.refused} (`{use.op}`)")
+            raise Refused(use.place, f"{use.refused} (`{spelled(use.op)}`)")
         uses.append(use)
     return tuple(uses)

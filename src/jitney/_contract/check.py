@@ -75,15 +75,32 @@ def _number_allowed(hint: ArrayHint, value: Any) -> bool:
     return any(isinstance(item, str) and item.startswith(name) for item in allowed for name in names)
 
 
+_NUMBERS: tuple[tuple[Any, ...], ...] = (
+    (bool, "bool"),
+    (int, "int32", "int64", "int8", "uint8", "uint32"),
+    (float, "float32", "float64", "float16"),
+    (complex, "complex64", "complex128"),
+)
+
+
 def _not_an_array(hint: ArrayHint, value: Any, path: str) -> Mismatch:
-    number = is_number(value)
-    kind = "float" if isinstance(value, float) else type(value).__name__
-    fix = f"pass `jnp.asarray({value!r})`, or annotate it `{kind}`." if number else "pass an array, or correct the annotation."
+    fix = _as_array(hint, value) if is_number(value) else "pass an array, or correct the annotation."
     return Mismatch(
         f"{path!r} is {describe(value)}, and {hint.text} is an array.",
         "An annotation says what the body sees: a Python number has neither shape nor dtype.",
         fix,
     )
+
+
+def _as_array(hint: ArrayHint, value: Any) -> str:
+    """How a Python number is passed where an array is annotated; no advice to annotate `int` or `bool`, which would make it static."""
+    own = next(n for n, (kind, *_) in enumerate(_NUMBERS) if isinstance(value, kind))
+    wider = _NUMBERS[own : None if own else 1]  # True is no 1.0
+    kind = next((kind for kind, *names in wider if any(hint.allows(np.dtype(name)) for name in names)), None)
+    if kind is None:
+        return "pass an array, or correct the annotation."
+    fix = f"pass `jnp.asarray({kind(value)!r})`"
+    return f"{fix}, or annotate it `{kind.__name__}`, which is traced." if kind in (float, complex) else f"{fix}."
 
 
 def _fit_static(hint: StaticHint, value: Any, path: str, scope: Scope) -> Mismatch | None:

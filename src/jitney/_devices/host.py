@@ -18,6 +18,7 @@ from jax.core import Tracer
 
 from .._errors import TraceError, sentence
 from .._jax.trees import is_a, issubdtype, keystr, tree_flatten_with_path, tree_unflatten
+from .._owners import public
 
 _jax: Any = jax
 _jnp: Any = jnp
@@ -50,6 +51,7 @@ class Fetch(Generic[T]):
         return f"<jitney.host: {len(self._places)} arrays, {'here' if self.done() else 'on their way'}>"
 
 
+@public
 def host(tree: T) -> Fetch[T]:
     """Start to copy all arrays of a tree to the host, in one transfer, and return at once.
 

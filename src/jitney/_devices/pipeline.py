@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from .._errors import MeshError, OptionError, sentence
 from .._jax.mesh import Mesh, automatic, current, described
 from .._jax.trees import is_a, tree_map, type_of
+from .._owners import public
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -181,6 +182,7 @@ def _same(x: Any) -> Any:
     return x
 
 
+@public
 def pipeline(
     layers: Any, /, *, axis: str = "stage", microbatches: int, batch: str | None = None, mesh: Any = None, remat: bool = False
 ) -> Pipeline:

@@ -9,6 +9,7 @@ import jax
 from .._errors import MeshError, Where, sentence
 from .._jax.mesh import automatic, current
 from .._jax.trees import is_a, keystr, tree_flatten_with_path, tree_unflatten
+from .._owners import public
 from .._processes.agreement import moved_to
 from .._signature.options import Options, fail, read_shard
 from .._stages.place import check_names, sharding, spec_of
@@ -21,6 +22,7 @@ from .._view.view import Leaf, View, is_array
 _WHERE = Where("jitney.place")
 
 
+@public
 def place(tree: Any, /, *, shard: Any, mesh: Any = None) -> Any:
     """Lay the arrays of modules over a mesh as a program with this `shard` does.
 

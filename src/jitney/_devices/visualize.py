@@ -10,6 +10,7 @@ import jax
 
 from .._jax.memory import text as bytes_text
 from .._jax.trees import Tracer, is_a, keystr, tree_flatten_with_path
+from .._owners import public
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -77,6 +78,7 @@ def _drawn(held: Held) -> str:
     return f"[{', '.join(held.spec)}]: {held.parts} parts of {list(held.part)}{also}, {bytes_text(held.bytes)}"
 
 
+@public
 def visualize(tree: Any) -> Placement:
     """Who holds what of a module, an array or any tree of arrays; print it, or show it in a notebook.
 

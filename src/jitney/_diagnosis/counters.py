@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from .._stages.fill import Filled
 
 _TRACE = "/jax/core/compile/jaxpr_trace_duration"
@@ -29,7 +31,10 @@ _KEPT = 100  # causes of retraces remembered
 
 @dataclass(frozen=True)
 class Stats:
-    """What a program has done so far. Seconds are wall-clock seconds, by phase, for this program alone."""
+    """What a program has done so far. Seconds are wall-clock seconds, by phase, for this program alone.
+
+    `compiles` are of the program; `incidental` ones of what is computed around it, such as arrays that the body makes once.
+    """
 
     calls: int
     traces: int
@@ -44,20 +49,34 @@ class Stats:
     sizes: dict[str, dict[int, int]]
     padding: dict[str, float]
     verified: int = 0
+    incidental: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         return {**self.__dict__, "retraces": list(self.retraces)}
 
+    def __rich__(self) -> Table:
+        from .._console import table
+
+        rows = [
+            ("calls", f"{self.calls}: {self.hits} in-process hits, {self.eager} eager"),
+            ("traces", f"{self.traces} ({self.trace_seconds:.3f} s), lowering {self.lower_seconds:.3f} s"),
+            ("compiles", f"{self.compiles} ({self.compile_seconds:.3f} s), {self.persistent_hits} persistent-cache hits"),
+            *([("incidental", f"{self.incidental} small programs besides, for what is around it")] if self.incidental else []),
+            *([("verified", f"{self.verified}")] if self.verified else []),
+            *((f"axis {axis}", f"{len(self.sizes[axis])} sizes padded by {part:.1%} on average") for axis, part in self.padding.items()),
+            *((f"trace {n}", cause) for n, cause in enumerate(self.retraces, max(1, self.traces - len(self.retraces) + 1))),
+        ]
+        return table("stats", [[(name, "cyan"), (text, "")] for name, text in rows])
+
     def __str__(self) -> str:
-        head = (
-            f"{self.calls} calls: {self.hits} in-process hits, {self.traces} traces ({self.trace_seconds:.3f} s), lowering "
-            f"{self.lower_seconds:.3f} s, {self.compiles} compiles ({self.compile_seconds:.3f} s), "
-            f"{self.persistent_hits} persistent-cache hits, {self.eager} eager calls"
-        )
-        if self.verified:
-            head += f", {self.verified} verified"
-        padded = [f"  {axis}: {len(self.sizes[axis])} sizes padded by {part:.1%} on average" for axis, part in self.padding.items()]
-        return "\n".join([head, *padded, *(f"  {cause}" for cause in self.retraces)])
+        from .._console import text_of
+
+        return text_of(self)
+
+    def _repr_html_(self) -> str:
+        from .._console import html_of
+
+        return html_of(self)
 
 
 @dataclass
@@ -71,6 +90,7 @@ class Counters:
     eager: int = 0
     verified: int = 0
     compile_events: int = 0
+    incidental: int = 0
     persistent_hits: int = 0
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys((_TRACE, _LOWER, _COMPILE), 0.0))
     warned: set[str] = field(default_factory=set[str])
@@ -113,8 +133,24 @@ class Counters:
             retraces=tuple(self.causes),
             sizes={axis: dict(seen) for axis, seen in self.sizes.items()},
             verified=self.verified,
+            incidental=self.incidental,
             padding={axis: self.rows[axis] / sum(n * times for n, times in seen.items()) - 1 for axis, seen in self.sizes.items()},
         )
+
+
+def total(several: Sequence[Counters]) -> Stats:
+    """What several programs have done together."""
+    whole = Counters("")
+    for each in several:
+        for name in ("calls", "misses", "traces", "eager", "verified", "compile_events", "incidental", "persistent_hits"):
+            setattr(whole, name, getattr(whole, name) + getattr(each, name))
+        for event, seconds in each.seconds.items():
+            whole.seconds[event] += seconds
+        for axis, seen in each.sizes.items():
+            whole.sizes.setdefault(axis, Counter()).update(seen)
+            whole.rows[axis] = whole.rows.get(axis, 0) + each.rows[axis]
+        whole.causes += each.causes
+    return whole.stats()
 
 
 class Listener:
@@ -124,6 +160,7 @@ class Listener:
         self._lock = threading.Lock()
         self._owners: dict[CodeType, Callable[[dict[str, Any]], Counters]] = {}
         self._registered = False
+        self._found = threading.local()
 
     def register(self) -> None:
         """Listen from now on; later calls do nothing."""
@@ -135,7 +172,7 @@ class Listener:
 
     def owns(self, function: Any, find: Callable[[dict[str, Any]], Counters]) -> None:
         """Events below a call of `function` belong to the counters that `find` gets from its local variables."""
-        self._owners[function.__code__] = find
+        self._owners[inspect.unwrap(function).__code__] = find
 
     def _nearest(self) -> Counters | None:
         frame = inspect.currentframe()
@@ -153,13 +190,24 @@ class Listener:
         if counters is None or (event == _TRACE and kwargs.get("fun_name", counters.name) != counters.name):
             return  # helpers such as `jnp.linalg.norm` are jitted too: their trace is part of the program's own
         counters.seconds[event] += duration_secs
-        counters.compile_events += event == _COMPILE
+        if event == _COMPILE:
+            own = _of_program(kwargs.get("fun_name"), counters.name)
+            counters.compile_events += own
+            counters.incidental += not own
+            counters.persistent_hits += own and self._is_hit()
+            self._found.hit = False
+
+    def _is_hit(self) -> bool:
+        return getattr(self._found, "hit", False)
 
     def _event(self, event: str, **kwargs: Any) -> None:
-        if event == _HIT:
-            counters = self._nearest()
-            if counters is not None:
-                counters.persistent_hits += 1
+        if event == _HIT:  # within a compile, whose end says of what
+            self._found.hit = True
+
+
+def _of_program(named: str | None, name: str) -> bool:
+    """Whether what was compiled is the program itself: JAX calls it `f`, `jit_f` or `jit(f)` (0.10.2 to 0.12.0.1)."""
+    return named is None or named in (name, f"jit_{name}", f"jit({name})")
 
 
 LISTENER = Listener()

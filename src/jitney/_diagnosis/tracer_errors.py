@@ -12,42 +12,49 @@ from jax.core import Tracer
 
 from .._errors import DonationError, PrecisionError, TraceError, Where, sentence
 from .._owners import user_line
+from .needed_values import Kind, need_of
 
-TRACER_ERRORS = (
-    jax.errors.ConcretizationTypeError,  # and its subclass TracerBoolConversionError
-    jax.errors.TracerArrayConversionError,
-    jax.errors.TracerIntegerConversionError,
-    jax.errors.NonConcreteBooleanIndexError,
-)
-# How JAX names the argument that a value depends on, in the messages of 0.10.2 to 0.12.0.1. Without a match no argument is named.
-_ARGUMENT = re.compile(r"the value(?:s)? of the arguments? ([^.]*arrays\[\d+\][^.\n]*)")
+_RULES: dict[Kind, str] = {
+    "value": "While a function is traced, arrays have a shape and a dtype but no value: `if`, `int()`, `range()` and NumPy need one.",
+    "shape": "While a function is traced, arrays have a shape and a dtype but no value, and a shape is made of known numbers.",
+    "slice": "While a function is traced, arrays have no value, and how many elements a slice takes is the shape of what it gives.",
+    "mask": "While a function is traced, arrays have no value, and how many elements a mask takes is the shape of what it gives.",
+    "size": "While a function is traced, arrays have no value, and how many elements there are is the shape of what it gives.",
+    "key": "While a function is traced, arrays have no value: a key, or an argument that JAX holds static, needs one.",
+}
+_DATA: dict[Kind, str] = {
+    "value": "If it is data, use jnp.where, jax.lax.cond or jax.lax.while_loop for the decision, and shapes that do not depend on it.",
+    "shape": "If it is the size of an array, take it from that array (`x.shape[0]`), and share programs between sizes with `pad`.",
+    "slice": "If it is data, take a fixed number with jax.lax.dynamic_slice(x, (start,), (length,)), or keep the shape: "
+    "jnp.where(jnp.arange(x.shape[0]) < n, x, 0).",
+    "key": "If it is data, use jax.lax.switch, or index an array with it.",
+}
+_KEEP = {
+    "mask": "keep the shape with jnp.where(mask, x, 0), or say how many at most: x[jnp.nonzero(mask, size=10, fill_value=0)].",
+    "size": "say how many at most with `size=` (and `fill_value=`), or keep the shape with the three arguments of jnp.where.",
+}
 
 
-def trace_error(error: Exception, where: Where, paths: Sequence[str], *, eager: bool = False) -> TraceError:
-    """What to tell a user whose function needs a concrete value while it is traced, or (`eager`) even un-jitted."""
-    arguments = arguments_in(str(error), paths)
+def trace_error(error: Exception, where: Where, paths: Sequence[str], *, eager: bool = False) -> TraceError | None:
+    """What to tell a user whose function needs a concrete value while it is traced, or (`eager`) even un-jitted; None for other errors."""
+    need = need_of(error)
+    if need is None:
+        return None
+    arguments = [paths[number] for number in need.arguments if number < len(paths)]
     line = user_line(error)
     what = f"{line or 'a line'} needs a concrete value"
     what += f", which depends on {_listing(arguments)}." if arguments else "."
+    fix = _KEEP.get(need.kind) or f"{_static(arguments)} {_DATA[need.kind]}"
+    if eager:
+        fix += " Un-jitted it fails too, because `vmap`, `remat` or an outer transform traces it."
+    elif need.kind != "key":  # arrays have no hash un-jitted either
+        fix += ' To run this function un-jitted, say @optimize(on_trace_error="eager").'
+    return TraceError(sentence(where, what, _RULES[need.kind], fix))
+
+
+def _static(arguments: Sequence[str]) -> str:
     first = re.split(r"[.\[]", arguments[0])[0] if arguments else "name"
-    fix = (
-        f'if {first!r} takes few values, declare it static: @optimize(static="{first}"). If it is data, use jnp.where, jax.lax.cond '
-        "or jax.lax.while_loop for the decision, and shapes that do not depend on it. "
-    )
-    fix += (
-        "Un-jitted it fails too, because `vmap`, `remat` or an outer transform traces it."
-        if eager
-        else 'To run this function un-jitted, say @optimize(on_trace_error="eager").'
-    )
-    rule = "While a function is traced, arrays have a shape and a dtype but no value: `if`, `int()`, `range()` and NumPy need one."
-    return TraceError(sentence(where, what, rule, fix))
-
-
-def arguments_in(message: str, paths: Sequence[str]) -> list[str]:
-    """The arguments that a message of JAX's blames, by their own names."""
-    match = _ARGUMENT.search(message)
-    numbers = re.findall(r"arrays\[(\d+)\]", match.group(1)) if match else []
-    return [paths[int(number)] for number in dict.fromkeys(numbers) if int(number) < len(paths)]
+    return f'if {first!r} takes few values, declare it static: @optimize(static="{first}").'
 
 
 def donation_error(

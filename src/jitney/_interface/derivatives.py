@@ -5,13 +5,15 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, get_args, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, get_args, overload
 
+from .._diagnosis.counters import Stats, total
 from .._errors import DerivativeError, OptionError, Where, sentence
 from .._jax.trees import is_a, type_of
+from .._owners import public, shorten
 from .._report.plan_report import Report
 from .._signature.binding import around_method
-from .._signature.options import AUTO
+from .._signature.options import AUTO, Options, fail
 from .._sparsity import Mode
 from .._stages.derive import COTANGENT, TANGENT, Derived, What, unknown_name
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+G = TypeVar("G", covariant=True)
 Wrt = str | tuple[str, ...] | list[str] | None
 
 
@@ -36,46 +39,66 @@ class Defaults:
     sparse: bool = False
 
 
-class Derivative:
+class Derivative(Generic[P, G]):
     """One derivative of a program. Nothing is traced before it is called.
 
     It takes the function's own arguments, and by keyword `wrt`: the name of an argument, for the derivative with respect to it, or
     several names, for a dict by name. Without it, what `@lazy_derivatives` said, else all arguments that hold floating-point arrays.
     `jvp` and `hvp` take `tangents`, a direction of the one argument or a dict by name; `vjp` takes `cotangent`, a direction of the result.
+    `grad` and `value_and_grad` take `has_aux=True` for a function that returns `(number, aux)`, as `jax.grad` does.
     """
 
     def __init__(self, program: Any, what: What):
         self._program = program
         self.what: What = what
 
-    def __call__(self, /, *args: Any, wrt: Wrt = None, **kwargs: Any) -> Any:
-        names, single = self._names(wrt)
-        if self.what == "vjp":
-            kwargs[COTANGENT] = self._direction(kwargs, "cotangent", "a direction of the result")
-        elif self.what in ("jvp", "hvp"):
-            given = self._direction(kwargs, "tangents", "a direction of the one argument, or a dict by name")
-            tangents = {names[0]: given} if single and names else self._by_name(given, names)
-            names = tuple(tangents)
-            kwargs.update({TANGENT + name: tangent for name, tangent in tangents.items()})
-        return self._made(names, single)(*args, **kwargs)
+    @overload
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> G: ...
+    @overload
+    def __call__(self, /, *args: Any, wrt: Wrt, **kwargs: Any) -> G: ...
+    @overload
+    def __call__(self, /, *args: Any, has_aux: bool, wrt: Wrt = None, **kwargs: Any) -> Any: ...
+    def __call__(self, /, *args: Any, wrt: Wrt = None, has_aux: bool = False, **kwargs: Any) -> Any:
+        try:
+            names, single = self._names(wrt)
+            if self.what == "vjp":
+                kwargs[COTANGENT] = self._direction(kwargs, "cotangent", "a direction of the result")
+            elif self.what in ("jvp", "hvp"):
+                given = self._direction(kwargs, "tangents", "a direction of the one argument, or a dict by name")
+                tangents = {names[0]: given} if single and names else self._by_name(given, names)
+                names = tuple(tangents)
+                kwargs.update({TANGENT + name: tangent for name, tangent in tangents.items()})
+            return self._made(names, single, aux=has_aux)(*args, **kwargs)
+        except Exception as error:
+            shorten(error)
+            raise
 
     @property
     def function(self) -> Program[..., Any]:
         """The program that this is a derivative of."""
         return self._program
 
-    def program(self, *, wrt: Wrt = None) -> Program[..., Any]:
+    @property
+    def stats(self) -> Stats:
+        """What its programs have done so far, with respect to whatever."""
+        return total([program.core.counters for program in self._program.derivatives(self.what)])
+
+    def program(self, *, wrt: Wrt = None, has_aux: bool = False) -> Program[..., Any]:
         """The program of this derivative, for `plan`, `compile` and `stats`. Directions are arguments `tangent_of_x` and `cotangent`."""
         names, single = self._names(wrt)
-        return self._made(names, single)
+        return self._made(names, single, aux=has_aux)
 
-    def plan(self, /, *args: Any, wrt: Wrt = None, sizes: Mapping[str, int] | None = None, **kwargs: Any) -> Report:
+    @public
+    def plan(self, /, *args: Any, wrt: Wrt = None, has_aux: bool = False, sizes: Mapping[str, int] | None = None, **kwargs: Any) -> Report:
         """Every decision about this derivative; see `Program.plan`."""
-        return self.program(wrt=wrt).plan(*args, sizes=sizes, **kwargs)
+        return self.program(wrt=wrt, has_aux=has_aux).plan(*args, sizes=sizes, **kwargs)
 
-    def compile(self, /, *args: Any, wrt: Wrt = None, sizes: Mapping[str, int] | None = None, **kwargs: Any) -> Derivative:
+    @public
+    def compile(
+        self, /, *args: Any, wrt: Wrt = None, has_aux: bool = False, sizes: Mapping[str, int] | None = None, **kwargs: Any
+    ) -> Derivative[P, G]:
         """Compile ahead of time; see `Program.compile`."""
-        self.program(wrt=wrt).compile(*args, sizes=sizes, **kwargs)
+        self.program(wrt=wrt, has_aux=has_aux).compile(*args, sizes=sizes, **kwargs)
         return self
 
     def abstract(self, args: Any, kwargs: Any, sizes: Mapping[str, int] | None, *, warn: bool = True) -> tuple[Any, tuple[Any, ...]]:
@@ -123,9 +146,11 @@ class Derivative:
         where: Where = self._program.core.where
         return replace(where, name=f"{where.name}.{self.what}")
 
-    def _made(self, names: tuple[str, ...] | None, single: bool) -> Any:  # noqa: FBT001
+    def _made(self, names: tuple[str, ...] | None, single: bool, *, aux: bool = False) -> Any:  # noqa: FBT001
         program = self._program
-        key = (self.what, names, single)
+        if aux is not False:
+            self._check_aux(aux, program.options)
+        key = (self.what, names, single, aux)
         made = program.kept(key)
         if made is None:
             options, defaults = program.options, program.defaults
@@ -139,10 +164,23 @@ class Derivative:
                 defaults.sparse,
                 options.memory,
                 options.remat,
+                aux=aux,
             )
             memory = None if options.remat == AUTO else options.memory
             made = program.with_body(derived, replace(options, donate=(), remat=None, memory=memory), key)
         return made
+
+    def _check_aux(self, aux: Any, options: Options) -> None:
+        if aux is not True:
+            fail(self._where, f"has_aux={aux!r} is neither True nor False.",
+                 "It says whether the function returns (number, aux).", "write one.")  # fmt: skip
+        if self.what not in ("grad", "value_and_grad"):
+            fail(self._where, f"`{self.what}` takes no has_aux=True.",
+                 "Beside a gradient something else is handed on; other derivatives are of all that the function returns.",
+                 "write f.value_and_grad(..., has_aux=True), or a function that returns the number alone.")  # fmt: skip
+        if options.memory is not None:
+            fail(self._where, "`memory` and has_aux=True together are not there yet.", "What is recomputed is chosen for one number.",
+                 "keep one, or name a policy of `jax.checkpoint_policies` in `remat`.")  # fmt: skip
 
 
 def program_of(tool: str, given: Any, wrt: Wrt = None) -> Program[..., Any]:
@@ -205,6 +243,7 @@ def lazy_derivatives(
 def lazy_derivatives(
     fn: Callable[P, R], /, *, wrt: Wrt = None, skip: Wrt = None, mode: Mode = "auto", sparse: bool = False
 ) -> Program[P, R]: ...
+@public
 def lazy_derivatives(fn: Any = None, /, *, wrt: Wrt = None, skip: Wrt = None, mode: Mode = "auto", sparse: bool = False) -> Any:
     """Give a function its derivatives, each traced and compiled when it is first called, and say once with respect to what.
 
@@ -241,6 +280,7 @@ def lazy_derivatives(fn: Any = None, /, *, wrt: Wrt = None, skip: Wrt = None, mo
     return _decorated(fn, defaults) if fn is not None else functools.partial(_decorated, defaults=defaults)
 
 
+@public
 def _decorated(fn: Any, defaults: Defaults) -> Any:
     from .optimize import optimize
     from .program import Program

@@ -17,6 +17,7 @@ from .._body.plain import without
 from .._errors import OptionError, sentence
 from .._jax.mesh import Mesh
 from .._jax.trees import is_a
+from .._owners import public
 from .._program.core import REGISTRY
 from .._signature.binding import around_method, where_of
 from .._signature.buckets import Bucket
@@ -31,7 +32,10 @@ Names = str | tuple[str, ...] | list[str]
 Along = Mapping[str, str | Sequence[str]]
 Shard = Literal["fsdp"] | Along | tuple[Literal["fsdp"], Along]
 Product = Literal["bf16", "fp16", "f32"]
-Precision = Literal["bf16", "fp16", "bf16-all", "fp16-all", "f32", "f64", "tf32"] | str | Mapping[str, Product]  # str: "auto:1e-2"
+# Any tolerance will do; a type checker knows these.
+Tolerance = Literal["auto:1e-1", "auto:1e-2", "auto:1e-3", "auto:1e-4", "auto:1e-5", "auto:1e-6", "auto:5e-2", "auto:5e-3", "auto:5e-4"]
+Precision = Literal["bf16", "fp16", "bf16-all", "fp16-all", "f32", "f64", "tf32"] | Tolerance | Mapping[str, Product]
+Buckets = Literal["pow2", "aligned"] | Sequence[int] | Bucket
 
 
 @overload
@@ -42,7 +46,7 @@ def optimize(
     static: Names | None = None,
     donate: Names | None = None,
     vmap: str | Mapping[str, Mapping[str, int]] | None = None,
-    pad: Mapping[str, str | Sequence[int] | Bucket] | None = None,
+    pad: Mapping[str, Buckets] | None = None,
     chunk: Mapping[str, int | Literal["auto"]] | None = None,
     memory: int | str | None = None,
     remat: bool | str = False,
@@ -64,7 +68,7 @@ def optimize(
     static: Names | None = None,
     donate: Names | None = None,
     vmap: str | Mapping[str, Mapping[str, int]] | None = None,
-    pad: Mapping[str, str | Sequence[int] | Bucket] | None = None,
+    pad: Mapping[str, Buckets] | None = None,
     chunk: Mapping[str, int | Literal["auto"]] | None = None,
     memory: int | str | None = None,
     remat: bool | str = False,
@@ -78,6 +82,7 @@ def optimize(
     mesh: Mesh | jax.sharding.Mesh | None = None,
     verify: bool | None = None,
 ) -> Program[P, R]: ...
+@public
 def optimize(fn: Any = None, /, **options: Any) -> Any:
     """Compile a function as its signature says, without rewriting it.
 
@@ -121,13 +126,14 @@ def optimize(fn: Any = None, /, **options: Any) -> Any:
     """
     if "debug_nans" not in options and os.environ.get("JITNEY_DEBUG_NANS", "").lower() in ("1", "true", "on", "yes"):
         options["debug_nans"] = True
-    namespace = sys._getframe(1).f_locals  # pyright: ignore[reportPrivateUsage]
+    namespace = sys._getframe(2).f_locals  # pyright: ignore[reportPrivateUsage] - past `public`
     if fn is None:
         read_options("optimize()", options)
         return functools.partial(_decorate, options=options, namespace=namespace)
     return _decorate(fn, options, namespace)
 
 
+@public
 def _decorate(fn: Any, options: Mapping[str, Any], namespace: Mapping[str, Any]) -> Any:
     method = around_method(fn, lambda fn: _decorate(fn, options, namespace))
     if method is not None:

@@ -11,15 +11,18 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
+import jax
+
 from .._diagnosis.counters import LISTENER, Stats
-from .._diagnosis.tracer_errors import TRACER_ERRORS, donation_error, low_product_error, trace_error
-from .._errors import JitneyWarning
+from .._diagnosis.needed_values import CAUGHT
+from .._diagnosis.tracer_errors import donation_error, low_product_error, trace_error
+from .._errors import JitneyWarning, TraceError
 from .._jax.trees import register_pytree_node, tree_flatten, type_of
-from .._owners import users_level
+from .._owners import public, shorten, users_level
 from .._program.core import REGISTRY, Core
 from .._program.entry import Entry, Retry, Undecided
 from .._program.examples import abstract_values
-from .._program.lowered import Lowered
+from .._program.lowered import Lowered, Traced
 from .._program.tolerance import decide, decided
 from .._report.plan_report import Report, report
 from .._signature.options import Options
@@ -32,6 +35,8 @@ Q = ParamSpec("Q")
 R = TypeVar("R", covariant=True)
 S = TypeVar("S")
 _T = TypeVar("_T")
+_jax: Any = jax
+_EXPLAINED = (RuntimeError, *CAUGHT)
 
 
 class Program(Generic[P, R]):
@@ -56,47 +61,52 @@ class Program(Generic[P, R]):
                 setattr(self, name, getattr(fn, name))
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        core = self._core
-        if self._args:
-            args = self._args + args  # pyright: ignore
-        tail = None if kwargs or self._kwargs else core.tails.get(len(args))
-        if tail is None:
-            args = core.bind(args, {**self._kwargs, **kwargs})  # pyright: ignore
-        elif tail:
-            args += tail  # pyright: ignore
-        if core.flattener is None:
-            leaves, treedef = tree_flatten(args)
-            key = (treedef, *map(type, leaves))
-        else:
-            leaves, key = core.flattener(args)
-        layout = core.layouts.get(key)
-        if layout is None:
-            layout = core.layout(key, args)
-        entry = layout.only
-        if entry is None:
-            entry = self._entry(layout, leaves)
-        core.counters.calls += 1
         try:
-            return unmixed(entry.run(*layout.pick(leaves)))
-        except Retry:
-            core.counters.calls -= 1
-        except Undecided as undecided:
-            core.counters.calls -= 1
-            decide(entry, undecided.key, layout.pick(leaves))
-        except TRACER_ERRORS as error:
-            return self._not_traceable(error, entry, layout.pick(leaves))
-        except (RuntimeError, ValueError) as error:
-            named = donation_error(error, core.where, layout.pick(leaves), entry.paths, layout.donated) if core.options.donate else None
-            named = named or low_product_error(error, core.where)
-            if named is not None:
-                raise named from error
-            if not entry.overlooked(error):
-                raise
-            core.counters.calls -= 1
-        finally:
-            if entry.flights and entry.land():
-                core.counters.misses += 1
-        return self._again(args)
+            core = self._core
+            if self._args:
+                args = self._args + args  # pyright: ignore
+            tail = None if kwargs or self._kwargs else core.tails.get(len(args))
+            if tail is None:
+                args = core.bind(args, {**self._kwargs, **kwargs})  # pyright: ignore
+            elif tail:
+                args += tail  # pyright: ignore
+            if core.flattener is None:
+                leaves, treedef = tree_flatten(args)
+                key = (treedef, *map(type, leaves))
+            else:
+                leaves, key = core.flattener(args)
+            layout = core.layouts.get(key)
+            if layout is None:
+                layout = core.layout(key, args)
+            entry = layout.only
+            if entry is None:
+                entry = self._entry(layout, leaves)
+            core.counters.calls += 1
+            try:
+                return unmixed(entry.run(*layout.pick(leaves)))
+            except Retry:
+                core.counters.calls -= 1
+            except Undecided as undecided:
+                core.counters.calls -= 1
+                decide(entry, undecided.key, layout.pick(leaves))
+            except _EXPLAINED as error:
+                untraced = trace_error(error, core.where, entry.paths, eager=entry.state == "eager")
+                if untraced is not None:
+                    return self._not_traceable(untraced, error, entry, layout.pick(leaves))
+                named = donation_error(error, core.where, layout.pick(leaves), entry.paths, layout.donated) if core.options.donate else None
+                named = named or low_product_error(error, core.where)
+                if named is not None:
+                    raise named from error
+                if not entry.overlooked(error):
+                    raise
+                core.counters.calls -= 1
+            finally:
+                if entry.flights and entry.land():
+                    core.counters.misses += 1
+            return self._again(args)
+        except Exception as error:
+            shorten(error)
+            raise
 
     def _again(self, values: tuple[Any, ...]) -> R:
         """The whole call once more, from arguments in normal form."""
@@ -109,25 +119,26 @@ class Program(Generic[P, R]):
             entry = layout.remember(key, self._core.entry(layout, leaves))
         return entry
 
-    def _not_traceable(self, error: Exception, entry: Entry, arrays: Any) -> Any:
+    def _not_traceable(self, untraced: TraceError, error: Exception, entry: Entry, arrays: Any) -> Any:
         core = self._core
-        eager = entry.state == "eager"
-        explained = trace_error(error, core.where, entry.paths, eager=eager)
-        if eager or core.options.on_trace_error == "raise":
-            raise explained from error
+        if entry.state == "eager" or core.options.on_trace_error == "raise":
+            raise untraced from error
         core.counters.misses -= 1  # the trace that failed; the call counts as an eager one
         if not traced(arrays):
             entry.turn_eager()
         if core.counters.warn_once("eager"):
             warnings.warn(
-                f"{str(explained).splitlines()[0]}\nIt runs un-jitted from now on, as `on_trace_error='eager'` asks.",
+                f"{str(untraced).splitlines()[0]}\nIt runs un-jitted from now on, as `on_trace_error='eager'` asks.",
                 JitneyWarning,
                 stacklevel=users_level(),
             )
         try:
             return entry.eagerly(*arrays)
-        except TRACER_ERRORS as again:
-            raise trace_error(again, core.where, entry.paths, eager=True) from again
+        except CAUGHT as again:
+            explained = trace_error(again, core.where, entry.paths, eager=True)
+            if explained is None:
+                raise
+            raise explained from again
 
     # What one can ask.
 
@@ -141,6 +152,7 @@ class Program(Generic[P, R]):
         """The options of the decoration."""
         return self._core.options
 
+    @public
     def compile(self, /, *args: Any, sizes: Mapping[str, int] | None = None, **kwargs: Any) -> Program[P, R]:
         """Compile ahead of time, so that the first call with such arguments neither traces nor compiles.
 
@@ -163,12 +175,16 @@ class Program(Generic[P, R]):
         entry, arrays = self.abstract(args, kwargs, sizes)
         try:
             decided(entry, arrays, lambda: entry.ahead(arrays))
-        except TRACER_ERRORS as error:
-            raise trace_error(error, self._core.where, entry.paths) from error
+        except CAUGHT as error:
+            explained = trace_error(error, self._core.where, entry.paths)
+            if explained is None:
+                raise
+            raise explained from error
         finally:
             entry.land()
         return self
 
+    @public
     def plan(self, /, *args: Any, sizes: Mapping[str, int] | None = None, **kwargs: Any) -> Report:
         """Every decision about a call with such arguments (see `compile`), with its reason. Nothing is compiled.
 
@@ -178,61 +194,99 @@ class Program(Generic[P, R]):
         entry, arrays = self.abstract(args, kwargs, sizes, warn=False)  # the line of `vmap` says what is mapped
         return report(self._core, entry, arrays)
 
+    @public
     def lower(self, /, *args: P.args, **kwargs: P.kwargs) -> Lowered:
         """Trace and lower for these arguments, without compiling: `.as_text()`, `.compile()`, as of `jax.jit`."""
         entry, arrays = self.abstract(args, kwargs, None)
         try:
             lowered = decided(entry, arrays, lambda: entry.lowered(arrays))
             return Lowered(self._core, entry, lowered, self._args, self._kwargs)
-        except TRACER_ERRORS as error:
-            raise trace_error(error, self._core.where, entry.paths) from error
+        except CAUGHT as error:
+            explained = trace_error(error, self._core.where, entry.paths)
+            if explained is None:
+                raise
+            raise explained from error
         finally:
             entry.land()
+
+    @public
+    def trace(self, /, *args: P.args, **kwargs: P.kwargs) -> Traced:
+        """Trace for these arguments: `.jaxpr`, `.lower()`, as of `jax.jit`."""
+        entry, arrays = self.abstract(args, kwargs, None)
+        try:
+            traced = decided(entry, arrays, lambda: entry.lowered(arrays, "trace"))
+            return Traced(self._core, entry, traced, self._args, self._kwargs)
+        except CAUGHT as error:
+            explained = trace_error(error, self._core.where, entry.paths)
+            if explained is None:
+                raise
+            raise explained from error
+        finally:
+            entry.land()
+
+    @public
+    def eval_shape(self, /, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """What a call would return, with `jax.ShapeDtypeStruct` for arrays, as of `jax.jit`. Nothing is compiled, and no trace counted."""
+        entry, arrays = self.abstract(args, kwargs, None)
+        try:
+            with entry.numbers():
+                return unmixed(decided(entry, arrays, lambda: _jax.eval_shape(entry.called, *arrays)))
+        except CAUGHT as error:
+            explained = trace_error(error, self._core.where, entry.paths)
+            if explained is None:
+                raise
+            raise explained from error
+
+    def clear_cache(self) -> None:
+        """Forget what has been traced and compiled for this function and its derivatives, as of `jax.jit`. The counters stay."""
+        self._core.forget()
+        for made in self._made.values():
+            made.clear_cache()
 
     # Derivatives, each made when it is first called.
 
     @property
-    def grad(self) -> Derivative:
+    def grad(self) -> Derivative[P, Any]:
         """The gradient of a function that returns one number."""
         return Derivative(self, "grad")
 
     @property
-    def value_and_grad(self) -> Derivative:
+    def value_and_grad(self) -> Derivative[P, tuple[R, Any]]:
         """The number, and the gradient."""
         return Derivative(self, "value_and_grad")
 
     @property
-    def jacobian(self) -> Derivative:
+    def jacobian(self) -> Derivative[P, Any]:
         """The Jacobian: for each array of the result, its shape followed by the argument's. Several arguments share one program."""
         return Derivative(self, "jacobian")
 
     @property
-    def value_and_jacobian(self) -> Derivative:
+    def value_and_jacobian(self) -> Derivative[P, tuple[R, Any]]:
         """The result, and the Jacobian."""
         return Derivative(self, "value_and_jacobian")
 
     @property
-    def hessian(self) -> Derivative:
+    def hessian(self) -> Derivative[P, Any]:
         """The second derivatives of a function that returns one number; for several arguments a dict of dicts."""
         return Derivative(self, "hessian")
 
     @property
-    def jvp(self) -> Derivative:
+    def jvp(self) -> Derivative[..., tuple[R, Any]]:
         """The result, and its derivative along `tangents`."""
         return Derivative(self, "jvp")
 
     @property
-    def vjp(self) -> Derivative:
+    def vjp(self) -> Derivative[..., tuple[R, Any]]:
         """The result, and the gradient of its product with `cotangent`."""
         return Derivative(self, "vjp")
 
     @property
-    def hvp(self) -> Derivative:
+    def hvp(self) -> Derivative[..., Any]:
         """The product of the Hessian with `tangents`."""
         return Derivative(self, "hvp")
 
     @property
-    def linearize(self) -> Derivative:
+    def linearize(self) -> Derivative[P, tuple[R, Callable[..., Any]]]:
         """The result, and a linear function from directions of the arguments to directions of the result."""
         return Derivative(self, "linearize")
 
@@ -264,6 +318,10 @@ class Program(Generic[P, R]):
         """What `with_body` has made under a key."""
         made = self._made.get(key)
         return made and made.bound_as(self)
+
+    def derivatives(self, what: str) -> list[Program[..., Any]]:
+        """The programs of one derivative, with respect to whatever, that have been made."""
+        return [made for key, made in self._made.items() if key[0] == what]
 
     def bound_as(self, other: Program[..., Any]) -> Program[..., Any]:
         """This program with the arguments that another one is given."""
@@ -385,4 +443,5 @@ register_pytree_node(
 )
 LISTENER.owns(_program.__call__, lambda names: names["self"].core.counters)
 LISTENER.owns(_program.compile, lambda names: names["self"].core.counters)
+LISTENER.owns(_program.trace, lambda names: names["self"].core.counters)
 LISTENER.owns(_program.lower, lambda names: names["self"].core.counters)

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
+from .._owners import public
 from .optimize import Names, optimize
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ def shared(fn: Callable[P, R], /) -> Program[P, R]: ...
 def shared(*, static: Names | None = None, remat: bool | str = False, check: bool = True) -> Callable[[Callable[P, R]], Program[P, R]]: ...
 @overload
 def shared(fn: Callable[P, R], /, *, static: Names | None = None, remat: bool | str = False, check: bool = True) -> Program[P, R]: ...
+@public
 def shared(fn: Any = None, /, *, static: Names | None = None, remat: bool | str = False, check: bool = True) -> Any:
     """An intermediate computation that several functions use: traced once, differentiated once, and chained.
 

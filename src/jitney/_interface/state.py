@@ -19,6 +19,7 @@ import numpy as np
 
 from .._errors import OptionError, StateError, sentence
 from .._jax.trees import Tracer, is_a, keystr, tree_flatten, type_of
+from .._owners import shorten
 from .._signature.annotations import fields_of
 from .derived import KEPT, Reading
 from .state_vector import core_leaves, joined, like, made
@@ -51,8 +52,12 @@ class DerivedField(Generic[R]):
     def __get__(self, state: Any, owner: type | None = None) -> Any:
         if state is None:
             return self
-        with _reading(state, self.name) as reading:
-            return reading.values.value(state, self.name, self.rule)
+        try:
+            with _reading(state, self.name) as reading:
+                return reading.values.value(state, self.name, self.rule)
+        except Exception as error:
+            shorten(error)
+            raise
 
 
 def derived(rule: Callable[[Any], R]) -> DerivedField[R]:

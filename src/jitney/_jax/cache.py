@@ -37,6 +37,7 @@ from jitney._extent import read_bytes
 from jitney._jax.cache_entries import NAME, Watch
 from jitney._jax.cache_folder import ANOTHER, Refusal, limited_by_jax, prepare, shown
 from jitney._jax.cache_limit import trim
+from jitney._owners import public
 from jitney._switches import VERIFY
 
 _FOLDER: Final = "jax_compilation_cache_dir"
@@ -254,6 +255,7 @@ def disabled() -> Generator[None]:
             _SWITCH.resume()
 
 
+@public
 def configure(
     *,
     cache_dir: str | os.PathLike[str] | None = None,

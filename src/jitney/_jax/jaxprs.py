@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any, TypeVar
 
 from jax.extend import core, source_info_util
 
-from .._owners import is_users
+from .._owners import is_users, short
 from .primitives import CALLBACKS, CALLS
 from .trees import is_a
 
@@ -145,4 +144,4 @@ def source_of(eqn: Any) -> str:
     if not frames:
         return ""
     file, line, function = frames[0].groups()
-    return f"{Path(file).name}:{line} ({function.rpartition('<locals>.')[2]})"
+    return f"{short(file)}:{line} ({function.rpartition('<locals>.')[2]})"

@@ -13,6 +13,7 @@ import numpy as np
 from jax.sharding import AxisType
 
 from .._errors import MeshError, sentence
+from .._owners import public
 from .trees import is_a, type_of
 
 _jax: Any = jax
@@ -50,6 +51,7 @@ class Mesh:
         return f"<jitney mesh: {described(self.mesh)}>"
 
 
+@public
 def mesh(*, devices: Any = None, explicit: bool = False, **axes: int) -> Mesh:
     """A mesh of devices, in an order that JAX chooses for how they are wired.
 

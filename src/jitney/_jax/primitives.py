@@ -8,6 +8,14 @@ from __future__ import annotations
 
 from typing import Final
 
+_WRITTEN: Final = {"scan": "jax.lax.scan", "while": "jax.lax.while_loop", "cond": "jax.lax.cond"}
+
+
+def spelled(name: str) -> str:
+    """An operation as people write it, for messages: those whose name alone is a word of Python's or of the trade."""
+    return _WRITTEN.get(name, name)
+
+
 _ARITHMETIC = (
     "abs acos acosh add add_any asin asinh atan atan2 atanh cbrt ceil clamp complex conj convert_element_type copy cos cosh digamma "
     "div erf erf_inv erfc exp exp2 expm1 floor imag integer_pow lgamma log log1p log2 logistic max min mul neg nextafter pow real rem "

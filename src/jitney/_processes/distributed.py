@@ -20,6 +20,7 @@ import jax
 import numpy as np
 
 from .._jax.trees import is_number
+from .._owners import public
 from .._version import __version__
 from .channel import Channel, end_in
 from .compare import verdict_on
@@ -85,6 +86,7 @@ class Run:
 RUN: Final = Run()
 
 
+@public
 def distributed(
     coordinator_address: str | None = None,
     num_processes: int | None = None,

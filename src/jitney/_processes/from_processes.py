@@ -12,6 +12,7 @@ import numpy as np
 from .._errors import MeshError, ProcessError, sentence
 from .._jax.mesh import automatic, current, described
 from .._jax.trees import device_put, is_a, is_whole, keystr, tree_flatten_with_path, tree_unflatten
+from .._owners import public
 from .._view.view import is_array
 from .agreement import compare, digest, is_local, members
 from .distributed import RUN
@@ -21,6 +22,7 @@ _sharding: Any = jax.sharding
 _WHERE = "jitney.from_processes()"
 
 
+@public
 def from_processes(tree: Any, /, along: str | Sequence[str], *, axis: int = 0, mesh: Any = None) -> Any:
     """Put together arrays of which each process has a part. In a run of one process the part is the whole.
 

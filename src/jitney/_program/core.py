@@ -14,6 +14,7 @@ from .._diagnosis.counters import LISTENER
 from .._diagnosis.static_variety import Variety
 from .._signature.hints import AnyHint
 from .._signature.options import Options, fail
+from .._signature.static_values import Unkeyed, unkeyed
 from .._view.flatten import Flattener
 from .._view.layout import MAX_ENTRIES, Layout, wrap_statics
 from .entry import Entry
@@ -51,7 +52,15 @@ class Core(Function):
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """One value per parameter; whole static arguments are wrapped."""
         values = self.binder.bind(args, kwargs)
-        return wrap_statics(values, self._static_at, self._static_rest) if self.options.static else values
+        if not self.options.static:
+            return values
+        try:
+            return wrap_statics(values, self._static_at, self._static_rest)
+        except Unkeyed:
+            given: dict[str, Any] = self.binder.named(values)
+            if self._static_rest:
+                given |= values[-1]
+            raise unkeyed(self.where, ((name, given[name]) for name in self.options.static if name in given)) from None
 
     def layout(self, key: Hashable, values: tuple[Any, ...]) -> Layout:
         """The layout of a call, made if this is the first of its kind."""
@@ -77,6 +86,13 @@ class Core(Function):
                 if layout.static:
                     self._variety.count(layout, leaves, self.counters.total)
             return found
+
+    def forget(self) -> None:
+        """Drop every layout and entry, and with them JAX's functions."""
+        with self.lock:
+            self.layouts.clear()
+            self.entries.clear()
+            self.last = None
 
     def _resolve(self) -> None:
         if self.read_again():

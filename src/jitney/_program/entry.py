@@ -170,15 +170,16 @@ class Entry(Body):
         """The context of the mesh in which the program is traced."""
         return nullcontext() if self.sharded is None else self.sharded.scope()
 
-    def lowered(self, arrays: Sequence[Any]) -> Any:
-        """JAX's lowered program for these arrays or abstract values."""
+    def lowered(self, arrays: Sequence[Any], step: Literal["lower", "trace"] = "lower") -> Any:
+        """JAX's lowered (or traced) program for these arrays or abstract values."""
         ensure_cache()
         while True:
             plain, counts = parted(arrays)
             at_hand = KnownSizes(counts and counts.sizes)
             try:
                 with suppress(Retry), knowing(at_hand), self.numbers(), self.scope(), jax.disable_jit(False):  # noqa: FBT003
-                    return self.jit_for(arrays).lower(*(arrays if self.sharded is None else self.sharded.arrived(arrays, abstract=True)))
+                    given = arrays if self.sharded is None else self.sharded.arrived(arrays, abstract=True)
+                    return getattr(self.jit_for(arrays), step)(*given)
             except NeedsNumbers as needs:
                 if counts is None or counts.sizes is None:
                     raise

@@ -15,6 +15,25 @@ if TYPE_CHECKING:
     from .entry import Entry
 
 
+class Traced:
+    """What `jax.stages.Traced` is, of the user's function. Its other attributes are JAX's."""
+
+    def __init__(self, core: Core, entry: Entry, stage: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]):
+        self._core = core
+        self._entry = entry
+        self._stage = stage
+        self._args = args
+        self._kwargs = kwargs
+
+    def lower(self) -> Lowered:
+        """Lower what was traced."""
+        with self._entry.numbers():
+            return Lowered(self._core, self._entry, self._stage.lower(), self._args, self._kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stage, name)
+
+
 class Lowered:
     """What `jax.stages.Lowered` is, with the arguments of the user's function. Its other attributes are JAX's."""
 

@@ -24,6 +24,7 @@ from .._view.layout import traced
 from .._view.true_sizes import parted
 
 Run = Callable[..., Any]
+_filter_jit: Any = eqx.filter_jit  # bound here, since some patch it to be jitney's; its overloads leave out the options of `jax.jit`
 
 
 def runner(body: Body, arrays: Sequence[Any], jitted: Any) -> Run:
@@ -112,8 +113,7 @@ def _translating(body: Body, jitted: Any) -> Run:
         first, second = iter(kept), iter(lost)
         return run(*(next(second) if i in given else next(first) for i in range(len(kept) + len(lost))))
 
-    filter_jit: Any = eqx.filter_jit  # its overloads leave out the options of `jax.jit`
-    through = filter_jit(merged, donate="all-except-first" if given else "none", compiler_options=options)
+    through = _filter_jit(merged, donate="all-except-first" if given else "none", compiler_options=options)
 
     def checked(*arrays: Any) -> Any:
         kept = tuple(array for i, array in enumerate(arrays) if i not in given)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from .._axes import Refused, Use, plan_passes, trace, uses_of
+from .._jax.primitives import spelled
 from .._signature.buckets import Bucket
 from .._stages import Mask, Vmap
 from .._stages.plan import Plan
@@ -42,7 +43,7 @@ class AxisFacts:
         seen: dict[tuple[str, str], list[Use]] = {}
         for use in self.uses:
             seen.setdefault((use.kind, use.how), []).append(use)
-        parts = [f"{how} ({_listing([use.place or use.op for use in uses])})" for (_, how), uses in seen.items()]
+        parts = [f"{how} ({_listing([use.place or '`' + spelled(use.op) + '`' for use in uses])})" for (_, how), uses in seen.items()]
         kind = f"{self.kind} in {self.levels} levels" if self.levels is not None and self.levels > 1 else self.kind
         listed = f"{kind}: {'; '.join(parts)}" if parts else kind
         return f"{listed}; not padded: {self.refused}" if self.refused else listed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from .._diagnosis.tracer_errors import TRACER_ERRORS
+from .._diagnosis.needed_values import CAUGHT, need_of
 from .._jax.cache import facts as cache_facts
 from .._jax.memory import text
 from .._precision import tallies
 from .._program.sharded_calls import transfers
 from .._signature.options import AUTO
-from .._stages import Chunk, Place
+from .._stages import Chunk, Place, Vmap
 from .._stages.autocast import Autocast
 from .._stages.derive import Derived, decisions
 from .._stages.plan import Plan
@@ -41,10 +42,22 @@ class Line:
     taken: bool
     why: str
 
+    @property
+    def asked(self) -> bool:
+        """Whether it was taken, or asked for and not taken."""
+        return self.taken or _NOT_ASKED.fullmatch(self.why) is None
+
+
+_ERROR = "an error names argument and line"
+_NOT_ASKED = re.compile(rf"no [^,;]+ given|not asked for|nothing is padded|{_ERROR}")
+
 
 @dataclass(frozen=True)
 class Report:
-    """What `f.plan(...)` gives: every decision about one call, with its reason."""
+    """What `f.plan(...)` gives: every decision about one call, with its reason.
+
+    Printed, those taken, those asked for and not taken, and one line of the rest; `lines` and `to_dict()` have all.
+    """
 
     function: str
     plan: Plan
@@ -68,8 +81,12 @@ class Report:
 
         rows: list[list[tuple[str, str]]] = []
         for line in self.lines:
+            if not line.asked:
+                continue
             style = "green" if line.taken else "dim"
             rows.append([(line.name, style), (line.why if line.taken else f"skipped: {line.why}", style)])
+        idle = dict.fromkeys(line.name for line in self.lines if not line.asked)
+        rows += [[("others", "dim"), (f"not asked for: {', '.join(idle)}", "dim")]] if idle else []
         rows += [[("axis", "cyan"), (f"{name} = {size}, set by {who}", "")] for name, size, who in self.axes]
         rows += [[(kind, ""), (text, "")] for kind, texts in (("traced", self.arguments), ("static", self.static)) for text in texts]
         return table(f"plan of {self.function}", rows)
@@ -111,7 +128,7 @@ def report(core: Core, entry: Entry, arrays: Sequence[Any]) -> Report:
         if cut.fit is not None:
             stages.append(Line("memory", taken=True, why=str(cut.fit)))
     stages += [Line("transfer", taken=True, why=why) for why in transfers(plan.of(Place), arrays, entry.paths)]
-    stages += _derivative(core, entry, arrays) if ready else []
+    stages += _derivative(core, plan, entry, arrays) if ready else []
     stages += _products(plan, entry, arrays)
     stages += [Line(f"axis {name}", fact.refused is None, fact.text) for name, fact in facts.items()]
     sizes = planned.sizes.bound if planned.sizes is not None else {}
@@ -133,7 +150,13 @@ def _hidden(core: Core, *, inside: bool) -> tuple[str, ...]:
     return ("remat",) if core.options.remat == AUTO else ("saved",)
 
 
-def _derivative(core: Core, entry: Entry, arrays: Sequence[Any]) -> list[Line]:
+def _for_each(axes: Sequence[str]) -> str:
+    """What a derivative under `vmap` is of, and how to get the one that is meant as often."""
+    named = " and ".join(axes)
+    return f"one for each {named} (`vmap`); that of their mean is the derivative of a program that returns the mean of these"
+
+
+def _derivative(core: Core, plan: Plan, entry: Entry, arrays: Sequence[Any]) -> list[Line]:
     """How a derivative is made, if the program is one."""
     derived = core.fn()
     if not isinstance(derived, Derived):
@@ -141,6 +164,9 @@ def _derivative(core: Core, entry: Entry, arrays: Sequence[Any]) -> list[Line]:
     with entry.numbers(), decisions() as made:
         jax.eval_shape(entry.called, *arrays)  # pyright: ignore[reportUnknownMemberType]
     lines = [Line("derivative", taken=True, why=f"{decision.mode}: {decision.why}") for decision in made[:1]]
+    mapped = plan.of(Vmap)
+    if mapped is not None:
+        lines.append(Line("derivative", taken=True, why=_for_each(mapped.axes)))
     if derived.remat == AUTO:
         lines.append(Line("remat", taken=True, why="inside the derivative: what is saved is the line above"))
     elif derived.remat:
@@ -156,7 +182,9 @@ def _products(plan: Plan, entry: Entry, arrays: Sequence[Any]) -> list[Line]:
     try:
         with entry.numbers(), tallies() as counts:
             jax.eval_shape(entry.called, *arrays)  # pyright: ignore[reportUnknownMemberType]
-    except TRACER_ERRORS:
+    except CAUGHT as error:
+        if need_of(error) is None:
+            raise
         return [Line("products", taken=False, why="the body cannot be traced, so nothing says which there are")]
     return [Line("products", bool(counts[0].cast), text) for text in counts[0].lines]
 
@@ -166,7 +194,9 @@ def _donation(entry: Entry, view: View, arrays: Sequence[Any]) -> list[Line]:
     buffer; the compiler's `memory_analysis().alias_size_in_bytes` counts the same bytes."""
     try:
         results = jax.eval_shape(entry.called, *arrays)  # pyright: ignore[reportUnknownMemberType]
-    except TRACER_ERRORS:
+    except CAUGHT as error:
+        if need_of(error) is None:
+            raise
         return [Line("donation", taken=False, why="the body cannot be traced, so nothing says which buffers could be reused")]
     free = Counter((leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(results) if is_array(leaf))
     taken: list[Leaf] = []
@@ -216,9 +246,11 @@ def _verified(entry: Entry, arrays: Sequence[Any], *, ready: bool) -> Line:
         return Line("verify", taken=False, why="not asked for" if ready else "not called yet")
     try:
         return Line("verify", *forecast(entry, arrays))
-    except TRACER_ERRORS:
+    except CAUGHT as error:
+        if need_of(error) is None:
+            raise
         return Line("verify", taken=False, why="the body cannot be traced, so there is nothing to compare with")
 
 
 def _on_trace_error(choice: str) -> str:
-    return "the function runs un-jitted if it cannot be traced" if choice == "eager" else "an error names argument and line"
+    return "the function runs un-jitted if it cannot be traced" if choice == "eager" else _ERROR

@@ -14,6 +14,7 @@ from typing import Any
 
 from .._errors import ContractError, Where, misfit
 from .._jax.trees import is_a, type_of
+from .._owners import short
 
 _ANY_CALL = inspect.Signature(
     [
@@ -37,8 +38,8 @@ def where_of(fn: Callable[..., Any]) -> Where:
     target = inspect.unwrap(fn)
     name = getattr(target, "__qualname__", None) or type(target).__qualname__
     code = getattr(target, "__code__", None)
-    short = name.rsplit("<locals>.", 1)[-1]
-    return Where(short) if code is None else Where(short, code.co_filename.rsplit("/", 1)[-1], code.co_firstlineno)
+    name = name.rsplit("<locals>.", 1)[-1]
+    return Where(name) if code is None else Where(name, short(code.co_filename), code.co_firstlineno)
 
 
 @dataclass(frozen=True)

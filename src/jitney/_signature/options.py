@@ -37,6 +37,18 @@ POLICIES = (
     "checkpoint_dots_with_no_batch_dims",
 )
 MAX_VMAP_AXES = 8
+_ELSEWHERE = {  # what `jax.jit`, its kin and `equinox.filter_jit` call what has another name here, and what to write
+    "static_argnames": 'static="name"',
+    "static_argnums": 'static="name", by name instead of position',
+    "donate_argnames": 'donate="name"',
+    "donate_argnums": 'donate="name", by name instead of position',
+    "in_axes": 'vmap="batch", or by argument: vmap={"batch": {"x": 0}}',
+    "axis_name": 'vmap="batch"',
+    "in_shardings": 'shard={"batch": "data"}, by named axis',
+    "out_shardings": 'shard={"batch": "data"}, by named axis',
+    "policy": 'remat="dots_saveable"',
+    "compiler_options": 'compiler="fast", or f.lower(...).compile(compiler_options)',
+}
 FSDP = "fsdp"
 _NOT_CARRIED_OUT = "jitney accepts no option that it does not carry out."
 _OWN = {"set by": "jitney"}
@@ -212,6 +224,9 @@ def _known(where: Where | str, name: str, value: Any) -> None:
             _NOT_CARRIED_OUT,
             f"leave {name!r} out; the plan of `f.plan(...)` lists what is done.",
         )
+    if name in _ELSEWHERE:
+        fail(where, f"unknown option {name!r}.", "It is JAX's; jitney's go by the names of arguments and axes.",
+             f"write {_ELSEWHERE[name]}.")  # fmt: skip
     if name not in NAMES and name not in NOT_BUILT:
         near = difflib.get_close_matches(name, [*NAMES, *NOT_BUILT], n=1)
         fail(

@@ -14,7 +14,7 @@ import dataclasses
 import functools
 import types
 from collections import defaultdict
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from operator import is_
 from typing import Any
 
@@ -22,7 +22,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from .._errors import StaticError, sentence
+from .._errors import StaticError, Where, sentence
 from .._jax.trees import Tracer, is_a, issubdtype, type_of
 
 _BY_PARTS = (
@@ -31,6 +31,25 @@ _BY_PARTS = (
 )  # fmt: skip
 _tuple: Any = tuple
 _PLAIN = (int, bool, str, bytes, type(None), type, types.FunctionType, types.BuiltinFunctionType)
+
+
+class Unkeyed(StaticError):
+    """A static value cannot be keyed; whose it is, is not known where its parts are looked at."""
+
+    def __init__(self, what: str, rule: str, fix: str):
+        super().__init__(sentence("Static values", f"one {what}", rule, fix))
+        self.told = what, rule, fix
+
+
+def unkeyed(where: Where, arguments: Iterable[tuple[str, Any]]) -> StaticError:
+    """Why one of the static arguments of a call, by name, cannot be keyed."""
+    for name, value in arguments:
+        try:
+            static_key(value)
+        except Unkeyed as problem:
+            what, rule, fix = problem.told
+            return StaticError(sentence(where, f"static {name!r} {what}", rule, fix))
+    raise AssertionError(f"{where}: every static argument has a key")
 
 
 class Opaque:
@@ -64,7 +83,7 @@ def static_key(value: Any, seen: tuple[int, ...] = ()) -> Hashable:
     if kind is complex:
         return kind, value.real.hex(), value.imag.hex()
     if id(value) in seen:
-        raise StaticError(sentence("Static values", "one contains itself.", "It is keyed by value, part by part.", "pass a plain tree."))
+        raise Unkeyed("contains itself.", "It is keyed by value, part by part.", "pass a plain tree.")
     inside = (*seen, id(value))
     parts = _parts(value)
     if parts is not None:
@@ -146,10 +165,8 @@ def _opaque_key(leaf: Opaque) -> Hashable:
 def _parts(value: Any) -> tuple[Any, ...] | None:
     """What an ordered container is made of, in an order that a body could observe; None if it is not one."""
     if is_a(value, Tracer):
-        raise StaticError(
-            sentence("Static values", f"one is traced: {value}.", "A static value is known before tracing.",
-                     "take its name out of `static`, or pass a concrete value.")
-        )  # fmt: skip
+        raise Unkeyed(f"is traced: {value}.", "A static value is known before tracing.",
+                      "take its name out of `static`, or pass a concrete value.")  # fmt: skip
     if is_a(value, (np.ndarray, np.generic, jax.Array)):
         return _array_parts(value)
     if is_a(value, (list, tuple)):
@@ -211,9 +228,7 @@ def has_hash(value: Any) -> bool:
 
 def _hashable(value: Any) -> Hashable:
     if not has_hash(value):
-        raise StaticError(
-            sentence("Static values", f"one of type {type(value).__qualname__} has no key.",
-                     "Lists, dicts, sets, arrays and dataclasses are keyed by value, all else by its own `hash`.",
-                     "give the type `__hash__` and `__eq__`, make it a dataclass, or pass arrays instead.")
-        )  # fmt: skip
+        raise Unkeyed(f"is or holds a {type(value).__qualname__}, which has no key.",
+                      "Lists, dicts, sets, arrays and dataclasses are keyed by value, all else by its own `hash`.",
+                      "give the type `__hash__` and `__eq__`, make it a dataclass, or pass arrays instead.")  # fmt: skip
     return value

@@ -11,7 +11,8 @@ from typing import Any
 import jax
 import jax.export
 
-from .._diagnosis.tracer_errors import TRACER_ERRORS, trace_error
+from .._diagnosis.needed_values import CAUGHT
+from .._diagnosis.tracer_errors import trace_error
 from .._errors import OptionError, few, sentence
 from .._jax.hlo_work import Work
 from .._jax.jaxprs import equations, source_of
@@ -64,8 +65,11 @@ class Case:
                     return jaxpr, jax.export.export(jitted, platforms=["cpu"])(*arrays)
             except Undecided as undecided:
                 decide(entry, undecided.key, arrays)
-            except TRACER_ERRORS as error:
-                raise trace_error(error, entry.core.where, entry.paths) from error
+            except CAUGHT as error:
+                explained = trace_error(error, entry.core.where, entry.paths)
+                if explained is None:
+                    raise
+                raise explained from error
             finally:
                 entry.land()
 

@@ -13,6 +13,7 @@ from .._errors import MeshError, OptionError, sentence
 from .._interface.derivatives import Derivative, Wrt, program_of
 from .._jax.mesh import Mesh, current
 from .._jax.trees import is_a
+from .._owners import public
 from .._program.entry import Entry
 from .._stages.place import no_mesh
 from .._view.layout import described
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 @overload
 def simulate(
-    f: Program[..., Any] | Derivative,
+    f: Program[..., Any] | Derivative[..., Any],
     /,
     *examples: Any,
     mesh: Sizes | Mesh | None = None,
@@ -38,7 +39,7 @@ def simulate(
 ) -> Simulation: ...
 @overload
 def simulate(
-    f: Program[..., Any] | Derivative,
+    f: Program[..., Any] | Derivative[..., Any],
     /,
     *examples: Any,
     mesh: Sequence[Sizes | Mesh],
@@ -47,8 +48,9 @@ def simulate(
     wrt: Wrt = None,
     **keywords: Any,
 ) -> Sweep: ...
+@public
 def simulate(
-    f: Program[..., Any] | Derivative, /, *examples: Any, mesh: Sizes | Mesh | Sequence[Sizes | Mesh] | None = None,
+    f: Program[..., Any] | Derivative[..., Any], /, *examples: Any, mesh: Sizes | Mesh | Sequence[Sizes | Mesh] | None = None,
     device: str | Device, sizes: Sizes | None = None, wrt: Wrt = None, **keywords: Any,
 ) -> Simulation | Sweep:  # fmt: skip
     """What a program would take on devices that are not there: memory, operations, what they send each other, and the time of a step.

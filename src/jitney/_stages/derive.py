@@ -24,6 +24,7 @@ from .._contract.contract import Contract, Parameter, contract_of
 from .._errors import DerivativeError, Where, sentence
 from .._jax.linearized import Linear, fitting
 from .._jax.memory import free_bytes
+from .._jax.primitives import spelled
 from .._jax.trees import is_a, issubdtype, keystr, tree_flatten, tree_flatten_with_path, tree_unflatten, type_of
 from .._signature.binding import signature_of, where_of
 from .._signature.hints import AnyHint
@@ -79,7 +80,7 @@ class Derived:
         sparse: Whether Jacobians and Hessians are BCOO arrays.
         memory: Bytes that it may take, or "auto": of a Jacobian as many directions at a time as fit, of a gradient what is recomputed.
         remat: A policy of `jax.checkpoint_policies` for the function, or "auto": what fits into `memory`.
-        aux: Whether the function returns its number and something else, which `value_and_grad` hands on: `((value, aux), grad)`.
+        aux: Whether the function returns its number and something else, which is handed on: `((value, aux), grad)`, or `(grad, aux)`.
         summed: Whether the function has to be a sum along the axis whose size is not known while this is traced.
         plain: Whether JAX's own transformations make it, dense.
     """
@@ -160,6 +161,7 @@ class _Derivation:
             here = BoundArguments(bound.signature, {**bound.arguments, **_eqx.combine(at, rest)})
             return derived.fn(*here.args, **here.kwargs)
 
+        self._once: Callable[[Any], Any] = primal
         self.primal: Callable[[Any], Any] = _recomputing(primal, derived.remat)
 
     def make(self) -> Any:
@@ -168,6 +170,9 @@ class _Derivation:
     # The kinds.
 
     def _grad(self) -> Any:
+        if self.derived.aux:
+            (_, aux), grad = self._value_aux_and_grad()
+            return grad, aux
         self._recompute_to_fit()
         return self._by_name(_jax.grad(self._scalar)(self.at))
 
@@ -181,17 +186,17 @@ class _Derivation:
         return value, self._by_name(grad)
 
     def _value_aux_and_grad(self) -> Any:
-        """What is no array among the rest of the result passes by JAX."""
+        """What is no array among the rest of the result passes by JAX, and by what recomputes."""
         self._decided("reverse", _BACKWARD)
         rest: Any = None
 
         def scalar(at: Any) -> Any:
             nonlocal rest
-            value, auxiliary = self._two(self.primal(at))
+            value, auxiliary = self._two(self._once(at))
             aux, rest = _eqx.partition(auxiliary, _eqx.is_array)
             return self._real_number(value), aux
 
-        (value, aux), grad = _jax.value_and_grad(scalar, has_aux=True)(self.at)
+        (value, aux), grad = _jax.value_and_grad(_recomputing(scalar, self.derived.remat), has_aux=True)(self.at)
         return (value, _eqx.combine(aux, rest)), self._by_name(grad)
 
     def _two(self, pair: Any) -> tuple[Any, Any]:
@@ -219,7 +224,7 @@ class _Derivation:
         program = _jax.make_jaxpr(whole)(arrays)
         for use in uses_of(program, ranges):
             if not use.is_sum:
-                raise Refused(use.place, use.refused or f"is no sum along it: {use.kind}, {use.how} (`{use.op}`)")
+                raise Refused(use.place, use.refused or f"is no sum along it: {use.kind}, {use.how} (`{spelled(use.op)}`)")
         for symbol in ranges:
             levels = plan_passes(program, symbol, ranges).levels
             if levels > 1:

@@ -14,12 +14,14 @@ from .._interface.derivatives import Wrt, check_names, named
 from .._interface.optimize import optimize
 from .._interface.program import Program
 from .._jax.trees import is_a, type_of
+from .._owners import public
 from .._signature.options import fail
 from .._stages.derive import Derived
 
 P = ParamSpec("P")
 
 
+@public
 def accumulate(
     loss: Callable[P, Any], /, *, axis: str, microbatch: int, wrt: Wrt = None, has_aux: bool = False
 ) -> Program[P, tuple[Any, Any]]:

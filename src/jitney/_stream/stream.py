@@ -24,6 +24,7 @@ from .._interface.derivatives import Derivative, program_of
 from .._jax.memory import Misfit, text
 from .._jax.settings import settings
 from .._jax.trees import is_a, type_of
+from .._owners import public
 from .._signature.options import AUTO
 from .._stages import Chunk
 from .._view.result import unmixed
@@ -82,8 +83,9 @@ class Streamed(NamedTuple, Generic[R]):
     stats: StreamStats
 
 
+@public
 def stream(
-    program: Program[..., R] | Derivative,
+    program: Program[..., R] | Derivative[..., Any],
     data: Mapping[str, Any],
     /,
     *,

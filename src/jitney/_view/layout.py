@@ -31,7 +31,7 @@ from .._jax.trees import (
 )
 from .._signature.binding import Binder
 from .._signature.hints import ScalarHint
-from .._signature.static_values import Opaque, keyer_of, snapshot
+from .._signature.static_values import Opaque, Unkeyed, keyer_of, snapshot, unkeyed
 from .view import Leaf, LeafHint, View, is_array, leaf_hints
 
 _T = TypeVar("_T")
@@ -47,6 +47,7 @@ class Layout:
         hints = leaf_annotations(contract, values)
         self.dynamic = tuple(i for i, leaf in enumerate(leaves) if is_traced(leaf, hints[i]))
         self.static = tuple(sorted(set(range(len(leaves))) - set(self.dynamic)))
+        self._where = binder.where
         self.names = tuple(_name(binder, path) for path, _ in paths)
         self.donated = tuple(n for n, i in enumerate(self.dynamic) if self.names[i][0] in donate)
         self.nested = traced(leaves)
@@ -82,7 +83,10 @@ class Layout:
 
     def key(self, leaves: Sequence[Any]) -> tuple[Hashable, ...]:
         """The key of the static values of a call; their types are part of `form`."""
-        return tuple([leaves[i] if keyer is None else keyer(leaves[i]) for i, keyer in self._keyers])
+        try:
+            return tuple([leaves[i] if keyer is None else keyer(leaves[i]) for i, keyer in self._keyers])
+        except Unkeyed:
+            raise unkeyed(self._where, ((self.names[i][1], leaves[i]) for i in self.static if not isinstance(leaves[i], Opaque))) from None
 
     def statics(self, leaves: Sequence[Any]) -> tuple[Any, ...]:
         """The static values of a call, copied, in the order of `static`."""

@@ -14,6 +14,7 @@ import equinox as eqx
 
 from .._errors import OptionError, sentence
 from .._jax.trees import is_a, tree_flatten_with_path, type_of
+from .._owners import public
 from .._signature.annotations import fields_of, named_array
 from .._signature.hints import Hint
 from .view import LeafHint, View, leaf_hints
@@ -28,6 +29,7 @@ class InModule:
     hint: LeafHint
 
 
+@public
 def register_axes(cls: type, **fields: str) -> None:
     """Name the axes of the fields of a class, as its annotations would: `register_axes(eqx.nn.Linear, weight="out in", bias="out")`.
 

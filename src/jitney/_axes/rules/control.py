@@ -53,7 +53,7 @@ def _uses(op: Op) -> Iterator[Use]:
     if op.name == "while":
         dims = ragged_dims(shape_of(opened(op.params["cond_jaxpr"])[0].outvars[0]))
         if dims:
-            yield use(op, dims, "reduced", monoid=MONOIDS["or"])
+            yield use(op, dims, "reduced", "a loop until all of it are done", monoid=MONOIDS["or"])
     if op.name == "scan" and is_ragged(op.params["length"]):
         yield use(op, op.params["length"], "scanned", "a loop over it" + (", from the end" if op.params["reverse"] else ""))
 

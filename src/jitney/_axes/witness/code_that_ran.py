@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..._jax.trees import is_a, type_of
-from ..._owners import owner
+from ..._owners import owner, short
 from .unseen import is_allowed, unknown
 
 _TRUSTED = ("jax", "jaxlib", "jitney", "equinox", "numpy", "stdlib", "generated")
@@ -77,7 +77,7 @@ class _Watch:
         return False
 
     def _tell(self, code: types.CodeType, what: str) -> None:
-        self.report(f"{Path(code.co_filename).name}:{code.co_firstlineno} ({code.co_name}) {what}")
+        self.report(f"{short(code.co_filename)}:{code.co_firstlineno} ({code.co_name}) {what}")
 
 
 _IMPORTS = "<frozen importlib._bootstrap>"

@@ -7,7 +7,6 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -15,7 +14,7 @@ from jax import export
 
 from ..._jax.jaxprs import opened, programs
 from ..._jax.primitives import HOLDERS
-from ..._owners import is_users
+from ..._owners import is_users, short
 from ..refusal import Refused
 from ..typed_jax import make_jaxpr
 from .compare_traces import Witness
@@ -192,4 +191,4 @@ def _first_line(error: BaseException) -> str:
 def _place(error: BaseException) -> str:
     """The innermost line of the user's in a traceback."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if is_users(f.filename)]
-    return f"{Path(frames[-1].filename).name}:{frames[-1].lineno} ({frames[-1].name})" if frames else ""
+    return f"{short(frames[-1].filename)}:{frames[-1].lineno} ({frames[-1].name})" if frames else ""

@@ -17,14 +17,13 @@ import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import numpy as np
 
 from ..._jax.trees import is_a
-from ..._owners import Owner, owner_of
+from ..._owners import Owner, owner_of, short
 from ..dims import is_symbolic, symbolic_class
 from ..refusal import Refused
 from ..typed_jax import InconclusiveDimensionOperation
@@ -148,7 +147,7 @@ def _refusal(name: str, size: Any, others: tuple[Any, ...]) -> Refused | None:
 
 
 def _line(frame: FrameType) -> str:
-    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} ({frame.f_code.co_name})"
+    return f"{short(frame.f_code.co_filename)}:{frame.f_lineno} ({frame.f_code.co_name})"
 
 
 def _asker(*workers: Owner) -> FrameType | None:
