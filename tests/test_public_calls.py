@@ -167,6 +167,9 @@ SENTENCES = {
     "a rule without a name": (lambda: jitney.derived(functools.partial(undecorated)), "no rule"),
     "a bucket of two kinds": (lambda: jitney.Bucket(sizes=[4], multiple=2), "takes one of them"),
     "too few arguments": (lambda: plain(), "missing a required argument: 'x'"),
+    "an array of text": (lambda: plain(np.array(["a"])), "'x' is an array of <U1"),
+    "a shape for an array": (lambda: plain(jax.ShapeDtypeStruct((3,), np.float32)), "'x' is a shape"),
+    "an array of objects, ahead of time": (lambda: plain.compile(np.array([None])), "'x' is an array of object"),
     "a vector of text": (lambda: Two.of(["a", "b"]), "no vector"),
 }
 

@@ -10,7 +10,8 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from .._errors import DonationError, PrecisionError, TraceError, Where, sentence
+from .._errors import ContractError, DonationError, PrecisionError, TraceError, Where, sentence
+from .._jax.trees import is_a
 from .._owners import user_line
 from .needed_values import Kind, need_of
 
@@ -55,6 +56,20 @@ def trace_error(error: Exception, where: Where, paths: Sequence[str], *, eager: 
 def _static(arguments: Sequence[str]) -> str:
     first = re.split(r"[.\[]", arguments[0])[0] if arguments else "name"
     return f'if {first!r} takes few values, declare it static: @optimize(static="{first}").'
+
+
+def no_number(where: Where, arrays: Sequence[Any], paths: Sequence[str], *, called: bool = True) -> ContractError | None:
+    """The error of an argument that JAX does not take: an array of text, objects or times, or where it is called one without numbers."""
+    for array, path in zip(arrays, paths, strict=True):
+        dtype: Any = array.dtype if is_a(array, np.ndarray) else None
+        if dtype is not None and (dtype.kind in "OSUMm" or dtype.names):
+            what, fix = f"an array of {dtype}", "convert it to numbers, or pass it inside something static."
+        elif called and isinstance(array, jax.ShapeDtypeStruct):
+            what, fix = "a shape, and no array", "pass an array; shapes are for `compile`, `plan` and `lower`."
+        else:
+            continue
+        return ContractError(sentence(where, f"{path!r} is {what}.", "JAX computes with arrays of numbers.", fix))
+    return None
 
 
 def donation_error(

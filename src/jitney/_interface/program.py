@@ -15,7 +15,7 @@ import jax
 
 from .._diagnosis.counters import LISTENER, Stats
 from .._diagnosis.needed_values import CAUGHT
-from .._diagnosis.tracer_errors import donation_error, low_product_error, trace_error
+from .._diagnosis.tracer_errors import donation_error, low_product_error, no_number, trace_error
 from .._errors import JitneyWarning, TraceError
 from .._jax.trees import register_pytree_node, tree_flatten, type_of
 from .._owners import public, shorten, users_level
@@ -94,7 +94,7 @@ class Program(Generic[P, R]):
                 if untraced is not None:
                     return self._not_traceable(untraced, error, entry, layout.pick(leaves))
                 named = donation_error(error, core.where, layout.pick(leaves), entry.paths, layout.donated) if core.options.donate else None
-                named = named or low_product_error(error, core.where)
+                named = named or low_product_error(error, core.where) or no_number(core.where, layout.pick(leaves), entry.paths)
                 if named is not None:
                     raise named from error
                 if not entry.overlooked(error):
@@ -348,7 +348,11 @@ class Program(Generic[P, R]):
         values = core.bind(args, kwargs)
         leaves, treedef = tree_flatten(values)
         layout = core.layout((treedef, *map(type, leaves)), values)
-        return self._entry(layout, leaves), tuple(layout.pick(leaves))
+        entry, arrays = self._entry(layout, leaves), tuple(layout.pick(leaves))
+        unfit = no_number(core.where, arrays, entry.paths, called=False)
+        if unfit is not None:
+            raise unfit
+        return entry, arrays
 
     # What a function does besides being called.
 
