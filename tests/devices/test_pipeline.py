@@ -84,6 +84,11 @@ def test_the_schedule_waits_as_theory_says():
         (lambda: jitney.pipeline(layers(4), microbatches=2, axis="deep")(X), jitney.MeshError, "no axis 'deep'"),
         (lambda: jitney.pipeline([*layers(1), eqx.nn.Identity()], microbatches=2), jitney.OptionError, "layer 1 .Identity. differs"),
         (lambda: jitney.pipeline([], microbatches=2), jitney.OptionError, "there is no layer"),
+        (lambda: jitney.pipeline([jnp.tanh] * 4, microbatches=2), jitney.OptionError, "layers hold no arrays"),
+        (lambda: jitney.pipeline([layers(1)] * 4, microbatches=2), jitney.OptionError, "a layer is of type list, which cannot be called"),
+        (lambda: jitney.pipeline(layers(1)[0], microbatches=2), jitney.OptionError, "the first axes of its arrays are"),
+        (lambda: jitney.pipeline(layers(4), microbatches=2)(1.0), jitney.MeshError, "it is called with a float"),
+        (lambda: jitney.pipeline(layers(4), microbatches=2)(X[0, 0]), jitney.MeshError, r"it is called with float32\[\]"),
         (lambda: jitney.pipeline(layers(4), microbatches=0), jitney.OptionError, "microbatches=0 is no number"),
         (
             lambda: jitney.pipeline([eqx.nn.Linear(6, 5, key=jax.random.key(i)) for i in range(4)], microbatches=2)(X),

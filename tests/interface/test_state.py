@@ -172,6 +172,34 @@ def test_a_circle_is_an_error():
         cls().a  # noqa: B018
 
 
+def test_a_field_that_overrides_another_may_read_it(economy):
+    """By `super()`, however many there are; each is computed once, and a parent's rule that reads the field gets the child's."""
+
+    class Taxed(Economy):
+        @derived
+        def capital(self) -> Float[Array, "sector"]:
+            COUNT.append("taxed")
+            return 0.5 * super().capital
+
+    class Twice(Taxed):
+        @derived
+        def capital(self) -> Float[Array, "sector"]:
+            return 0.5 * super().capital + 0 * super().capital
+
+    state = Twice.of(economy.array)
+    np.testing.assert_allclose(state.capital, np.exp(np.arange(1, 4)) / 4, rtol=1e-6)
+    np.testing.assert_allclose(jax.jit(lambda s: s.output)(state), state.capital**0.3 * economy.labour**0.7, rtol=1e-6)
+    assert COUNT == ["taxed", "capital"] * 2
+
+
+def test_a_circle_through_a_parent_is_an_error():
+    """That is one too."""
+    one = type("One", (State,), {"a": derived(lambda self: self.b), "b": derived(lambda self: jnp.ones(()))})
+    two = type("Two", (one,), {"b": derived(lambda self: super(two, self).a)})
+    with pytest.raises(StateError, match="derived from itself: b -> a -> b"):
+        two().b  # noqa: B018
+
+
 def test_it_prints_by_name(economy):
     """Core fields, derived ones, and what is missing."""
     text = str(economy)

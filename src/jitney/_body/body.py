@@ -16,6 +16,7 @@ from .._axes import Refused
 from .._contract.contract import check_arguments, check_result
 from .._contract.sizes import Sizes
 from .._jax.mesh import current as current_mesh
+from .._jax.mesh import is_manual
 from .._precision import Policy
 from .._signature.hints import ArrayHint
 from .._signature.static_values import snapshot
@@ -146,7 +147,12 @@ class Body:
     def on_mesh(self, mesh: Any = None) -> Request:
         """The request, with the mesh that the call runs on."""
         mesh = mesh or current_mesh(self.core.options.mesh, nested=self.request.nested)
-        return replace(self.request, mesh=mesh, axes=tuple(self.core.contract.axes), result=self.core.contract.result)
+        options, single = self.request.options, self.request.single
+        if mesh is not None and (manual := {axis for axis in mesh.shape if is_manual(mesh, axis)}):
+            options = replace(options, shard=options.shard and options.shard.without(manual))
+            single = "inside `shard_map` or `pmap`: each device works on its part" if len(manual) == len(mesh.shape) else single
+        axes, result = tuple(self.core.contract.axes), self.core.contract.result
+        return replace(self.request, options=options, mesh=mesh, single=single, axes=axes, result=result)
 
     def _in_modules(self, view: View) -> list[InModule | None]:
         values = self.layout.values([leaf.abstract() for leaf in view.leaves], self.statics)

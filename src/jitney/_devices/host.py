@@ -7,8 +7,9 @@ nobody waits before the numbers are read.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Generator, Hashable, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import jax
@@ -16,39 +17,50 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from .._errors import TraceError, sentence
-from .._jax.trees import is_a, issubdtype, keystr, tree_flatten_with_path, tree_unflatten
+from .._errors import DonationError, TraceError, sentence
+from .._jax.mesh import automatic, is_within_trace, outside
+from .._jax.trees import device_put, is_a, issubdtype, keystr, tree_flatten_with_path, tree_unflatten
 from .._owners import public
 
 _jax: Any = jax
 _jnp: Any = jnp
+_sharding: Any = jax.sharding
 T = TypeVar("T")
+
+
+@dataclass
+class _Parcel:
+    """Arrays that lie on the same devices, side by side: where they go in the tree, what they are, and their bytes."""
+
+    places: Sequence[tuple[int, Any]]
+    packed: Any
 
 
 class Fetch(Generic[T]):
     """A tree on its way to the host. Made by `jitney.host`."""
 
-    def __init__(self, treedef: Any, leaves: list[Any], places: Sequence[tuple[int, Any]], packed: Any):
+    def __init__(self, treedef: Any, leaves: list[Any], parcels: Sequence[_Parcel]):
         self._treedef = treedef
         self._leaves = leaves
-        self._places = places
-        self._packed = packed
+        self._parcels = list(parcels)
+        self._count = sum(len(parcel.places) for parcel in parcels)
 
     def done(self) -> bool:
         """Whether the device has computed the arrays, so that `result` will not wait for it."""
-        return self._packed is None or self._packed.is_ready()
+        return all(parcel.packed.is_ready() for parcel in self._parcels)
 
     def result(self) -> T:
         """The tree with numbers of Python for arrays of rank 0, and NumPy arrays for the others; waits until they are here."""
-        if self._packed is not None:
-            found = _unpacked(np.asarray(self._packed), [leaf for _, leaf in self._places])
-            for (i, _), value in zip(self._places, found, strict=True):
+        while self._parcels:
+            parcel = self._parcels[-1]
+            found = _unpacked(np.asarray(parcel.packed), [leaf for _, leaf in parcel.places])
+            for (i, _), value in zip(parcel.places, found, strict=True):
                 self._leaves[i] = value
-            self._packed = None
+            self._parcels.pop()
         return tree_unflatten(self._treedef, self._leaves)
 
     def __repr__(self) -> str:
-        return f"<jitney.host: {len(self._places)} arrays, {'here' if self.done() else 'on their way'}>"
+        return f"<jitney.host: {self._count} arrays, {'here' if self.done() else 'on their way'}>"
 
 
 @public
@@ -63,30 +75,73 @@ def host(tree: T) -> Fetch[T]:
     The arrays may be donated or deleted afterwards. What is no array stays as it is.
 
     Args:
-        tree: Any pytree: a dict of metrics, a module, one array. Its arrays lie on the same devices.
+        tree: Any pytree: a dict of metrics, a module, one array. What lies on the same devices is one transfer.
 
     Raises:
         TraceError: It is called while a function is traced, when arrays have no values yet.
+        DonationError: An array was donated, and has no numbers any more.
     """
     paths, treedef = tree_flatten_with_path(tree)
     leaves = [leaf for _, leaf in paths]
     for path, leaf in paths:
         if is_a(leaf, Tracer):
             raise TraceError(
-                sentence("jitney.host()", f"{keystr(path).removeprefix('.') or 'the array'} is traced: {leaf}.",
+                sentence("jitney.host()", f"{_name(path)} is traced: {leaf}.",
                          "While a step is traced, its arrays have a shape and a dtype but no value.",
                          "return the metrics from the step, and call jitney.host on what the call returned.")
             )  # fmt: skip
     places = [(i, leaf) for i, leaf in enumerate(leaves) if is_a(leaf, jax.Array)]
+    for i, leaf in places:
+        if leaf.is_deleted():
+            raise DonationError(
+                sentence("jitney.host()", f"{_name(paths[i][0])} was deleted: its buffer was given up to a call that it was donated to.",
+                         "An array that is donated has no numbers afterwards.",
+                         "call jitney.host before the call that it is donated to, or on what that call returned.")
+            )  # fmt: skip
     leaves = [leaf.item() if is_a(leaf, np.generic) else leaf for leaf in leaves]
-    if not places:
-        return Fetch(treedef, leaves, (), None)
-    arrays = [_plain(leaf) for _, leaf in places]
+    groups: dict[Hashable, list[tuple[int, Any]]] = {}
+    for i, leaf in places:
+        groups.setdefault(_devices(leaf), []).append((i, _automatic(_plain(leaf))))
+    if len(groups) > 1:  # what was put nowhere on purpose goes with others
+        loose = groups.pop(None, [])
+        next(iter(groups.values())).extend(loose)
+    with _outside() if groups else nullcontext():
+        return Fetch(treedef, leaves, [_parcel(group) for group in groups.values()])
+
+
+def _parcel(group: Sequence[tuple[int, Any]]) -> _Parcel:
+    arrays = [array for _, array in group]
     with _width(arrays):
         packed = _PACK(*arrays)
     packed.copy_to_host_async()
-    shapes = [(i, jax.ShapeDtypeStruct(array.shape, array.dtype)) for (i, _), array in zip(places, arrays, strict=True)]
-    return Fetch(treedef, leaves, shapes, packed)
+    return _Parcel([(i, jax.ShapeDtypeStruct(array.shape, array.dtype)) for i, array in group], packed)
+
+
+def _devices(array: Any) -> Hashable:
+    """What arrays of one program share: their mesh, or their devices; None if an array may go with any."""
+    found: Any = array.sharding
+    if is_a(found, _sharding.NamedSharding):
+        return automatic(found.mesh)
+    return frozenset(found.device_set) if array.committed else None
+
+
+def _automatic(array: Any) -> Any:
+    """The same buffers, on a mesh without explicit axes: those do not say how arrays of different shapes lie side by side."""
+    found: Any = array.sharding
+    if not is_a(found, _sharding.NamedSharding) or automatic(found.mesh) is found.mesh:
+        return array
+    return device_put(array, _sharding.NamedSharding(automatic(found.mesh), found.spec))
+
+
+@contextmanager
+def _outside() -> Generator[None]:
+    """A scope without the mesh of the context, and of no trace: these arrays have values."""
+    with jax.ensure_compile_time_eval() if is_within_trace() else nullcontext(), outside():
+        yield
+
+
+def _name(path: Any) -> str:
+    return keystr(path).removeprefix(".") or "the array"
 
 
 def _plain(array: Any) -> Any:

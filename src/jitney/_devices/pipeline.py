@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from .._errors import MeshError, OptionError, sentence
-from .._jax.mesh import Mesh, automatic, current, described
+from .._jax.mesh import Mesh, automatic, automatically, context, current, described, explicit_around, laid, spec
 from .._jax.trees import is_a, tree_map, type_of
 from .._owners import public
 
@@ -90,7 +91,7 @@ class Pipeline(eqx.Module):
     @property
     def depth(self) -> int:
         """How many layers there are."""
-        return jax.tree.leaves(_eqx.filter(self.layers, _eqx.is_array))[0].shape[0]
+        return _arrays(self.layers)[0].shape[0]
 
     def schedule(self) -> Schedule:
         """The schedule on the mesh given, or that of the context."""
@@ -106,11 +107,18 @@ class Pipeline(eqx.Module):
             MeshError: There is no mesh with these axes, or a size does not divide.
             OptionError: A layer changes the shape or the dtype of what it gets.
         """
+        x = _batch(x)
         sizes = self._sizes()
         stages, copies = sizes[self.axis], sizes[self.batch] if self.batch else 1
         _check_divides(f"the {self.depth} layers", self.depth, stages, f"stages along {self.axis!r}")
         parts = f"{self.microbatches} microbatches" + (f" times {copies} devices along {self.batch!r}" if copies > 1 else "")
         _check_divides(f"a batch of {x.shape[0]}", x.shape[0], self.microbatches * copies, parts)
+        return self.through(x) if explicit_around([*_arrays(self.layers), x]) is None else _ON_EXPLICIT(self, x)
+
+    def through(self, x: Any) -> Any:
+        """All layers on each element, by devices whose axes are automatic."""
+        sizes = self._sizes()
+        stages, copies = sizes[self.axis], sizes[self.batch] if self.batch else 1
         arrays, rest = _eqx.partition(self.layers, _eqx.is_array)
         _check_layer(arrays, rest, x)
 
@@ -144,6 +152,13 @@ class Pipeline(eqx.Module):
                 sentence(_WHERE, "there is no mesh.", "Layers lie along an axis of a mesh of devices.",
                          f"call it inside `with jitney.mesh({self.axis}=-1):`, or give mesh=jitney.mesh({self.axis}=-1).")
             )  # fmt: skip
+        around = context()
+        if not around.empty and dict(around.shape) != dict(mesh.shape):
+            raise MeshError(
+                sentence(_WHERE, f"its mesh is {described(mesh)}, and it is called inside another: {described(around)}.",
+                         "Its devices hand on to each other by `shard_map`, which takes the mesh that it stands in.",
+                         "leave mesh= out, or call it outside of the other mesh.")
+            )  # fmt: skip
         for axis in filter(None, (self.axis, self.batch)):
             if axis not in mesh.shape:
                 raise MeshError(
@@ -151,6 +166,19 @@ class Pipeline(eqx.Module):
                              "correct the name, or make a mesh that has it.")
                 )  # fmt: skip
         return dict(mesh.shape)
+
+
+def _on_explicit(piped: Pipeline, x: Any) -> Any:
+    """A call on a mesh with explicit axes: inside they are automatic, and the result lies as the batch does."""
+    arrays, rest = _eqx.partition((piped, x), _eqx.is_array)
+    mesh, along = explicit_around(_arrays(arrays)), spec(x)
+    with automatically(mesh) as brought:
+        here, batch = _eqx.combine(tree_map(brought, arrays), rest)
+        out = here.through(batch)
+    return laid(out, mesh, along)
+
+
+_ON_EXPLICIT: Any = _eqx.filter_jit(_on_explicit)
 
 
 def _through(own: Any, parts: Any, stage: Any, axis: str, schedule: Schedule) -> Any:
@@ -217,7 +245,62 @@ def pipeline(
                      "write microbatches=8.")
         )  # fmt: skip
     chosen = mesh.mesh if is_a(mesh, Mesh) else mesh
-    return Pipeline(_stacked(layers) if is_a(layers, (list, tuple)) else layers, axis, microbatches, batch, chosen, remat)
+    stacked = _stacked([_of_jax(layer) for layer in layers]) if is_a(layers, (list, tuple)) else _of_jax(layers)
+    _check_stack(stacked)
+    return Pipeline(stacked, axis, microbatches, batch, chosen, remat)
+
+
+def _of_jax(layer: Any) -> Any:
+    """A layer whose arrays are all JAX's.
+
+    Raises:
+        OptionError: It is none.
+    """
+    if not callable(layer):
+        raise OptionError(
+            sentence(_WHERE, f"a layer is of type {type_of(layer).__name__}, which cannot be called.",
+                     "A layer is a module that is called with one element and returns one.",
+                     "put several steps into one module, such as eqx.nn.Sequential([...]), and arrays into one with a `__call__`.")
+        )  # fmt: skip
+    return tree_map(_jaxs, layer)
+
+
+def _jaxs(leaf: Any) -> Any:
+    return _jnp.asarray(leaf) if is_a(leaf, np.ndarray) else leaf
+
+
+def _check_stack(stacked: Any) -> None:
+    arrays = _arrays(stacked)
+    counts = sorted({leaf.shape[:1] for leaf in arrays})
+    if len(counts) == 1 and counts[0]:
+        return
+    found = "layers hold no arrays" if not arrays else f"the first axes of its arrays are {', '.join(map(str, counts))}"
+    raise OptionError(
+        sentence(_WHERE, f"{found}, where each layer has its part.",
+                 "What lies on each device is its layers' parameters: arrays with the layer as their first axis.",
+                 "call a function without parameters before or behind the pipeline; stack layers with eqx.filter_vmap(Block)(keys).")
+    )  # fmt: skip
+
+
+def _arrays(tree: Any) -> list[Any]:
+    return _jax.tree.leaves(_eqx.filter(tree, _eqx.is_array))
+
+
+def _batch(x: Any) -> Any:
+    """A batch, as an array of JAX's.
+
+    Raises:
+        MeshError: It is no array with a first axis.
+    """
+    if is_a(x, np.ndarray) or (is_a(x, jax.Array) and x.ndim):
+        x = _jnp.asarray(x)
+    if not is_a(x, jax.Array) or not x.ndim:
+        what = f"{x.dtype}[]" if is_a(x, jax.Array) else f"a {type_of(x).__name__}"
+        raise MeshError(
+            sentence(_WHERE, f"it is called with {what}.", "It takes one array with the batch as its first axis.",
+                     "stack the elements: jnp.stack([...]); put several arrays side by side into one.")
+        )  # fmt: skip
+    return x
 
 
 def _stacked(layers: Sequence[Any]) -> Any:

@@ -55,13 +55,14 @@ class Reading:
         # An id is of one object as long as that is held. A state on the way may be held by nobody else, and the next one take its place.
         self._kept: dict[int, tuple[Any, Kept, Kept]] = {}
 
-    def value(self, state: Any, name: str, rule: Callable[[Any], Any]) -> Any:
-        """A derived value, computed if it is not known under the settings and in the trace of now.
+    def value(self, state: Any, rule: Callable[[Any], Any]) -> Any:
+        """A derived value, computed if it is not known under the settings and in the trace of now. It is known by its rule: a class and
+        its parent may have one of the same name.
 
         Tracers must not outlive their trace: a state that holds some dies with it, but one of concrete arrays, which a traced function
         closes over, does not. What is computed of that one is kept for this reading alone.
         """
-        key, trace = (name, settings()), _core.get_opaque_trace_state()
+        key, trace = (rule, settings()), _core.get_opaque_trace_state()
         if id(state) not in self._kept:
             self._kept[id(state)] = (state, _lasting(state), Kept(None))
         _, lasting, passing = self._kept[id(state)]

@@ -53,8 +53,8 @@ class DerivedField(Generic[R]):
         if state is None:
             return self
         try:
-            with _reading(state, self.name) as reading:
-                return reading.values.value(state, self.name, self.rule)
+            with _reading(state, self) as reading:
+                return reading.values.value(state, self.rule)
         except Exception as error:
             shorten(error)
             raise
@@ -63,8 +63,9 @@ class DerivedField(Generic[R]):
 def derived(rule: Callable[[Any], R]) -> DerivedField[R]:
     """A field of a `State` that follows from others: computed when it is read, never stored, passed, or differentiated as an argument.
 
-    A rule reads core fields and other derived ones. It is computed once for each state and trace, however often it is
-    read; anew under other settings of JAX (x64), and where an array of NumPy's was changed in place.
+    A rule reads core fields and other derived ones; one that overrides a parent's reads that as `super().name`. It is computed once for
+    each state and trace, however often it is read; anew under other settings of JAX (x64), and where an array of NumPy's was changed in
+    place.
 
     Raises:
         StateError: When it is read and a field that it needs is missing, or it needs itself.
@@ -76,7 +77,7 @@ def derived(rule: Callable[[Any], R]) -> DerivedField[R]:
 class _Reading:
     """The derived fields that are being computed, and what is known of their states."""
 
-    fields: list[tuple[Any, str]] = field(default_factory=list[tuple[Any, str]])
+    fields: list[tuple[Any, DerivedField[Any]]] = field(default_factory=list[tuple[Any, DerivedField[Any]]])
     values: Reading = field(default_factory=Reading)
 
 
@@ -84,18 +85,19 @@ _READING: ContextVar[_Reading | None] = ContextVar("reading", default=None)
 
 
 @contextmanager
-def _reading(state: Any, name: str) -> Generator[_Reading]:
+def _reading(state: Any, asked: DerivedField[Any]) -> Generator[_Reading]:
     found = _READING.get()
     token = None
     if found is None:
         token = _READING.set(found := _Reading())
-    if any(other is state and said == name for other, said in found.fields):
-        chain = [said for other, said in found.fields if other is state]
+    chain = [said for other, said in found.fields if other is state]
+    if any(said is asked for said in chain):  # a field that overrides another of its name may read that one, by `super()`
+        names = [said.name for said in [*chain[chain.index(asked) :], asked]]
         raise StateError(
-            sentence(_where(state, name), f"it is derived from itself: {' -> '.join([*chain[chain.index(name) :], name])}.",
+            sentence(_where(state, asked.name), f"it is derived from itself: {' -> '.join(names)}.",
                      "A derived field follows from core fields in the end.", "make one of them a core field.")
         )  # fmt: skip
-    found.fields.append((state, name))
+    found.fields.append((state, asked))
     try:
         yield found
     finally:
@@ -179,7 +181,7 @@ def _check_there(state: State, name: str) -> None:
     reading = _READING.get()
     if reading is not None and name in fields_of(type(state)):
         raise StateError(
-            sentence(_where(state, reading.fields[-1][1]), f"it needs {name!r}, which is missing.",
+            sentence(_where(state, reading.fields[-1][1].name), f"it needs {name!r}, which is missing.",
                      "A derived field can be read when every field that its rule reads is there.", f"give {name!r} a value.")
         )  # fmt: skip
 

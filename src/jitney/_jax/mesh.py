@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any
@@ -104,15 +104,32 @@ def _sizes(axes: Mapping[str, int], count: int) -> dict[str, int]:
 def current(given: Any = None, *, nested: bool = False) -> Any:
     """JAX's mesh that a call runs on: the one of the decoration, else the one of the context; None if there is none.
 
-    Under an outer trace (`nested`) the mesh of the context is abstract: which devices it has is for the outermost program to know.
+    Under an outer trace (`nested`) the mesh of the context is abstract: which devices it has is for the outermost program to know. Inside
+    `shard_map` that is the one which counts, since it says along which axes each device works alone.
+
+    Raises:
+        MeshError: The one of the decoration is none, or `shard_map` or `pmap` is around and has divided other devices.
     """
     there = _on_paper.get()
     if there is not None:
         return there
+    around: Any = _sharding.get_abstract_mesh()
     if given is not None:
-        return mesh_of(given)
-    found = _sharding.get_abstract_mesh() if nested else _of_context()
+        found = mesh_of(given)
+        return _divided_already(found, around) if nested and around.manual_axes else found
+    found = around if nested else context()
     return None if found.empty else found
+
+
+def _divided_already(given: Any, around: Any) -> Any:
+    """The mesh inside `shard_map`, if it is the one that is given."""
+    if dict(given.shape) == dict(around.shape):
+        return around
+    raise MeshError(
+        sentence("mesh=...", f"{described(given)} is asked for inside `shard_map` or `pmap` over another mesh.",
+                 "Inside one each device works alone on its part, and arrays can be laid only along axes of that same mesh.",
+                 "call the function outside of it, or write it there without `shard`.")
+    )  # fmt: skip
 
 
 def mesh_of(given: Any) -> Any:
@@ -128,12 +145,18 @@ def mesh_of(given: Any) -> Any:
     return found
 
 
-def _of_context() -> Any:
-    """The mesh of the context; JAX does not tell under a trace, which may be one of other values than those of the call."""
+def context() -> Any:
+    """The mesh of the context; JAX tells the abstract one under a trace, which may be one of other values than those of the call."""
+    return _sharding.get_abstract_mesh() if is_within_trace() else _sharding.get_mesh()
+
+
+def is_within_trace() -> bool:
+    """Whether a trace is around, be it of other values than those of a call."""
     try:
-        return _sharding.get_mesh()
-    except ValueError:
-        return _sharding.get_abstract_mesh()
+        _sharding.get_mesh()
+    except ValueError:  # "can only be used outside of `jax.jit`"
+        return True
+    return False
 
 
 _on_paper: ContextVar[Any] = ContextVar("jitney mesh of a simulation", default=None)
@@ -152,17 +175,90 @@ def on_paper(sizes: Mapping[str, int]) -> Generator[Any]:
         _on_paper.reset(token)
 
 
+@contextmanager
+def outside() -> Generator[None]:
+    """A scope without a mesh."""
+    with nullcontext() if context().empty else _jax.set_mesh(_nowhere()):
+        yield
+
+
 def _nowhere() -> Any:
     return _sharding.Mesh(np.empty((), object), ())
 
 
 def automatic(found: Any) -> Any:
-    """The same devices and axes with automatic types: XLA places what lies between arguments and results."""
-    if all(kind == AxisType.Auto for kind in found.axis_types):
+    """The same devices and axes with automatic types: XLA places what lies between arguments and results. An axis along which `shard_map`
+    has divided the work already stays as it is."""
+    if AxisType.Explicit not in found.axis_types:
         return found
+    kinds = tuple(AxisType.Auto if kind == AxisType.Explicit else kind for kind in found.axis_types)
     if is_a(found, _sharding.AbstractMesh):
-        return found.update(axis_types=(AxisType.Auto,) * len(found.axis_names))
-    return _sharding.Mesh(found.devices, found.axis_names)
+        return found.update(axis_types=kinds)
+    return _sharding.Mesh(found.devices, found.axis_names, axis_types=kinds)
+
+
+def explicit_around(values: Sequence[Any]) -> Any:
+    """The mesh with explicit axes that a trace stands in, or that one of these arrays lies on; None if there is none."""
+    shardings: list[Any] = [getattr(_jax.typeof(x), "sharding", None) for x in values if is_a(x, jax.Array)]
+    meshes = [_sharding.get_abstract_mesh(), *(x.mesh for x in shardings if is_a(x, _sharding.NamedSharding))]
+    return next((found for found in meshes if AxisType.Explicit in found.axis_types), None)
+
+
+def spec(array: Any) -> tuple[Any, ...]:
+    """Along which axes of an explicit mesh each axis of an array lies."""
+    found: Any = getattr(_jax.typeof(array), "sharding", None)
+    return tuple(found.spec) if is_a(found, _sharding.NamedSharding) else ()
+
+
+def is_manual(found: Any, axis: str) -> bool:
+    """Whether `shard_map` or `pmap` has divided the work along an axis already."""
+    return dict(zip(found.axis_names, found.axis_types, strict=True)).get(axis) == AxisType.Manual
+
+
+@contextmanager
+def automatically(found: Any) -> Generator[Callable[[Any], Any]]:
+    """A scope inside a trace in which all axes of an explicit mesh are automatic; it gives what brings an array into it.
+
+    It is `jax.sharding.auto_axes`, which wants to know where results shall lie before there are any.
+    """
+
+    def brought(x: Any) -> Any:
+        return _sharding.reshard(x, _sharding.PartitionSpec())
+
+    with _sharding.use_abstract_mesh(automatic(found)):
+        yield brought
+
+
+def laid(x: Any, found: Any, along: Sequence[Any]) -> Any:
+    """An array, out of such a scope, with its place on the explicit mesh as a part of its type."""
+    return _sharding.reshard(x, _sharding.NamedSharding(_abstract(found), _sharding.PartitionSpec(*along)))
+
+
+def reshaped(array: Any, shape: Sequence[int], how: Callable[[Any, Any], Any]) -> Any:
+    """An array of another shape, where an axis that the mesh no longer divides lies whole on each device."""
+    found = explicit_around([array])
+    if found is None:
+        return how(array, shape)
+    along = spec(array)
+    with automatically(found) as brought:
+        out = how(brought(array), shape)
+    return laid(out, found, dividing(found, shape, along))
+
+
+def dividing(found: Any, shape: Sequence[int], along: Sequence[Any]) -> list[Any]:
+    """Along which axes of a mesh those of an array lie: as they should where that divides them, each axis of the mesh once."""
+    taken: set[str] = set()
+    out: list[Any] = []
+    for size, each in zip(shape, along, strict=False):
+        names = (each,) if isinstance(each, str) else tuple(each or ())
+        fits = bool(names) and not taken & set(names) and size % math.prod(found.shape[name] for name in names) == 0
+        out.append(names if fits else None)
+        taken |= set(names) if fits else set()
+    return out
+
+
+def _abstract(found: Any) -> Any:
+    return found if is_a(found, _sharding.AbstractMesh) else found.abstract_mesh
 
 
 def described(found: Any) -> str:

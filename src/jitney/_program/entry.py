@@ -8,6 +8,7 @@ seen costs nothing extra.
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -19,6 +20,7 @@ import jax
 from .._axes import Refused, at_any_size
 from .._body.body import Body, Planned
 from .._body.call_key import padded_key, trace_key
+from .._body.explicit import without_explicit
 from .._body.function import Function
 from .._diagnosis.nonfinite import nonfinite
 from .._diagnosis.retraces import TraceRecord, cause
@@ -80,6 +82,7 @@ class Entry(Body):
         self.sharded = ShardedCalls(self) if core.options.shard is not None and not self.request.nested else None
         self.streams: dict[Hashable, Any] = {}  # what `jitney.stream` has planned and compiled
         self._settled = False  # whether `run` was chosen for programs without such checks: a new trace may bring one
+        self._within: Entry | None = None
         VERIFY.turns(self)
 
     def _jit(self, mesh: Any = None, shardings: Sequence[Any] | None = None, shapes: Sequence[Any] | None = None) -> Any:
@@ -120,7 +123,7 @@ class Entry(Body):
             self._become("running", self.jitted if options.disabled == "jit" else self.as_written)
             return self.run(*arrays)
         padded = PaddedCalls(self) if options.pad and not options.debug_nans else None
-        if traced(arrays):
+        if self.request.nested or traced(arrays):
             if padded is None:
                 if options.chunk or options.memory is not None:
                     warn_of_chunk(self, arrays)
@@ -163,6 +166,17 @@ class Entry(Body):
         self.checked = True
         return True
 
+    @property
+    def within(self) -> Entry:
+        """The same calls where a trace is around, though their arrays are of none: nested, as those of arrays that are."""
+        if self._within is None:
+            layout = copy.copy(self.layout)
+            layout.nested = True
+            found = Entry(self.core, layout, self.statics, self.key)
+            found.flights, found.chosen, found._lock = self.flights, self.chosen, self._lock
+            self._within = found
+        return self._within
+
     def where(self) -> tuple[Any, ...]:
         return () if self.sharded is None else self.sharded.where()
 
@@ -195,9 +209,9 @@ class Entry(Body):
                 warn_refused(self.core, refusal)
                 self.lowered(arrays).compile()
 
-    def _trace(self, arrays: Sequence[Any], mesh: Any = None) -> Any:
+    def _trace(self, given: Sequence[Any], mesh: Any = None) -> Any:
         """What JAX traces. One thread at a time for one key: whoever comes second waits, and calls again."""
-        arrays, counts = parted(arrays)
+        arrays, counts = parted(given)
         if counts is None and self.is_plain():
             return self.plainly(*arrays)
         if jit_is_off():
@@ -214,13 +228,15 @@ class Entry(Body):
         flight.depth += 1
         self.core.counters.traces += 1
         try:
-            planned = self.planned(arrays, counts, mesh=mesh)
-            self._remember(planned)
-            outcome = Outcome()
-            out = self.applied(planned, arrays, outcome, counts)
+            with without_explicit(self, given) as explicit:
+                arrays, counts = parted(explicit.arrays)
+                planned = self.planned(arrays, counts, mesh=mesh)
+                self._remember(planned)
+                outcome = Outcome()
+                out = self.applied(planned, arrays, outcome, counts)
             if counts is not None:
                 self._remember_cuts(planned, outcome)
-            return out
+            return explicit.left(out, self, planned, outcome)
         finally:
             flight.depth -= 1
 

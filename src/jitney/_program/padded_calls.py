@@ -20,6 +20,7 @@ from .._axes import Refused
 from .._body.call_key import padded_key
 from .._body.function import Function
 from .._errors import JitneyWarning, sentence
+from .._jax.mesh import explicit_around, is_within_trace, reshaped
 from .._jax.trees import Tracer, device_put, extended, is_a, issubdtype, tree_flatten, tree_unflatten
 from .._owners import users_level
 from .._processes.agreement import refuse_padding
@@ -82,7 +83,7 @@ def cut(result: jax.Array, shape: Sequence[int]) -> jax.Array:
     if tuple(result.shape) == tuple(shape):
         return result
     if is_a(result, Tracer):
-        return _lax.slice(result, [0] * len(shape), shape)
+        return _cut_in(result, tuple(shape)) if explicit_around([result]) else _leading(result, shape)
     part = np.asarray(result)[tuple(slice(0, size) for size in shape)]
     if len(result.devices()) > 1:
         return device_put(part, divided(result.sharding, shape))
@@ -92,12 +93,26 @@ def cut(result: jax.Array, shape: Sequence[int]) -> jax.Array:
 @partial(_jax.jit, static_argnums=1)
 def _filled_in(array: Any, shape: tuple[int, ...]) -> Any:
     """`filled`, for arrays that an outer transform traces; nothing that is filled in depends on them."""
+    return reshaped(array, shape, _repeated)
+
+
+def _repeated(array: Any, shape: tuple[int, ...]) -> Any:
     for axis, size in enumerate(array.shape):
         if size < shape[axis]:
             last = _lax.stop_gradient(_lax.slice_in_dim(array, size - 1, size, axis=axis))
             behind = _lax.broadcast_in_dim(last, [*last.shape[:axis], shape[axis] - size, *last.shape[axis + 1 :]], range(last.ndim))
             array = _lax.concatenate([array, behind], axis)
     return array
+
+
+@partial(_jax.jit, static_argnums=1)
+def _cut_in(array: Any, shape: tuple[int, ...]) -> Any:
+    """`cut`, for arrays of a mesh with explicit axes."""
+    return reshaped(array, shape, _leading)
+
+
+def _leading(array: Any, shape: Sequence[int]) -> Any:
+    return _lax.slice(array, [0] * len(shape), shape)
 
 
 class SizeRefused(Refused):
@@ -118,7 +133,10 @@ class PaddedCalls:
         self._runs: dict[Hashable, Run] = {}  # of each program
 
     def __call__(self, *arrays: Any) -> Any:
-        if jit_is_off() or (traced(arrays) and not is_padded(self.entry, arrays)):
+        if self.entry.sharded is not None and is_within_trace():
+            return self.entry.within.run(*arrays)
+        nested = traced(arrays) or (self.entry.request.nested and self.entry.core.options.shard is not None)
+        if jit_is_off() or (nested and not is_padded(self.entry, arrays)):
             return runner(self.entry, arrays, self.entry.jitted)(*arrays)
         with self.entry.numbers():  # its dtypes are part of the keys
             return self._run(arrays)

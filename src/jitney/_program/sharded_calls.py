@@ -14,7 +14,7 @@ from jax.sharding import AxisType
 
 from .._errors import few
 from .._jax.memory import text
-from .._jax.mesh import automatic, current
+from .._jax.mesh import automatic, context, current
 from .._jax.trees import device_put, is_a, tree_map
 from .._processes.agreement import agreed, moved_to
 from .._stages.place import Place, no_mesh
@@ -50,7 +50,11 @@ class ShardedCalls:
     def __call__(self, *arrays: Any) -> Any:
         if jit_is_off():
             return runner(self.entry, arrays, self.entry.jitted)(*arrays)
-        if self._context is not _sharding.get_mesh():
+        try:
+            around = _sharding.get_mesh()
+        except ValueError:  # JAX tells it where no trace is around only
+            return self.entry.within.run(*arrays)
+        if self._context is not around:
             return self._keyed(*arrays)
         try:
             return self._only(*arrays)
@@ -87,7 +91,7 @@ class ShardedCalls:
 
     def where(self) -> tuple[Any, Any]:
         """The mesh of a call, and that of the context it is made in."""
-        return current(self.entry.core.options.mesh), _sharding.get_mesh()
+        return current(self.entry.core.options.mesh), context()
 
     def jit(self, arrays: Sequence[Any]) -> Any:
         """JAX's function for these arrays or abstract values.
@@ -108,8 +112,8 @@ class ShardedCalls:
 
     def scope(self) -> AbstractContextManager[Any]:
         """The context in which the program is traced: that of its own mesh, where the caller stands in another."""
-        mesh, context = current(self.entry.core.options.mesh), _sharding.get_mesh()
-        if mesh is None or context.empty or context == automatic(mesh):
+        mesh, around = self.where()
+        if mesh is None or around.empty or around == automatic(mesh):
             return nullcontext()
         return _jax.set_mesh(automatic(mesh))
 
@@ -119,7 +123,7 @@ class ShardedCalls:
         Raises:
             MeshError: There is no mesh, or an axis does not divide.
         """
-        mesh, context = self.where()
+        mesh, around = self.where()
         jitted, shardings = self.jit(arrays)
         explicit = mesh is not automatic(mesh)
         inside = _automatic(arrays, shardings) if explicit else arrays
@@ -128,7 +132,7 @@ class ShardedCalls:
             run = _moving(run, jitted, shardings)
         if explicit:
             run = _explicit(run, mesh, shardings)
-        return run if context.empty or context == automatic(mesh) else _inside(run, self.scope)
+        return run if around.empty or around == automatic(mesh) else _inside(run, self.scope)
 
 
 def shapes_of(arrays: Sequence[Any]) -> tuple[Any, ...]:

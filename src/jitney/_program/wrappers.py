@@ -32,7 +32,7 @@ def runner(body: Body, arrays: Sequence[Any], jitted: Any) -> Run:
     options = body.core.options
     ensure_cache()
     run: Run = jitted
-    if not traced(arrays):
+    if not (body.request.nested or traced(arrays)):
         if not body.checked:
             with body.numbers():
                 body.checked = has_equinox_checks(jitted.trace(*arrays).jaxpr)

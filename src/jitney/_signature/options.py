@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, NoReturn
 
 import jax
@@ -68,6 +68,11 @@ class Sharding:
 
     axes: tuple[tuple[str, tuple[str, ...]], ...] = ()
     fsdp: bool = False
+
+    def without(self, taken: Set[str]) -> Sharding:
+        """The same where some axes of the mesh are divided already."""
+        left = ((name, tuple(axis for axis in along if axis not in taken)) for name, along in self.axes)
+        return replace(self, axes=tuple(left))
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any, Self
 import jax
 
 from .._axes import Devices, Passes, Refused, bytes_per_element, check_order, plan_passes, run_chunked, spread, told, trace
-from .._errors import AxisError, MeshError, OptionError, Where, sentence
+from .._errors import AxisError, OptionError, Where, sentence
 from .._jax.memory import Fit, Misfit, compiled_bytes, fit, free_bytes, text
 from .._jax.trees import is_a
 from .._signature.options import AUTO
@@ -294,19 +294,9 @@ def in_chunks(stage: Chunk, passes: Passes, width: int) -> Fn:
 
 
 def devices_of(axis: str, place: Place, request: Request) -> Devices | None:
-    """The devices that share an axis; None if it lies whole on each.
-
-    Raises:
-        MeshError: An outer trace has a mesh with explicit types.
-    """
+    """The devices that share an axis; None if it lies whole on each."""
     rules = request.options.shard
     along = () if rules is None else dict(rules.axes).get(axis, ())
     if request.divisor(axis) == 1:
         return None
-    if request.nested and request.mesh is not place.mesh:
-        raise MeshError(
-            sentence(request.where, f"axis {axis!r} is cut into chunks under an outer trace with explicit axes of the mesh.",
-                     "Inside one, `shard_map` takes the axes as the outer trace has them.",
-                     "make the mesh with automatic axes, which is what jitney.mesh does, or call the program outside of the trace.")
-        )  # fmt: skip
     return Devices(place.mesh, along)

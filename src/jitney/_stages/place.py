@@ -15,7 +15,7 @@ from typing import Any, Self
 import jax
 
 from .._errors import MeshError, OptionError, Where, few, sentence
-from .._jax.mesh import automatic, described
+from .._jax.mesh import automatic, described, is_manual
 from .._signature.options import FSDP, Sharding
 from .._view.named_axes import Named, named_axes
 from .._view.view import Leaf, View
@@ -139,12 +139,13 @@ def spec_of(where: Where, leaf: Leaf, named: Sequence[Named], rules: Sharding, m
 
 def _spread(found: list[tuple[str, ...]], leaf: Leaf, mesh: Any, taken: set[str]) -> None:
     """Lay the largest axis of a parameter that divides along the mesh, if none lies there yet."""
-    along = FSDP if FSDP in mesh.shape else next(iter(mesh.shape))
+    free = [name for name in mesh.shape if not is_manual(mesh, name)]
+    along = FSDP if FSDP in free else free[0]
     if along in taken:
         return
-    free = [i for i, size in enumerate(leaf.shape) if not found[i] and size and size % mesh.shape[along] == 0]
-    if free and mesh.shape[along] > 1:
-        found[max(free, key=lambda i: leaf.shape[i])] = (along,)
+    fits = [i for i, size in enumerate(leaf.shape) if not found[i] and size and size % mesh.shape[along] == 0]
+    if fits and mesh.shape[along] > 1:
+        found[max(fits, key=lambda i: leaf.shape[i])] = (along,)
 
 
 def _does_not_divide(where: Where, leaf: Leaf, axis: Named, along: Sequence[str], parts: int) -> MeshError:

@@ -12,6 +12,7 @@ from typing import Any, Self
 import jax
 
 from .._axes import spread
+from .._signature.hints import Hint
 from .._signature.options import Sharding
 from .._view.module_axes import axes_in_modules
 from .._view.named_axes import Named, named_axes
@@ -52,20 +53,24 @@ class Shard(Stage):
 
     @property
     def _is_xlas(self) -> bool:
-        """Whether XLA adds the communication: some array is spread, along axes of the mesh that no outer trace has made explicit."""
-        sizes = [self.place.mesh.shape[name] for spec in self.place.specs for along in spec for name in along]
-        return any(size > 1 for size in sizes) and not (self.request.nested and self.request.mesh is not self.place.mesh)
+        """Whether XLA adds the communication: some array is spread."""
+        return any(self.place.mesh.shape[name] > 1 for spec in self.place.specs for along in spec for name in along)
 
     def finish(self, results: Sequence[Any], outcome: Outcome) -> Sequence[Any]:
         """The results, placed. Those whose annotation names no axis of `shard` lie where XLA finds best."""
-        whole = outcome.whole(results)
-        hints = zip(leaf_hints(self.request.result, outcome.inner(results)), axes_in_modules(whole), jax.tree.leaves(whole), strict=True)
-        kept = [(hint or (inside and inside.hint) or None, inside is not None) for hint, inside, leaf in hints if is_computed(leaf)]
-        leaves = [Leaf("the result", "", tuple(x.shape), x.dtype, weak_type=False, hint=hint, in_module=in_module)
-                  for x, (hint, in_module) in zip(results, kept, strict=True)]  # fmt: skip
-        named = named_axes(View(tuple(leaves)), [(name, (0,) * len(leaves)) for name in outcome.levels])
+        leaves, named = named_results(self.request.result, results, outcome)
         return [self._placed(x, leaf, axes) for x, leaf, axes in zip(results, leaves, named, strict=True)]
 
     def _placed(self, x: Any, leaf: Leaf, axes: Sequence[Named]) -> Any:
         spec = spec_of(self.request.where, leaf, axes, self.rules, self.place.mesh)
         return _lax.with_sharding_constraint(x, sharding(self.place.mesh, spec)) if any(spec) else x
+
+
+def named_results(hint: Hint | None, results: Sequence[Any], outcome: Outcome) -> tuple[list[Leaf], Sequence[Sequence[Named]]]:
+    """The results as leaves, and their axes that have a name: by the annotation, or by the fields of modules."""
+    whole = outcome.whole(results)
+    hints = zip(leaf_hints(hint, outcome.inner(results)), axes_in_modules(whole), jax.tree.leaves(whole), strict=True)
+    kept = [(hint or (inside and inside.hint) or None, inside is not None) for hint, inside, leaf in hints if is_computed(leaf)]
+    leaves = [Leaf("the result", "", tuple(x.shape), x.dtype, weak_type=False, hint=hint, in_module=in_module)
+              for x, (hint, in_module) in zip(results, kept, strict=True)]  # fmt: skip
+    return leaves, named_axes(View(tuple(leaves)), [(name, (0,) * len(leaves)) for name in outcome.levels])

@@ -111,6 +111,8 @@ class Verifying:
             return self.run(*arrays)
         given = [_copied(x) if i in self.body.request.donated else x for i, x in enumerate(arrays)]
         out = self.run(*arrays)
+        if traced(_jax.tree.leaves(out)):  # an outer trace takes known arrays too
+            return out
         verified = self.body.verified
         if len(verified) >= MAX_ENTRIES:
             verified.clear()

@@ -1,0 +1,84 @@
+"""Programs over a mesh with explicit axes, where the place of an array is a part of its type and JAX refuses what it cannot place.
+
+What cuts, fills, places or counts directions works on programs that were not written for such types. Inside of it the axes are
+automatic, and results get a place again where it ends. A function without such an option sees the axes as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from .._jax.mesh import automatically, dividing, explicit_around, laid, spec
+from .._jax.trees import tree_flatten, tree_map, tree_unflatten
+from .._stages import Place, Vmap
+from .._stages.derive import Derived
+from .._stages.shard import named_results
+from .._view.named_axes import named_axes
+from .._view.result import Outcome
+from .body import Body, Planned
+
+_JACOBIANS = ("jacobian", "value_and_jacobian", "hessian")
+
+
+def is_rewritten(body: Body) -> bool:
+    """Whether the program of a function is worked on such that it takes no explicit axes."""
+    options, fn = body.core.options, body.core.fn()
+    cut = options.chunk or options.memory is not None or options.pad or options.shard is not None
+    return bool(cut) or (isinstance(fn, Derived) and fn.what in _JACOBIANS and not fn.plain)
+
+
+@dataclass
+class Explicit:
+    """What is known of the places of one traced call.
+
+    Args:
+        mesh: That with explicit axes; None where there is none, and nothing is done.
+        arrays: The arrays, automatic.
+    """
+
+    mesh: Any
+    arrays: Sequence[Any]
+    specs: list[tuple[Any, ...]] = field(default_factory=list[tuple[Any, ...]])
+
+    def left(self, out: Any, body: Body, planned: Planned, outcome: Outcome) -> Any:
+        """The result, placed: an axis of a name lies where that axis of the arguments does, else the last axes lie as an argument of
+        their shape does, as a gradient or a Jacobian; what is like none lies whole on each device."""
+        if self.mesh is None:
+            return out
+        results, treedef = tree_flatten(out)
+        leaves, named = named_results(body.core.contract.result, results, outcome)
+        vmap, place = planned.plan.of(Vmap), planned.plan.of(Place)
+        levels = () if vmap is None else tuple(zip(vmap.axes, vmap.levels, strict=True))
+        specs = self.specs if place is None else list(place.specs)
+        lies: dict[str, Any] = {}
+        of_shapes: dict[tuple[int, ...], Any] = {}
+        for leaf, axes, along in zip(planned.view.leaves, named_axes(planned.view, levels), specs, strict=False):
+            lies |= {axis.size: along[axis.axis] for axis in axes if axis.axis < len(along) and along[axis.axis]}
+            of_shapes.setdefault(leaf.shape, along)
+        found: list[Any] = []
+        for x, leaf, axes in zip(results, leaves, named, strict=True):
+            wanted = [None] * len(leaf.shape)
+            for axis in axes:
+                wanted[axis.axis] = lies.get(axis.size)
+            if not axes:
+                tails = (of_shapes.get(leaf.shape[at:], ()) for at in range(len(leaf.shape)))
+                tail = next(filter(any, tails), ())
+                wanted[len(wanted) - len(tail) :] = tail
+            found.append(laid(x, self.mesh, dividing(self.mesh, leaf.shape, wanted)))
+        return tree_unflatten(treedef, found)
+
+
+@contextmanager
+def without_explicit(body: Body, arrays: Sequence[Any]) -> Generator[Explicit]:
+    """A scope of a trace in which no axis is explicit, if the program of the function needs that."""
+    flat, treedef = tree_flatten(arrays)
+    mesh = explicit_around(flat) if is_rewritten(body) else None
+    if mesh is None:
+        yield Explicit(None, arrays)
+        return
+    specs = [spec(x) for x in flat]
+    with automatically(mesh) as brought:
+        yield Explicit(mesh, tree_unflatten(treedef, tree_map(brought, flat)), specs)
