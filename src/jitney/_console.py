@@ -21,25 +21,25 @@ Row = Sequence[tuple[str, str]]  # text and style of each cell
 
 def table(title: str, rows: Sequence[Row]) -> Table:
     """A table without lines, whose last column is folded."""
-    found = Table(title=title, title_justify="left", box=None, show_header=False, pad_edge=False)
+    grid = Table(title=title, title_justify="left", box=None, show_header=False, pad_edge=False)
     columns = max(map(len, rows), default=1)
     for i in range(columns):
-        found.add_column(
+        grid.add_column(
             style="bold" if i == columns - 2 else None, no_wrap=i < columns - 1, overflow="fold" if i == columns - 1 else "ellipsis"
         )
     for row in rows:
-        found.add_row(*(Text(text, style=style) for text, style in row))
-    return found
+        grid.add_row(*(Text(text, style=style) for text, style in row))
+    return grid
 
 
 def figures(title: str, rows: Sequence[Sequence[str]]) -> Table:
     """A table of names and figures: the first two columns to the left and folded, the others to the right."""
-    found = Table(title=title, title_justify="left", box=None, show_header=False, pad_edge=False)
+    grid = Table(title=title, title_justify="left", box=None, show_header=False, pad_edge=False)
     for i in range(max(map(len, rows), default=1)):
-        found.add_column(justify="left" if i < _NAMES else "right", overflow="fold", no_wrap=i >= _NAMES)
+        grid.add_column(justify="left" if i < _NAMES else "right", overflow="fold", no_wrap=i >= _NAMES)
     for row in rows:
-        found.add_row(*map(Text, row))
-    return found
+        grid.add_row(*map(Text, row))
+    return grid
 
 
 _NAMES = 2

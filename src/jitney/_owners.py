@@ -62,9 +62,9 @@ def owner_of(frame: FrameType) -> Owner:
     All else without a file is of the module that it runs in, and of the user where that has none: a notebook, `python -c`, `exec`.
     """
     code = frame.f_code
-    found = owner(code.co_filename)
-    if found != "generated" or code.co_qualname.startswith("__create_fn__.") or code.co_filename.startswith("<attrs generated"):
-        return found
+    name = owner(code.co_filename)
+    if name != "generated" or code.co_qualname.startswith("__create_fn__.") or code.co_filename.startswith("<attrs generated"):
+        return name
     module = sys.modules.get(frame.f_globals.get("__name__", ""))
     file: str | None = getattr(module, "__file__", None)
     return "user" if file is None else owner(file)

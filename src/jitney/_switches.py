@@ -48,8 +48,8 @@ class Switch:
         self._asked = asked
         with self._lock:
             switched = list(self._switched)
-        for each in switched:
-            each.decide_again()
+        for switch in switched:
+            switch.decide_again()
 
 
 VERIFY = Switch()

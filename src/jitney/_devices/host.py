@@ -53,8 +53,8 @@ class Fetch(Generic[T]):
         """The tree with numbers of Python for arrays of rank 0, and NumPy arrays for the others; waits until they are here."""
         while self._parcels:
             parcel = self._parcels[-1]
-            found = _unpacked(np.asarray(parcel.packed), [leaf for _, leaf in parcel.places])
-            for (i, _), value in zip(parcel.places, found, strict=True):
+            values = _unpacked(np.asarray(parcel.packed), [leaf for _, leaf in parcel.places])
+            for (i, _), value in zip(parcel.places, values, strict=True):
                 self._leaves[i] = value
             self._parcels.pop()
         return tree_unflatten(self._treedef, self._leaves)
@@ -184,13 +184,13 @@ def _carrier(dtype: Any) -> np.dtype:
 
 
 def _unpacked(raw: np.ndarray[Any, Any], shapes: Sequence[Any]) -> list[Any]:
-    found: list[Any] = []
+    values: list[Any] = []
     start = 0
-    for each in shapes:
-        dtype = np.dtype(each.dtype)
+    for leaf in shapes:
+        dtype = np.dtype(leaf.dtype)
         stored = _carrier(dtype) if dtype == np.bool_ or _is_narrow(dtype) else dtype
-        stop = start + stored.itemsize * int(np.prod(each.shape, dtype=int))
-        array = raw[start:stop].view(stored).astype(dtype, copy=stored != dtype).reshape(each.shape)
-        found.append(array.item() if array.ndim == 0 else array)
+        stop = start + stored.itemsize * int(np.prod(leaf.shape, dtype=int))
+        array = raw[start:stop].view(stored).astype(dtype, copy=stored != dtype).reshape(leaf.shape)
+        values.append(array.item() if array.ndim == 0 else array)
         start = stop
-    return found
+    return values

@@ -51,8 +51,8 @@ class Schedule:
 
     def at(self, stage: int, tick: int) -> int | None:
         """The microbatch that a stage works on; None while it waits."""
-        found = tick - stage
-        return found if 0 <= found < self.microbatches else None
+        microbatch = tick - stage
+        return microbatch if 0 <= microbatch < self.microbatches else None
 
     @property
     def bubble(self) -> float:
@@ -63,8 +63,8 @@ class Schedule:
     def __rich__(self) -> Table:
         from .._console import table
 
-        def cell(found: int | None) -> str:
-            return " ." if found is None else f"{found % 100:2d}"
+        def cell(microbatch: int | None) -> str:
+            return " ." if microbatch is None else f"{microbatch % 100:2d}"
 
         rows = [[(f"stage {stage}", ""), (" ".join(cell(self.at(stage, tick)) for tick in range(self.ticks)), "")]
                 for stage in range(self.stages)]  # fmt: skip

@@ -44,15 +44,15 @@ def place(tree: Any, /, *, shard: Any, mesh: Any = None) -> Any:
         MeshError: There is no mesh, it has no such axis, or a size does not divide.
         OptionError: `shard` is malformed.
     """
-    rules, found = read_shard(_WHERE, shard), current(mesh)
+    rules, around = read_shard(_WHERE, shard), current(mesh)
     if rules is None:
         fail(_WHERE, "`shard` says nothing.", "It says which axis lies along which axis of the mesh.", 'write shard="fsdp".')
-    if found is None:
+    if around is None:
         raise MeshError(
             sentence(_WHERE, "there is no mesh.", "Axes lie along the axes of a mesh of devices.",
                      "call it inside `with jitney.mesh(data=-1):`, or give mesh=jitney.mesh(data=-1).")
         )  # fmt: skip
-    on = automatic(found)
+    on = automatic(around)
     paths, treedef = tree_flatten_with_path(tree)
     arrays = [(path, leaf, inside) for (path, leaf), inside in zip(paths, axes_in_modules(tree), strict=True) if is_array(leaf)]
     view = View(tuple(Leaf(keystr(path) or "the tree", "", *described(leaf)) for path, leaf, _ in arrays))

@@ -79,10 +79,10 @@ class Reading:
 def _lasting(state: Any) -> Kept:
     """What a state keeps, if it holds what it held."""
     held = _held(state)
-    found = state.__dict__.get(KEPT)
-    if found is None or held is None or found.held is None or not _same(found.held, held):
-        found = state.__dict__[KEPT] = Kept(held)
-    return found
+    kept = state.__dict__.get(KEPT)
+    if kept is None or held is None or kept.held is None or not _same(kept.held, held):
+        kept = state.__dict__[KEPT] = Kept(held)
+    return kept
 
 
 def _has_tracers(tree: Any) -> bool:

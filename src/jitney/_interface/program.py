@@ -415,10 +415,10 @@ def is_call_of(fn: Any, instance: Any) -> bool:
 
 
 def _found_by_name(program: Any) -> bool:
-    found: Any = sys.modules.get(program.__module__ or "")
+    reached: Any = sys.modules.get(program.__module__ or "")
     for part in program.__qualname__.split("."):
-        found = getattr(found, part, None)
-    return found is program
+        reached = getattr(reached, part, None)
+    return reached is program
 
 
 def _restore(fn: Callable[..., Any], options: Options, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Program[Any, Any]:

@@ -86,22 +86,22 @@ _READING: ContextVar[_Reading | None] = ContextVar("reading", default=None)
 
 @contextmanager
 def _reading(state: Any, asked: DerivedField[Any]) -> Generator[_Reading]:
-    found = _READING.get()
+    reading = _READING.get()
     token = None
-    if found is None:
-        token = _READING.set(found := _Reading())
-    chain = [said for other, said in found.fields if other is state]
+    if reading is None:
+        token = _READING.set(reading := _Reading())
+    chain = [said for other, said in reading.fields if other is state]
     if any(said is asked for said in chain):  # a field that overrides another of its name may read that one, by `super()`
         names = [said.name for said in [*chain[chain.index(asked) :], asked]]
         raise StateError(
             sentence(_where(state, asked.name), f"it is derived from itself: {' -> '.join(names)}.",
                      "A derived field follows from core fields in the end.", "make one of them a core field.")
         )  # fmt: skip
-    found.fields.append((state, asked))
+    reading.fields.append((state, asked))
     try:
-        yield found
+        yield reading
     finally:
-        found.fields.pop()
+        reading.fields.pop()
         if token is not None:
             _READING.reset(token)
 
@@ -148,11 +148,11 @@ class State(eqx.Module):
     @property
     def names(self) -> tuple[str, ...]:
         """The name of each element of `array`: `labour`, `log_capital[2]`."""
-        found: list[str] = []
+        names: list[str] = []
         for path, leaf in core_leaves(self):
             name = keystr(path).removeprefix(".")
-            found += [f"{name}[{','.join(map(str, at))}]" if at else name for at in np.ndindex(*leaf.shape)]
-        return tuple(found)
+            names += [f"{name}[{','.join(map(str, at))}]" if at else name for at in np.ndindex(*leaf.shape)]
+        return tuple(names)
 
     def __getattribute__(self, name: str) -> Any:
         value = object.__getattribute__(self, name)

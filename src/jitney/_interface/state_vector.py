@@ -50,13 +50,13 @@ def core_leaves(state: Any) -> list[tuple[Any, Any]]:
 
 def _runs(shapes: Sequence[Shape]) -> list[tuple[int, int]]:
     """Start and stop of each piece of the vector: numbers that stand next to each other are one piece."""
-    found: list[tuple[int, int]] = []
+    runs: list[tuple[int, int]] = []
     for i, shape in enumerate(shapes):
-        if not shape and found and found[-1][1] == i and not shapes[found[-1][0]]:
-            found[-1] = (found[-1][0], i + 1)
+        if not shape and runs and runs[-1][1] == i and not shapes[runs[-1][0]]:
+            runs[-1] = (runs[-1][0], i + 1)
         else:
-            found.append((i, i + 1))
-    return found
+            runs.append((i, i + 1))
+    return runs
 
 
 def joined(leaves: Sequence[Any]) -> Any:
@@ -85,13 +85,13 @@ def _split(vector: Any, shapes: Sequence[Shape]) -> list[Any]:
         pieces: Any = np.split(vector, np.cumsum(lengths)[:-1]) if runs else []
     else:
         pieces = _jax.lax.split(vector, lengths) if len(runs) > 1 else [vector][: len(runs)]
-    found: list[Any] = []
+    fields: list[Any] = []
     for (start, stop), piece in zip(runs, pieces, strict=True):
         if stop > start + 1:
-            found += [piece[i, ...] for i in range(len(piece))] if is_a(piece, np.ndarray) else _jnp.unstack(piece)
+            fields += [piece[i, ...] for i in range(len(piece))] if is_a(piece, np.ndarray) else _jnp.unstack(piece)
         else:
-            found.append(piece if shapes[start] == piece.shape else piece.reshape(shapes[start]))
-    return found
+            fields.append(piece if shapes[start] == piece.shape else piece.reshape(shapes[start]))
+    return fields
 
 
 def like(state: Any, vector: Any) -> Any:
@@ -124,17 +124,17 @@ def made(cls: Any, vector: Any, *, sizes: Mapping[str, int] | None = None) -> An
 
 def _vector(cls: Any, vector: Any, length: int) -> Any:
     try:
-        found = vector if is_a(vector, (np.ndarray, jax.Array)) else np.asarray(vector, _jnp.result_type(float))
+        array = vector if is_a(vector, (np.ndarray, jax.Array)) else np.asarray(vector, _jnp.result_type(float))
     except (TypeError, ValueError) as error:
         raise _no_vector(cls, f"a {type_of(vector).__name__} is no vector: {error}") from None
-    if not issubdtype(found.dtype, np.floating):
-        raise _no_vector(cls, f"the vector is {found.dtype}")
-    if found.shape != (length,):
+    if not issubdtype(array.dtype, np.floating):
+        raise _no_vector(cls, f"the vector is {array.dtype}")
+    if array.shape != (length,):
         raise StateError(
-            sentence(f"{cls.__name__}.of()", f"the vector has shape {tuple(found.shape)}, and the fields take {length} elements.",
+            sentence(f"{cls.__name__}.of()", f"the vector has shape {tuple(array.shape)}, and the fields take {length} elements.",
                      "A state is made of one vector that fits.", f"pass a vector of length {length}.")
         )  # fmt: skip
-    return found
+    return array
 
 
 def _no_vector(cls: Any, what: str) -> StateError:
@@ -146,15 +146,15 @@ def _no_vector(cls: Any, what: str) -> StateError:
 
 
 def _static_names(cls: Any) -> set[str]:
-    static = {each.name for each in dataclasses.fields(cls) if each.metadata.get("static", False)}
-    without = [each.name for each in dataclasses.fields(cls) if each.name in static and not _has_default(each)]
+    static = {item.name for item in dataclasses.fields(cls) if item.metadata.get("static", False)}
+    without = [item.name for item in dataclasses.fields(cls) if item.name in static and not _has_default(item)]
     if without:
         raise _needs_instance(cls, without[0], "is static and has no default")
     return static
 
 
-def _has_default(each: Any) -> bool:
-    return each.default is not dataclasses.MISSING or each.default_factory is not dataclasses.MISSING
+def _has_default(item: Any) -> bool:
+    return item.default is not dataclasses.MISSING or item.default_factory is not dataclasses.MISSING
 
 
 def _dims(cls: Any, name: str, hint: Any) -> ArrayHint:
@@ -173,13 +173,13 @@ def _needs_instance(cls: Any, name: str, what: str) -> StateError:
 
 
 def _shape(cls: Any, hint: ArrayHint, sizes: Mapping[str, int]) -> Shape:
-    found: list[int] = []
+    shape: list[int] = []
     for dim in hint.dims:
         size: Any = dim.size if dim.kind == "fixed" else evaluate(dim.expr or dim.name or "?", sizes, {})
         if is_a(size, Unknown) or not is_a(size, int):
             raise _needs_instance(cls, dim.text, f"in {hint.text} has no size")
-        found.append(size)
-    return tuple(found)
+        shape.append(size)
+    return tuple(shape)
 
 
 def _solved(cls: Any, dims: Mapping[str, ArrayHint], known: Mapping[str, int], name: str, vector: Any) -> int:

@@ -122,13 +122,13 @@ class _Switch:
     def keep_limit(self) -> None:
         """Compare jitney's folder with its size limit: at first, after a change, and as it grows. JAX keeps a limit of the user's."""
         now, self.ensured = self.ensured == 0, (self.ensured + 1) % _LOOK_AFTER
-        found = self.decision.facts if self.decision is not None and self.decision.ours else None
-        if not now or found is None or found.directory is None or found.size_limit is None or self._is_users(_BYTES):
+        ours = self.decision.facts if self.decision is not None and self.decision.ours else None
+        if not now or ours is None or ours.directory is None or ours.size_limit is None or self._is_users(_BYTES):
             return
         try:
-            trim(found.directory, found.size_limit)
+            trim(ours.directory, ours.size_limit)
         except OSError as error:
-            what = f"{found.directory} cannot be made smaller ({error.strerror or error})"
+            what = f"{ours.directory} cannot be made smaller ({error.strerror or error})"
             self._warn_once(sentence("the compilation cache", what, "Past its limit, entries used least recently are deleted.", ANOTHER))
 
     def _warn_once(self, text: str) -> None:
@@ -165,8 +165,8 @@ class _Switch:
             text = sentence("the compilation cache", f"{shown(base)} {refusal.what}", _WITHOUT, refusal.fix)
             return _off(f"{shown(base)} {refusal.what}", text)
         reason = "on by default" if base == _standard_base() else "on, in a directory that the user named"
-        found = CacheFacts(enabled=True, directory=base / NAME, size_limit=_limit(size), reason=reason)
-        return _Decision(found, ours=True, warning=warning)
+        cache = CacheFacts(enabled=True, directory=base / NAME, size_limit=_limit(size), reason=reason)
+        return _Decision(cache, ours=True, warning=warning)
 
     def _prepare(self, base: Path, jax_size: int) -> Refusal | None:
         """Check a directory once, and again when it has vanished."""
@@ -373,8 +373,8 @@ def _bytes(size: object) -> int | None:
         return None
     if size.strip().lower() == "unlimited":
         return _UNLIMITED
-    found = read_bytes(size)
-    return None if found is None else int(found)
+    count = read_bytes(size)
+    return None if count is None else int(count)
 
 
 def _malformed(name: str, value: object, rule: str) -> str:

@@ -77,16 +77,16 @@ NAME: Final = "xla" if _CODEC.packed is None else "xla-zstd"
 
 def sweep(folder: Path) -> set[int]:
     """Delete what cannot be trusted; the users, apart from this one, whose files lie in the folder or below."""
-    found = set[int]()
+    owners = set[int]()
     for file, status in _files(folder):
         private = 0o700 if stat.S_ISDIR(status.st_mode) else 0o600
         if _POSIX and status.st_uid != os.geteuid():
-            found.add(status.st_uid)
+            owners.add(status.st_uid)
         elif not _is_sound(file, status):
             Path(file.path).unlink(missing_ok=True)
         elif _POSIX and stat.S_IMODE(status.st_mode) != private:
             Path(file.path).chmod(private)
-    return found
+    return owners
 
 
 def _files(folder: Path) -> Iterator[tuple[os.DirEntry[str], os.stat_result]]:
@@ -163,15 +163,15 @@ class Watch:
             folder = self._folder
             if folder is None:
                 return
-            found = _entries(folder)
-            new = found - self._known
-            for name in new or found:
+            names = _entries(folder)
+            new = names - self._known
+            for name in new or names:
                 if new and _CODEC.packed is None:  # of any process: whether it is whole is seen when it is read
                     _privately(folder / name)
                 elif new or _mark(folder / name) != self._whole.get(name):
                     _seal(folder / name)
                     self._whole[name] = _mark(folder / name)
-            self._known = found
+            self._known = names
 
 
 def _entries(folder: Path) -> set[str]:

@@ -145,10 +145,10 @@ def _alone_in(group: int) -> bool:
     import pwd
 
     try:
-        found, user = grp.getgrgid(group), pwd.getpwuid(os.geteuid()).pw_name
+        members, user = grp.getgrgid(group), pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
         return False
-    return found.gr_name in (user, "root") and set(found.gr_mem) <= {user, "root"}
+    return members.gr_name in (user, "root") and set(members.gr_mem) <= {user, "root"}
 
 
 def _cramped(folder: Path) -> Refusal | None:

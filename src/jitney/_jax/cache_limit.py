@@ -20,16 +20,16 @@ def trim(folder: Path, limit: int) -> None:
     The last use is the later of the times of reading and writing: a file system that notes no reads leaves the oldest to
     go first. Another process may do the same at the same time, so an entry may be gone already.
     """
-    found: list[tuple[int, int, str]] = []
+    files: list[tuple[int, int, str]] = []
     for entry in os.scandir(folder):
         if entry.name.endswith(_ENTRY):
             try:
                 status = entry.stat()
             except FileNotFoundError:
                 continue
-            found.append((max(status.st_atime_ns, status.st_mtime_ns), status.st_size, entry.path))
-    total = sum(size for _, size, _ in found)
-    for _, size, path in sorted(found):
+            files.append((max(status.st_atime_ns, status.st_mtime_ns), status.st_size, entry.path))
+    total = sum(size for _, size, _ in files)
+    for _, size, path in sorted(files):
         if total <= limit:
             return
         for gone in (path, path.removesuffix(_ENTRY) + _STAMP):

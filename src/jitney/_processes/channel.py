@@ -85,12 +85,12 @@ class Hub:
     def propose(self, index: int, of: str, group: Sequence[int], facts: Facts) -> None:
         """One process's part of a comparison; the last one brings the verdict."""
         with self._lock:
-            found = self._proposed.setdefault(of, {})
-            found[index] = facts
-            if set(found) != set(group):
+            proposed = self._proposed.setdefault(of, {})
+            proposed[index] = facts
+            if set(proposed) != set(group):
                 return
             del self._proposed[of]
-        verdict = self._compare(found)
+        verdict = self._compare(proposed)
         for member in group:
             self._say(member, {"of": of, "verdict": verdict})
 
@@ -118,15 +118,15 @@ class Hub:
                     if len(strangers) > count + _STRANGERS:
                         _close(strangers.pop(0))  # which has said nothing for longest
                     _thread(self._greet, came)
-        for each in self._unknown(strangers):
-            _close(each)
+        for stranger in self._unknown(strangers):
+            _close(stranger)
         self.all_here.set()
 
     def _unknown(self, came: Sequence[socket.socket]) -> list[socket.socket]:
         """Those that are still open, and of no process yet."""
         with self._lock:
             known = set(self._lines.values())
-        return [each for each in came if each.fileno() >= 0 and each not in known]
+        return [line for line in came if line.fileno() >= 0 and line not in known]
 
     def _greet(self, came: socket.socket) -> None:
         def claim(index: int) -> bool:

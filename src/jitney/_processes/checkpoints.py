@@ -129,11 +129,11 @@ class Checkpoints:
             ProcessError: Processes differ in what they restore.
         """
         steps = self.steps
-        found = self._number(step) if step is not None else steps[-1] if steps else None
+        number = self._number(step) if step is not None else steps[-1] if steps else None
         paths, treedef = tree_flatten_with_path(like)
         leaves = [(name, leaf) for name, leaf in _named(like) if is_array(leaf)]
-        self._agree("restore", found, leaves, values=False)
-        if found is None:
+        self._agree("restore", number, leaves, values=False)
+        if number is None:
             shapes = [name for name, leaf in leaves if is_a(leaf, jax.ShapeDtypeStruct)]
             if shapes:
                 raise JitneyError(
@@ -141,28 +141,28 @@ class Checkpoints:
                              "A run begins with the tree as it is given.", "pass arrays as long as `steps` is empty.")
                 )  # fmt: skip
             return 0, like
-        if found not in steps:
+        if number not in steps:
             raise JitneyError(
-                sentence(self._where, f"there is no step {found}.", f"Saved: {few([str(each) for each in steps]) or 'none'}.",
+                sentence(self._where, f"there is no step {number}.", f"Saved: {few([str(each) for each in steps]) or 'none'}.",
                          "ask for one of those, or leave `step` out for the newest.")
             )  # fmt: skip
-        place = self.folder / str(found)
+        place = self.folder / str(number)
         if not (place / "names").is_dir():
             raise self._damaged(place, "it has no names")
         ocp = _orbax()
         with self._reading(place), self._manager() as manager:
-            described = manager.restore(found, args=ocp.args.Composite(names=ocp.args.JsonRestore()))["names"]
+            described = manager.restore(number, args=ocp.args.Composite(names=ocp.args.JsonRestore()))["names"]
             saved, checksums = [(*map(str, each),) for each in described["arrays"]], dict(described.get("checksums", {}))
-        self._check(found, saved, leaves)
+        self._check(number, saved, leaves)
         arguments = {f"{i:05}": _argument(leaf) for i, (_, leaf) in enumerate(leaves) if leaf.size}
         with self._reading(place), self._manager() as manager:
             read = ocp.args.PyTreeRestore(dict.fromkeys(arguments, 0), restore_args=arguments)
-            arrays = manager.restore(found, args=ocp.args.Composite(arrays=read))["arrays"]
+            arrays = manager.restore(number, args=ocp.args.Composite(arrays=read))["arrays"]
         for i, (name, leaf) in enumerate(leaves):
             if leaf.size and checksums.get(f"{i:05}") not in (None, checksum(arrays[f"{i:05}"])):
                 raise self._damaged(place, f"the numbers of {name} are not those that were saved")
         values = iter([_like(arrays[f"{i:05}"] if leaf.size else _empty(leaf), leaf, saved[i][3]) for i, (_, leaf) in enumerate(leaves)])
-        return found, tree_unflatten(treedef, [next(values) if is_array(leaf) else leaf for _, leaf in paths])
+        return number, tree_unflatten(treedef, [next(values) if is_array(leaf) else leaf for _, leaf in paths])
 
     def _damaged(self, place: Path, why: object) -> JitneyError:
         return JitneyError(
@@ -186,12 +186,12 @@ class Checkpoints:
             JitneyError: It is no number from 0.
         """
         try:
-            found = -1 if is_a(step, bool) else operator.index(step)
+            number = -1 if is_a(step, bool) else operator.index(step)
         except TypeError:
-            found = -1
-        if found < 0:
+            number = -1
+        if number < 0:
             raise JitneyError(sentence(self._where, f"{step!r} is no step.", "Steps are counted from 0.", "pass an int."))
-        return found
+        return number
 
     def _refuse(self, leaves: Sequence[tuple[str, Any]]) -> None:
         """Name what has no numbers to save.

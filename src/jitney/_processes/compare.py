@@ -29,16 +29,16 @@ def verdict_on(proposed: Mapping[int, Sequence[Sequence[str]]]) -> str:
     """
     facts = {index: {(kind, name): text for kind, name, text in given} for index, given in proposed.items()}
     keys = dict.fromkeys(key for given in facts.values() for key in given)
-    found: dict[str, list[str]] = {}
+    differences: dict[str, list[str]] = {}
     for kind, name in keys:
         # A value is compared where it is to be the same: among the processes that name it.
         who = [index for index in sorted(facts) if kind != "value" or (kind, name) in facts[index]]
         texts = {index: facts[index].get((kind, name), "not there") for index in who}
         if len(set(texts.values())) > 1:
-            found.setdefault(kind, []).append(_difference(kind, name, texts))
+            differences.setdefault(kind, []).append(_difference(kind, name, texts))
     for kind, fix in _FIXES.items():
-        if kind in found:
-            return worded(f"its processes differ: {few(found[kind])}.", _RULE, fix)
+        if kind in differences:
+            return worded(f"its processes differ: {few(differences[kind])}.", _RULE, fix)
     return ""
 
 

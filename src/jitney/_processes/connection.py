@@ -46,13 +46,13 @@ class Connection:
 
 
 def _exactly(connected: socket.socket, size: int) -> bytes:
-    found = bytearray()
-    while len(found) < size:
-        part = connected.recv(min(size - len(found), 1 << 20))
+    received = bytearray()
+    while len(received) < size:
+        part = connected.recv(min(size - len(received), 1 << 20))
         if not part:
             return b""
-        found += part
-    return bytes(found)
+        received += part
+    return bytes(received)
 
 
 def welcomed(came: socket.socket, secret: bytes, claim: Callable[[int], bool]) -> int | None:
@@ -87,20 +87,20 @@ def connected(index: int, hosts: Sequence[str], port: int, secret: bytes, timeou
     """
     end = time.monotonic() + timeout
     attempts = [_Attempt(index, host, port, secret) for host in hosts]
-    found: queue.SimpleQueue[Connection | None] = queue.SimpleQueue()
-    for each in attempts:
-        threading.Thread(target=each.until, args=(end, found), daemon=True, name="jitney").start()
+    reached: queue.SimpleQueue[Connection | None] = queue.SimpleQueue()
+    for attempt in attempts:
+        threading.Thread(target=attempt.until, args=(end, reached), daemon=True, name="jitney").start()
     line = None
     for _ in attempts:
         with suppress(queue.Empty):
-            line = line or found.get(timeout=max(0.1, end - time.monotonic() + _SLACK))
+            line = line or reached.get(timeout=max(0.1, end - time.monotonic() + _SLACK))
         if line is not None:
             break
-    for each in attempts:
-        each.over.set()
+    for attempt in attempts:
+        attempt.over.set()
     if line is not None:
         return line
-    failed = ", ".join(f"{each.host} ({each.why})" for each in attempts)
+    failed = ", ".join(f"{attempt.host} ({attempt.why})" for attempt in attempts)
     raise ProcessError(
         sentence("jitney.distributed()",
                  f"process {index} does not reach process 0 at port {port} of {failed or 'any host'} within {timeout:g} s.",
@@ -118,9 +118,9 @@ class _Attempt:
         self.over = threading.Event()
         self._index, self._port, self._secret = index, port, secret
 
-    def until(self, end: float, found: queue.SimpleQueue[Connection | None]) -> None:
+    def until(self, end: float, reached: queue.SimpleQueue[Connection | None]) -> None:
         """Tell of a line, or of None when the time is over, or another attempt has one."""
-        found.put(self._reached(end))
+        reached.put(self._reached(end))
 
     def _reached(self, end: float) -> Connection | None:
         while not self.over.is_set() and time.monotonic() < end:

@@ -135,15 +135,15 @@ def distributed(
     given = given_of(coordinator_address, num_processes, process_id)
     host = socket.gethostname()
     if _jax.distributed.is_initialized():
-        found: str | None = "started by jax.distributed.initialize"
+        how: str | None = "started by jax.distributed.initialize"
     elif given.count == 1:
-        found = None
+        how = None
     else:
-        found = started(given, local_device_ids, cluster_detection_method, timeout, heartbeat)
-    if found is None or _jax.process_count() == 1:
-        RUN.processes = Processes(0, 1, f"alone: {found}" if found is not None else alone(given), host)
+        how = started(given, local_device_ids, cluster_detection_method, timeout, heartbeat)
+    if how is None or _jax.process_count() == 1:
+        RUN.processes = Processes(0, 1, f"alone: {how}" if how is not None else alone(given), host)
         return RUN.processes
-    processes = Processes(_jax.process_index(), _jax.process_count(), found, host)
+    processes = Processes(_jax.process_index(), _jax.process_count(), how, host)
     channel = Channel(processes.index, timeout, grace)
     _joined(processes, channel, given.address)
     RUN.processes, RUN.channel = processes, channel
@@ -205,13 +205,13 @@ def _same(x: Any) -> Any:
 
 def _addresses(host: str) -> list[str]:
     """Where else this machine may be reached: its address towards others, and itself."""
-    found: list[str] = []
+    addresses: list[str] = []
     with suppress(OSError):
-        found.append(socket.gethostbyname(host))
+        addresses.append(socket.gethostbyname(host))
     with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as outwards:
         outwards.connect(("192.0.2.1", 9))  # an address for documentation; nothing is sent
-        found.append(outwards.getsockname()[0])
-    return [*found, "127.0.0.1"]
+        addresses.append(outwards.getsockname()[0])
+    return [*addresses, "127.0.0.1"]
 
 
 def _tell_of_errors(grace: float) -> None:

@@ -45,7 +45,7 @@ def from_processes(tree: Any, /, along: str | Sequence[str], *, axis: int = 0, m
         MeshError: There is no mesh, it has no such axis, `axis` is below 0, or this process's part does not divide over its devices.
         ProcessError: An array is global already, or processes differ in the shape or the dtype of their parts.
     """
-    found: Any = current(mesh)
+    onto: Any = current(mesh)
     names: Any = (along,) if is_a(along, str) else along
     if not is_a(names, (tuple, list)) or not all(is_a(name, str) for name in names) or not is_whole(axis):
         raise MeshError(
@@ -53,21 +53,21 @@ def from_processes(tree: Any, /, along: str | Sequence[str], *, axis: int = 0, m
                      'write jitney.from_processes(x, "data").')
         )  # fmt: skip
     names = tuple(names)
-    if found is None or not names or any(name not in found.shape for name in names):
+    if onto is None or not names or any(name not in onto.shape for name in names):
         raise MeshError(
             sentence(_WHERE, f"there is no mesh with {' and '.join(map(repr, names)) or 'no axis'}.",
-                     "Parts lie along an axis of a mesh of devices." if found is None else f"The axes of the mesh are {described(found)}.",
+                     "Parts lie along an axis of a mesh of devices." if onto is None else f"The axes of the mesh are {described(onto)}.",
                      "call it inside `with jitney.mesh(data=-1):`, or correct the name.")
         )  # fmt: skip
     if axis < 0:
         raise MeshError(sentence(_WHERE, f"axis={axis}.", "The axes of arrays are counted from 0 here.", "count it from the front."))
     cut: Any = names if len(names) > 1 else names[0]
-    to = _sharding.NamedSharding(automatic(found), _sharding.PartitionSpec(*[None] * axis, cut))
+    to = _sharding.NamedSharding(automatic(onto), _sharding.PartitionSpec(*[None] * axis, cut))
     paths, treedef = tree_flatten_with_path(tree)
     parts = {f"the argument{keystr(path)}": leaf for path, leaf in paths if is_array(leaf)}
     for name, part in parts.items():
         _check(name, part, axis, to)
-    group = members(found)
+    group = members(onto)
     if len(group) > 1:
         _agree(group, parts, to, axis)
         placed = {name: _jax.make_array_from_process_local_data(to, np.asarray(part)) for name, part in parts.items()}

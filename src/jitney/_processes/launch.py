@@ -49,7 +49,7 @@ def given_of(address: str | None, count: int | None, index: int | None) -> Given
     Raises:
         ProcessError: It makes no sense.
     """
-    found = "by arguments" if any(value is not None for value in (address, count, index)) else "by JAX_COORDINATOR_ADDRESS and its kin"
+    by = "by arguments" if any(value is not None for value in (address, count, index)) else "by JAX_COORDINATOR_ADDRESS and its kin"
     address = address if address is not None else os.environ.get("JAX_COORDINATOR_ADDRESS")
     count = count if count is not None else _number("JAX_NUM_PROCESSES")
     index = index if index is not None else _number("JAX_PROCESS_ID")
@@ -67,7 +67,7 @@ def given_of(address: str | None, count: int | None, index: int | None) -> Given
     if address is not None and not (is_a(address, str) and address.rpartition(":")[2].isdigit()):
         raise refusal(f"coordinator_address={address!r} has no port.", "All processes connect to one port of process 0.",
                      'write host and port: "10.0.0.1:1234".')  # fmt: skip
-    return Given(address, count, index, found)
+    return Given(address, count, index, by)
 
 
 def listens_at(address: str | None) -> tuple[str, str]:
@@ -78,10 +78,10 @@ def listens_at(address: str | None) -> tuple[str, str]:
     host = address.rpartition(":")[0].strip("[]") if address else ""
     own = "127.0.0.1" if host == "localhost" else host
     try:
-        found = ipaddress.ip_address(own)
-        if found.is_unspecified:
+        parsed = ipaddress.ip_address(own)
+        if parsed.is_unspecified:
             return "", ""
-        with socket.socket(socket.AF_INET6 if found.version == _V6 else socket.AF_INET) as probe:
+        with socket.socket(socket.AF_INET6 if parsed.version == _V6 else socket.AF_INET) as probe:
             probe.bind((own, 0))
     except (ValueError, OSError):  # a name, or an address that is translated on the way to this machine
         return host, ""

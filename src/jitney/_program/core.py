@@ -67,25 +67,25 @@ class Core(Function):
         with self.lock:
             if self.contract.unresolved:  # names that the annotations use may have been defined since the decoration
                 self._resolve()
-            found = self.layouts.get(key)
-            if found is None:
+            layout = self.layouts.get(key)
+            if layout is None:
                 if self.flattener is None and any(isinstance(value, eqx.Module) for value in values):
                     self.flattener = Flattener()
-                found = self.layouts[key] = Layout(self.binder, self.contract, values, self.options.donate)
-            return found
+                layout = self.layouts[key] = Layout(self.binder, self.contract, values, self.options.donate)
+            return layout
 
     def entry(self, layout: Layout, leaves: Sequence[Any]) -> Entry:
         """The entry of a call, made if this is the first of its kind."""
         key = (layout.form, layout.nested and self.differs_nested, layout.key(leaves))
         with self.lock:
-            found = self.entries.get(key)
-            if found is None:
+            entry = self.entries.get(key)
+            if entry is None:
                 if len(self.entries) >= MAX_ENTRIES:
                     del self.entries[next(iter(self.entries))]
-                found = self.entries[key] = Entry(self, layout, layout.statics(leaves), (layout.form, key[-1]))
+                entry = self.entries[key] = Entry(self, layout, layout.statics(leaves), (layout.form, key[-1]))
                 if layout.static:
                     self._variety.count(layout, leaves, self.counters.total)
-            return found
+            return entry
 
     def forget(self) -> None:
         """Drop every layout and entry, and with them JAX's functions."""

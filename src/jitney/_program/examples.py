@@ -114,8 +114,8 @@ def _size(dim: Dim, sizes: Mapping[str, int], given: Mapping[str, Any]) -> int |
     if dim.kind == "fixed" and dim.size is not None:
         return dim.size
     if dim.kind == "symbolic" and dim.expr is not None:
-        found = evaluate(dim.expr, sizes, given)
-        return found if isinstance(found, Unknown) else int(found)
+        size = evaluate(dim.expr, sizes, given)
+        return size if isinstance(size, Unknown) else int(size)
     if dim.variadic or dim.name is None:
         return Unknown(f"`{dim.text}` stands for any axes")
     return sizes.get(dim.name, Unknown(f"axis {dim.name!r} has no size"))

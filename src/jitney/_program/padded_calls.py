@@ -238,12 +238,12 @@ class PaddedCalls:
 
     def _program(self, key: Hashable, arrays: Sequence[Any]) -> Run:
         """How one program runs."""
-        found = self._runs.get(key)
-        if found is None:
+        program = self._runs.get(key)
+        if program is None:
             if len(self._runs) >= MAX_ENTRIES:
                 self._runs = {}
-            found = self._runs[key] = self.entry.runner(arrays)
-        return found
+            program = self._runs[key] = self.entry.runner(arrays)
+        return program
 
     def _refuse(self, fill: Fill, refusal: Refused, arrays: Sequence[Any]) -> Any:
         """From now on, calls of this bucket run at exact size."""
@@ -260,8 +260,8 @@ class PaddedCalls:
             return out
         leaves, treedef = tree_flatten(out)
         sizes = {axis.name: axis.size for axis in padded.fill.axes}
-        each = iter(cuts)
-        kept = [cut(x, shape_after(x.shape, next(each), sizes)) if isinstance(x, jax.Array) else x for x in leaves]
+        left = iter(cuts)
+        kept = [cut(x, shape_after(x.shape, next(left), sizes)) if isinstance(x, jax.Array) else x for x in leaves]
         return tree_unflatten(treedef, kept)
 
 

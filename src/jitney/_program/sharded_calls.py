@@ -103,12 +103,12 @@ class ShardedCalls:
         if mesh is None:
             raise no_mesh(self.entry.core.where)
         key = (mesh, *shapes_of(arrays))
-        found = self._jits.get(key)
-        if found is None:
+        jitted = self._jits.get(key)
+        if jitted is None:
             if len(self._jits) >= MAX_ENTRIES:
                 self._jits = {}
-            found = self._jits[key] = self.entry.made(mesh, arrays)
-        return found
+            jitted = self._jits[key] = self.entry.made(mesh, arrays)
+        return jitted
 
     def scope(self) -> AbstractContextManager[Any]:
         """The context in which the program is traced: that of its own mesh, where the caller stands in another."""
@@ -222,5 +222,5 @@ def transfers(place: Place | None, arrays: Sequence[Any], paths: Sequence[str]) 
         for array, path, to in zip(arrays, paths, place.shardings, strict=False)
         if is_a(array, jax.Array) and not array.sharding.is_equivalent_to(to, array.ndim)
     ]
-    found = (("from the host straight to the devices that hold it", host), ("from other devices", moved))
-    return [f"{text(sum(size for size, _ in of))} {how}: {few([path for _, path in of])}" for how, of in found if of]
+    ways = (("from the host straight to the devices that hold it", host), ("from other devices", moved))
+    return [f"{text(sum(size for size, _ in of))} {how}: {few([path for _, path in of])}" for how, of in ways if of]

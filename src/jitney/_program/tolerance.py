@@ -166,17 +166,17 @@ def decide(entry: Entry, key: Hashable, arrays: Sequence[Any]) -> None:
     tolerance = tolerance_of(entry.core.options.precision)
     if tolerance is None:
         raise AssertionError("no tolerance was asked for")
-    found = report_on(entry, arrays, tolerance, AUTO_LOW)
-    if not found.holds:
-        worst = max(found.deviations, key=lambda deviation: deviation.pinned)
+    report = report_on(entry, arrays, tolerance, AUTO_LOW)
+    if not report.holds:
+        worst = max(report.deviations, key=lambda deviation: deviation.pinned)
         raise PrecisionError(
             sentence(entry.core.where,
                      f"no choice of products holds {tolerance:g}: {worst.kind} {worst.name!r} is off by {worst.pinned:.1e}.",
                      f"In float32 it is off by {worst.single:.1e} from its float64 shadow; what is in float32 anyway cannot be pinned.",
                      'ask for less (precision="auto:1e-2"), or compute in float64 (precision="f64").')
         )  # fmt: skip
-    policy = dict(found.policy)
-    why = f"chosen on the first call's arguments to hold {tolerance:g}: off by {found.worst:.1e} at most"
+    policy = dict(report.policy)
+    why = f"chosen on the first call's arguments to hold {tolerance:g}: off by {report.worst:.1e} at most"
     entry.chosen[key] = Policy(policy.pop(DEFAULT), tuple(policy.items())), why
 
 
@@ -275,12 +275,12 @@ class _Measured:
     def deviations(self, results: Sequence[Any]) -> list[float]:
         """Of each result from the shadow."""
         sizes = [float(np.linalg.norm(exact)) for exact in self.shadow]
-        found: list[float] = []
+        deviations: list[float] = []
         for (kind, _), result, exact, size in zip(self.names, _host(results), self.shadow, sizes, strict=True):
             largest = max(other for (of, _), other in zip(self.names, sizes, strict=True) if of == kind)
             off, scale = float(np.linalg.norm(result - exact)), max(size, _FLOOR * largest)
-            found.append(np.inf if not np.isfinite(off) else off / scale if scale > 0 else off)
-        return found
+            deviations.append(np.inf if not np.isfinite(off) else off / scale if scale > 0 else off)
+        return deviations
 
     def rounded(self, keys: set[str]) -> list[float]:
         """The deviations with these products in the low type."""
@@ -313,12 +313,12 @@ class _Measured:
     def pins(self, order: Sequence[str], tolerance: float, low: Sequence[float]) -> list[str]:
         """The products that must not be cast: the costliest are pinned until the tolerance holds, then released where they need not be."""
         pinned: list[str] = []
-        found = low
+        deviations = low
         for key in order:
-            if max(found, default=0.0) <= tolerance:
+            if max(deviations, default=0.0) <= tolerance:
                 break
             pinned.append(key)
-            found = self.rounded(set(order) - set(pinned))
+            deviations = self.rounded(set(order) - set(pinned))
         for key in list(reversed(pinned)):
             rest = [other for other in pinned if other != key]
             if max(self.rounded(set(order) - set(rest)), default=0.0) <= tolerance:

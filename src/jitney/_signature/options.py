@@ -214,10 +214,10 @@ def read_options(where: Where | str, raw: Mapping[str, Any]) -> Options:
         mesh=_mesh(where, raw.get("mesh"), raw.get("shard")),
         verify=None if raw.get("verify") is None else _flag(where, "verify", raw["verify"]),
     )  # fmt: skip
-    for each in _CONTRADICTIONS:
-        found = each.found(options)
-        if found:
-            fail(where, each.what.format(found), each.rule, each.fix)
+    for contradiction in _CONTRADICTIONS:
+        given = contradiction.found(options)
+        if given:
+            fail(where, contradiction.what.format(given), contradiction.rule, contradiction.fix)
     return options
 
 
@@ -343,15 +343,15 @@ def _chunk(where: Where | str, value: Any) -> tuple[tuple[str, int | str], ...]:
 def _memory(where: Where | str, value: Any) -> int | str | None:
     if value is None:
         return None
-    found = parsed_bytes(value)
-    if found is None:
+    size = parsed_bytes(value)
+    if size is None:
         fail(
             where,
             f"memory={value!r} is not a size.",
             '`memory` takes a number of bytes, a text with a unit, or "auto".',
             'write memory="2GiB".',
         )
-    return found
+    return size
 
 
 def _is_axis(name: Any) -> bool:

@@ -53,10 +53,10 @@ class Fill(Stage):
         axes: list[Filled] = []
         reasons: list[str] = []
         for name, bucket in request.options.pad:
-            found = _filled(name, sizes.get(name), bucket, request.divisor(name))
-            reasons.append(str(found))
-            if isinstance(found, Filled):
-                axes.append(found)
+            decided = _filled(name, sizes.get(name), bucket, request.divisor(name))
+            reasons.append(str(decided))
+            if isinstance(decided, Filled):
+                axes.append(decided)
         why = "; ".join(reasons)
         if not axes:
             return Skip("fill", why)
@@ -95,7 +95,7 @@ class Fill(Stage):
 def _filled(name: str, size: int | None, bucket: Bucket, divisor: int) -> Filled | str:
     if size is None:
         return f"no array has an axis {name!r}"
-    found = bucket.range(size, divisor)
-    if found is None:
+    bounds = bucket.range(size, divisor)
+    if bounds is None:
         return f"{name}={size} runs as it is: " + ("sizes 0 and 1 do" if size < 2 else f"it is above the largest bucket of {bucket}")
-    return Filled(name, *found, size)
+    return Filled(name, *bounds, size)

@@ -51,9 +51,9 @@ class Mask(Stage):
         buckets = dict(request.options.pad)
         symbols: list[Symbol] = []
         for name in counts:
-            found = buckets[name].range(sizes[name], request.divisor(name)) if name in sizes else None
-            if found is not None:
-                symbols.append(Symbol(name, f"d{len(symbols)}", *found))
+            bounds = buckets[name].range(sizes[name], request.divisor(name)) if name in sizes else None
+            if bounds is not None:
+                symbols.append(Symbol(name, f"d{len(symbols)}", *bounds))
         axes = " and ".join(f"{s.name} from {s.low} to {s.high}" for s in symbols)
         why = (
             f"one program for {axes}; what each operation does along it is proven"

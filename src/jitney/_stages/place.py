@@ -121,31 +121,31 @@ def spec_of(where: Where, leaf: Leaf, named: Sequence[Named], rules: Sharding, m
         MeshError: An axis does not divide.
     """
     wanted: Mapping[str, tuple[str, ...]] = dict(rules.axes)
-    found: list[tuple[str, ...]] = [()] * len(leaf.shape)
+    spec: list[tuple[str, ...]] = [()] * len(leaf.shape)
     taken: set[str] = set()
-    for axis in sorted(named, key=lambda each: each.axis):
+    for axis in sorted(named, key=lambda named_axis: named_axis.axis):
         along = wanted.get(axis.size, ())
         if not along or taken & set(along):
             continue
-        parts = math.prod(mesh.shape[each] for each in along)
+        parts = math.prod(mesh.shape[name] for name in along)
         if leaf.shape[axis.axis] % parts:
             raise _does_not_divide(where, leaf, axis, along, parts)
-        found[axis.axis] = along
+        spec[axis.axis] = along
         taken |= set(along)
     if rules.fsdp and leaf.in_module:
-        _spread(found, leaf, mesh, taken)
-    return tuple(found)
+        _spread(spec, leaf, mesh, taken)
+    return tuple(spec)
 
 
-def _spread(found: list[tuple[str, ...]], leaf: Leaf, mesh: Any, taken: set[str]) -> None:
+def _spread(spec: list[tuple[str, ...]], leaf: Leaf, mesh: Any, taken: set[str]) -> None:
     """Lay the largest axis of a parameter that divides along the mesh, if none lies there yet."""
     free = [name for name in mesh.shape if not is_manual(mesh, name)]
     along = FSDP if FSDP in free else free[0]
     if along in taken:
         return
-    fits = [i for i, size in enumerate(leaf.shape) if not found[i] and size and size % mesh.shape[along] == 0]
+    fits = [i for i, size in enumerate(leaf.shape) if not spec[i] and size and size % mesh.shape[along] == 0]
     if fits and mesh.shape[along] > 1:
-        found[max(fits, key=lambda i: leaf.shape[i])] = (along,)
+        spec[max(fits, key=lambda i: leaf.shape[i])] = (along,)
 
 
 def _does_not_divide(where: Where, leaf: Leaf, axis: Named, along: Sequence[str], parts: int) -> MeshError:

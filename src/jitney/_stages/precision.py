@@ -86,8 +86,8 @@ class Precision(Stage):
 
         def cast(*arrays: Any) -> Sequence[Any]:
             inside = [_astype(a, low) if chosen else a for a, chosen in zip(arrays, self.cast, strict=True)]
-            found = self._checked(fn, inside) if self.policy in _REFUSES and any(is_a(a, Tracer) for a in arrays) else fn(*inside)
-            return [_astype(out, np.dtype(self.back)) if _dtype(out) == low else out for out in found]
+            outs = self._checked(fn, inside) if self.policy in _REFUSES and any(is_a(a, Tracer) for a in arrays) else fn(*inside)
+            return [_astype(out, np.dtype(self.back)) if _dtype(out) == low else out for out in outs]
 
         return cast
 

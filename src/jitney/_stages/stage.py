@@ -68,7 +68,7 @@ class Request:
         rules = self.options.shard
         along = () if rules is None or self.mesh is None else dict(rules.axes).get(axis, ())
         sizes: Any = {} if self.mesh is None else self.mesh.shape
-        return math.prod(sizes.get(each, 1) for each in along)
+        return math.prod(sizes.get(name, 1) for name in along)
 
     def decided(self, kind: type[S]) -> S | None:
         """What a stage outside has decided; None if it was not to act."""

@@ -83,7 +83,7 @@ def accumulate(
 def _check(where: str, core: Any, axis: str) -> None:
     known = core.contract.axes
     if not is_a(axis, str) or (axis not in known and not core.contract.unresolved):
-        mapped = axis in [each.name for each in core.options.vmap]
+        mapped = axis in [over.name for over in core.options.vmap]
         fail(where, f"axis={axis!r} is {'that of `vmap`, along which each element has a loss of its own' if mapped else 'no axis'}.",
              f"The axes of its signature are {', '.join(sorted(known)) or 'none'}.",
              "annotate the arrays of the batch (x: Float[Array, \"batch n\"]), and take the mean inside the loss.")  # fmt: skip

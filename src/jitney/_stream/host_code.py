@@ -50,7 +50,7 @@ def _content(cell: Any) -> Any:
 
 
 def _text(code: CodeType) -> str:
-    constants = [_text(each) if is_a(each, CodeType) else _constant(each) for each in code.co_consts]
+    constants = [_text(constant) if is_a(constant, CodeType) else _constant(constant) for constant in code.co_consts]
     return repr([code.co_code.hex(), constants, code.co_names])
 
 

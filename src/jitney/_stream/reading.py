@@ -107,7 +107,7 @@ class Reader:
             OSError: It could not be read, or is not what it was.
         """
         j = self._numbers[start]
-        found: dict[int, Any] = {}
+        parts: dict[int, Any] = {}
         for i, (n, source) in enumerate(self.sources.items()):
             part = self._part(source, slice(start, start + count))
             if self._marked[i]:
@@ -115,9 +115,9 @@ class Reader:
                 if self._seen[j] and mark != self._marks[i, j]:
                     raise self._changed(source, start, count, "in the pass before")
                 self._marks[i, j] = mark
-            found[n] = np.array(part, source.dtype)
+            parts[n] = np.array(part, source.dtype)
         self._seen[j] = True
-        return found
+        return parts
 
     def known(self, done: Sequence[bool]) -> Mapping[str, np.ndarray[Any, Any]]:
         """What tells the chunks that are done from others, for a checkpoint."""

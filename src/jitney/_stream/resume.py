@@ -75,19 +75,19 @@ def resumed(kept: Checkpoint | None, reader: Reader, laid: Laid) -> Position:
         JitneyError: The checkpoint is damaged, or of another run.
         DataError: Rows that it has are not what they were.
     """
-    found = kept.read() if kept is not None else None
-    if found is None:
+    record = kept.read() if kept is not None else None
+    if record is None:
         return Position()
-    reader.resume(found.known)
-    return Position(found.index, found.at, found.values, laid.accumulated(found.state), found)
+    reader.resume(record.known)
+    return Position(record.index, record.at, record.values, laid.accumulated(record.state), record)
 
 
 def left(pieces: Sequence[tuple[int, int]], done: int, *, back: bool) -> list[tuple[int, int]]:
     """The chunks of a pass that are not done, `back` from the last to the first."""
     if not back:
-        return [each for each in pieces if each[0] >= done]
+        return [piece for piece in pieces if piece[0] >= done]
     total = sum(pieces[-1]) if pieces else 0
-    return [each for each in pieces[::-1] if sum(each) <= total - done]
+    return [piece for piece in pieces[::-1] if sum(piece) <= total - done]
 
 
 class Checkpoint:

@@ -56,14 +56,14 @@ def exactly(part: Any, shape: tuple[int, ...], dtype: Any, name: str) -> Host:
     Raises:
         DataError: It has other rows, fewer or more.
     """
-    found = np.asarray(part)
-    if found.shape != shape or found.dtype != np.dtype(dtype):
+    array = np.asarray(part)
+    if array.shape != shape or array.dtype != np.dtype(dtype):
         raise DataError(
-            sentence(f"reading {name!r}", f"a slice of {np.dtype(dtype)}{list(map(int, shape))} came as {found.dtype}{list(found.shape)}.",
+            sentence(f"reading {name!r}", f"a slice of {np.dtype(dtype)}{list(map(int, shape))} came as {array.dtype}{list(array.shape)}.",
                      "Data keep their shape and dtype while they are read.",
                      "let nobody write to them meanwhile; a reader of your own returns the rows that it is asked for.")
         )  # fmt: skip
-    return found
+    return array
 
 
 def read_whole(value: Any, name: str) -> Any:
@@ -83,10 +83,10 @@ class Stamp:
     @classmethod
     def of(cls, path: Path) -> Stamp:
         """Of a file now. Times come in steps, so a file that was written just now may change without it."""
-        found = path.stat()
-        last = max(found.st_mtime_ns, found.st_ctime_ns)
+        status = path.stat()
+        last = max(status.st_mtime_ns, status.st_ctime_ns)
         settled = time.time_ns() - last > _SETTLED
-        return cls(((found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns),), settled)
+        return cls(((status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns),), settled)
 
 
 def stamp_of(value: Any) -> Stamp | None:
@@ -139,9 +139,9 @@ class Mapped:
 
     def __getitem__(self, where: Any) -> Host:
         _check_size(self.array, self.name)
-        found = np.array(self.array[where])
+        rows = np.array(self.array[where])
         _check_size(self.array, self.name)  # within the last page, what is gone reads as zeros
-        return found
+        return rows
 
 
 class Stored:
@@ -164,9 +164,9 @@ class Stored:
 
     def __getitem__(self, where: Any) -> Host:
         self._check()
-        found = self._rows(where) if is_a(where, slice) and is_a(self.array, np.memmap) else np.array(self.array[where])
+        rows = self._rows(where) if is_a(where, slice) and is_a(self.array, np.memmap) else np.array(self.array[where])
         self._check()
-        return found
+        return rows
 
     def _rows(self, where: slice) -> Host:
         """Read, not mapped, where rows lie one behind the other: of a file that is cut meanwhile there are fewer, and the process lives."""
@@ -175,10 +175,10 @@ class Stored:
             _check_size(array, self.name)
             return np.array(array[where])
         start, stop, _ = where.indices(self.shape[0])
-        each = math.prod(self.shape[1:])
-        offset = array.offset + start * each * array.itemsize
-        found = np.fromfile(self.path, self.dtype, max(0, stop - start) * each, offset=offset)
-        return found.reshape(-1, *self.shape[1:]) if each else np.array(array[where])
+        row = math.prod(self.shape[1:])
+        offset = array.offset + start * row * array.itemsize
+        flat = np.fromfile(self.path, self.dtype, max(0, stop - start) * row, offset=offset)
+        return flat.reshape(-1, *self.shape[1:]) if row else np.array(array[where])
 
     def _check(self) -> None:
         try:
@@ -208,12 +208,12 @@ class Joined:
     def __getitem__(self, where: Any) -> Host:
         if is_a(where, tuple):  # all rows, and some of another axis
             return np.concatenate([np.asarray(part[where]) for part in self.parts])
-        found: list[Host] = []
+        pieces: list[Host] = []
         for part, start, stop in zip(self.parts, self.starts, self.starts[1:], strict=False):
             first, last = max(0, where.start - start), min(where.stop, stop) - start
             if first < last:
-                found.append(exactly(part[first:last], (last - first, *self.shape[1:]), self.dtype, self.name))
-        return np.concatenate(found) if found else np.empty((0, *self.shape[1:]), self.dtype)
+                pieces.append(exactly(part[first:last], (last - first, *self.shape[1:]), self.dtype, self.name))
+        return np.concatenate(pieces) if pieces else np.empty((0, *self.shape[1:]), self.dtype)
 
 
 class Sequential:

@@ -44,20 +44,20 @@ class Steps:
         self.total = stage.size
         self.outcome, self.passes = self._planned() if like is None else (like.outcome, like.passes)
         self.work = Chunked(self.passes, np.int32(self.total), laid.devices, is_spread=laid.place is not None)
-        self.begin = [_jax.jit(laid.begin(self._begin(each))) for each in self.passes.passes]
-        self.step = [_jax.jit(self._laid(each)) for each in self.passes.passes]
-        self.rest = [_jax.jit(self._laid(each, whole=True)) for each in self.passes.passes]
-        self.join = [_jax.jit(laid.join(partial(self.work.together, each))) for each in self.passes.passes]
+        self.begin = [_jax.jit(laid.begin(self._begin(pass_))) for pass_ in self.passes.passes]
+        self.step = [_jax.jit(self._laid(pass_)) for pass_ in self.passes.passes]
+        self.rest = [_jax.jit(self._laid(pass_, whole=True)) for pass_ in self.passes.passes]
+        self.join = [_jax.jit(laid.join(partial(self.work.together, pass_))) for pass_ in self.passes.passes]
         self.end = _jax.jit(self._end)
 
     @property
     def pieces(self) -> list[tuple[int, int]]:
         """Where each chunk starts, and how long it is."""
         starts = range(0, self.total, self.size)
-        found = [(start, min(self.size, self.total - start)) for start in starts]
-        start, count = found[-1]
+        pieces = [(start, min(self.size, self.total - start)) for start in starts]
+        start, count = pieces[-1]
         rest = count % self.laid.parts
-        return [*found[:-1], *((at, many) for at, many in ((start, count - rest), (start + count - rest, rest)) if many)]
+        return [*pieces[:-1], *((at, many) for at, many in ((start, count - rest), (start + count - rest, rest)) if many)]
 
     def placed(self, n: int, x: Any, count: int | None = None) -> Any:
         """A value where it lies: an argument, or a chunk with so many elements of the axis."""
@@ -76,7 +76,7 @@ class Steps:
 
     def _check_keys(self, passes: Passes) -> None:
         """Keys are no numbers of the host's: there are none in files, and NumPy has no arrays of them."""
-        out: list[Any] = [passes.flat.gives[i] for each in passes.passes for i in each.emits]
+        out: list[Any] = [passes.flat.gives[i] for pass_ in passes.passes for i in pass_.emits]
         for n in {n for n in passes.flat.takes if n in passes.streamed} | set(out):
             if _jax.dtypes.issubdtype(passes.flat.dtypes[n], _jax.dtypes.prng_key):
                 raise ContractError(
@@ -85,9 +85,9 @@ class Steps:
                              "pass one key, and `jax.random.fold_in` the number of an element; or call the function with `chunk`.")
                 )  # fmt: skip
 
-    def _laid(self, each: Any, *, whole: bool = False) -> Callable[..., Any]:
+    def _laid(self, pass_: Any, *, whole: bool = False) -> Callable[..., Any]:
         ins = {n: self.passes.axis(n) for n in self.passes.flat.takes if n in self.passes.streamed}
-        return self.laid.step(self._step(each), ins, [self.passes.axis_of_result(i) for i in each.emits], whole=whole)
+        return self.laid.step(self._step(pass_), ins, [self.passes.axis_of_result(i) for i in pass_.emits], whole=whole)
 
     def bytes(self) -> int:
         """What a step takes on one device, by the compiler, and the chunk that is read meanwhile."""
@@ -101,13 +101,13 @@ class Steps:
         chunk = {n: self._cut(n, x) for n, x in avals.items() if n in streamed}
         number = jax.ShapeDtypeStruct((), np.int32)
         most = 0
-        for p, each in enumerate(self.passes.passes):
+        for p, pass_ in enumerate(self.passes.passes):
             new, state = _jax.eval_shape(self.begin[p], values)
             values.update(new)
             state = self.laid.accumulated(state)
             most = max(most, counted_bytes(self.step[p].lower(values, state, chunk, number).compile()))
             known = KnownValues(dict(values))
-            self.work.finish(each, known, _jax.eval_shape(self.join[p], state))
+            self.work.finish(pass_, known, _jax.eval_shape(self.join[p], state))
             values.update(known.values)
         return most + sum(x.size * x.dtype.itemsize for x in chunk.values()) // self.laid.parts
 
@@ -121,29 +121,29 @@ class Steps:
             return aval
         return aval.update(sharding=self.laid.sharding(self.passes.flat.takes.index(n), axis))
 
-    def _begin(self, each: Any) -> Callable[..., Any]:
+    def _begin(self, pass_: Any) -> Callable[..., Any]:
         """What is computed once when the pass before is over, and the state that a pass starts with."""
 
         def begin(values: Any) -> Any:
             known = KnownValues(dict(values))
-            self.work.settle(each.before, known)
-            return _new(known, values), self.work.start(each, known)
+            self.work.settle(pass_.before, known)
+            return _new(known, values), self.work.start(pass_, known)
 
         return begin
 
-    def _step(self, each: Any) -> Callable[..., Any]:
+    def _step(self, pass_: Any) -> Callable[..., Any]:
         """One chunk. The last, shorter one is a program of its own: elements that do not count would have to be masked in each."""
 
         def step(values: Any, state: Any, chunk: Any, start: Any, *, here: Any = True) -> Any:
             n = next(iter(chunk))
             count = chunk[n].shape[self.passes.axis(n)]
-            return self.work.step(each, KnownValues(dict(values)), chunk, state, start, count, count, here=here)
+            return self.work.step(pass_, KnownValues(dict(values)), chunk, state, start, count, count, here=here)
 
         return step
 
     def _end(self, values: Any) -> Any:
         """What is computed from what all passes have accumulated: the results that do not have the axis."""
-        emitted: dict[int, Any] = {i: None for each in self.passes.passes for i in each.emits}
+        emitted: dict[int, Any] = {i: None for pass_ in self.passes.passes for i in pass_.emits}
         on_all = Chunked(self.passes, np.int32(self.total), is_spread=self.work.is_spread)  # here the devices work as one
         return on_all.results(KnownValues(dict(values)), emitted)
 
@@ -162,8 +162,8 @@ def widest(entry: Entry, stage: Chunk, laid: Laid, budget: int) -> tuple[Steps, 
         made[width] = Steps(entry, stage, laid, width * laid.parts, first)
         return made[width].bytes()
 
-    found = fit(measure, stage.suiting(first.passes), budget)
-    return made[found.width], found
+    fitting = fit(measure, stage.suiting(first.passes), budget)
+    return made[fitting.width], fitting
 
 
 def _new(known: KnownValues, values: Mapping[int, Any]) -> dict[int, Any]:

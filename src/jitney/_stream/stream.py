@@ -211,13 +211,13 @@ def _one(program: Any, chunk: Any) -> tuple[str, int | None]:
 def _steps(entry: Entry, stage: Chunk, laid: Laid, size: int | None) -> Steps:
     """Those of an earlier run over data of this length, or new ones."""
     key = (laid, stage.axis, size, settings(), *((leaf.path, leaf.shape, leaf.dtype, leaf.weak_type) for leaf in stage.view.leaves))
-    found = entry.streams.get(key)
-    if found is None:
+    steps = entry.streams.get(key)
+    if steps is None:
         if len(entry.streams) >= _MAX_STEPS:
             entry.streams.clear()
         made = Steps(entry, stage, laid, size) if size else _widest(entry, stage, laid, stage.budget or CHUNK_BYTES)
-        found = entry.streams[key] = made
-    return found
+        steps = entry.streams[key] = made
+    return steps
 
 
 def _widest(entry: Entry, stage: Chunk, laid: Laid, budget: int) -> Steps:
@@ -254,7 +254,7 @@ class _Run:
         self.reader = Reader(sources, steps.pieces, retries, where, passes=len(passes), kept=kept)
 
     def _refuse_sequential(self, sources: Mapping[int, Source], where: str) -> None:
-        axis, back = self.steps.stage.axis, any(each.back for each in self.passes.passes)
+        axis, back = self.steps.stage.axis, any(pass_.back for pass_ in self.passes.passes)
         for source in sources.values():
             if is_reversible(source.data) or not (back or source.axis):
                 continue
@@ -280,7 +280,7 @@ class _Run:
 
     def __call__(self, kept: Checkpoint | None, *, progress: bool) -> Any:
         steps, passes = self.steps, self.passes
-        emitted = {i: self._empty(i) for each in passes.passes for i in each.emits}
+        emitted = {i: self._empty(i) for pass_ in passes.passes for i in pass_.emits}
         if kept is not None and emitted:
             where = steps.entry.core.where
             raise JitneyError(
@@ -291,32 +291,32 @@ class _Run:
         first, at, state, reached = begins.index, begins.at, begins.state, begins.progress
         values: dict[int, Any] = {n: steps.placed(n, x) for n, x in self.given.items()}
         values.update(begins.values)
-        back = any(each.back for each in passes.passes[first : first + 1])  # what does not depend on the data takes no pass
+        back = any(pass_.back for pass_ in passes.passes[first : first + 1])  # what does not depend on the data takes no pass
         done = first * len(steps.pieces) + len(steps.pieces) - len(left(steps.pieces, at, back=back))
         with _bar(steps, done, show=progress) as advance:
             try:
-                for p, each in enumerate(passes.passes[first:], first):
+                for p, pass_ in enumerate(passes.passes[first:], first):
                     if state is None:
                         new, state = steps.begin[p](values)
                         values.update(new)
-                    for start, count, cut in self._chunks(at, back=each.back):
+                    for start, count, cut in self._chunks(at, back=pass_.back):
                         before = state
                         chunk = {n: steps.placed(n, x, count) for n, x in cut.items()}
                         step = steps.rest[p] if count % steps.laid.parts else steps.step[p]
                         state, outs = step(values, state, chunk, np.int32(start))
                         _jax.block_until_ready(before)  # so that no more than two chunks are under way
-                        for i, out in zip(each.emits, outs, strict=True):
+                        for i, out in zip(pass_.emits, outs, strict=True):
                             emitted[i][self._place(i, start, count)] = np.asarray(out)
                         self.chunks += 1
                         advance()
                         if kept is not None:
-                            over = steps.total - start if each.back else start + count
+                            over = steps.total - start if pass_.back else start + count
                             reached = Reached(
                                 p, over, {n: x for n, x in values.items() if n not in self.fixed}, state, self._known(p, over)
                             )
                             kept.reached(reached)
                     known = KnownValues(dict(values))
-                    steps.work.finish(each, known, steps.join[p](state))
+                    steps.work.finish(pass_, known, steps.join[p](state))
                     values.update(known.values)
                     at, state = 0, None
             except KeyboardInterrupt as stop:
