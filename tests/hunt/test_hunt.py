@@ -57,7 +57,14 @@ def unmasked(rule):
 
 def misled(name, combine):
     """A monoid that puts its parts together in another way."""
-    return lambda patch: patch.setitem(MONOIDS, name, dataclasses.replace(MONOIDS[name], combine=combine))
+
+    def put(patch):
+        wrong = dataclasses.replace(MONOIDS[name], combine=combine)
+        for op, rule in RULES.items():
+            if rule.across is not None and rule.across.monoid is MONOIDS[name]:
+                patch.setitem(RULES, op, dataclasses.replace(rule, across=dataclasses.replace(rule.across, monoid=wrong)))
+
+    return put
 
 
 FAULTS = {

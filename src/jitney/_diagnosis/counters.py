@@ -186,6 +186,7 @@ class Listener:
     def _duration(self, event: str, duration_secs: float, **kwargs: Any) -> None:
         if event not in (_TRACE, _LOWER, _COMPILE):
             return
+        hit = event == _COMPILE and self._was_hit()  # whoever's it was: the next compile has its own
         counters = self._nearest()
         if counters is None or (event == _TRACE and kwargs.get("fun_name", counters.name) != counters.name):
             return  # helpers such as `jnp.linalg.norm` are jitted too: their trace is part of the program's own
@@ -194,11 +195,12 @@ class Listener:
             own = _of_program(kwargs.get("fun_name"), counters.name)
             counters.compile_events += own
             counters.incidental += not own
-            counters.persistent_hits += own and self._is_hit()
-            self._found.hit = False
+            counters.persistent_hits += own and hit
 
-    def _is_hit(self) -> bool:
-        return getattr(self._found, "hit", False)
+    def _was_hit(self) -> bool:
+        hit = getattr(self._found, "hit", False)
+        self._found.hit = False
+        return hit
 
     def _event(self, event: str, **kwargs: Any) -> None:
         if event == _HIT:  # within a compile, whose end says of what

@@ -113,6 +113,7 @@ def _translating(body: Body, jitted: Any) -> Run:
         first, second = iter(kept), iter(lost)
         return run(*(next(second) if i in given else next(first) for i in range(len(kept) + len(lost))))
 
+    merged.__name__ = merged.__qualname__ = body.core.name  # by which JAX's reports are told from those of other programs
     through = _filter_jit(merged, donate="all-except-first" if given else "none", compiler_options=options)
 
     def checked(*arrays: Any) -> Any:
