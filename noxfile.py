@@ -61,6 +61,13 @@ def lower_bounds() -> list[str]:
 DEFAULT = None if sys.version_info >= (3, 11) else newest()
 
 
+# At both ends of what is supported, what other sessions have is left out: what compares jitney with plain JAX, whichever that is, and the
+# pages and recipes, which are for the JAX that resolves. A sweep repeats a rule's arithmetic, which is ours, in every dtype or at random;
+# each rule has its own test at both ends.
+_ELSEWHERE = ("hunt", "axes/test_verified.py", "verify", "body/test_disable.py", "test_docs.py", "test_contributing.py")
+OTHER_SESSIONS = ("-m", "not slow and not sweep", *(f"--ignore=tests/{path}" for path in _ELSEWHERE))
+
+
 def run_tests(session: nox.Session, *requirements: str, paths: tuple[str, ...] = (), workers: str = "auto", **env: str) -> None:
     """Install the project and run its tests, or what follows `--` on the command line."""
     session.install("-e", ".[examples,tests]", *requirements)
@@ -91,11 +98,7 @@ def tests_oldest(session: nox.Session) -> None:
     """Run the package's tests, but for sweeps, on the oldest supported Python with the oldest supported JAX and friends."""
     if interpreter(SUPPORTED[0]) is None:
         session.skip(f"no Python {SUPPORTED[0]} on this machine")
-    # Of other sessions: what compares jitney with plain JAX, whichever that is, and the pages, which are for the JAX that resolves.
-    ours = ("hunt", "axes/test_verified.py", "verify", "body/test_disable.py", "test_docs.py")
-    # A sweep repeats a rule's arithmetic, which is ours, in every dtype or at random; each rule has its own test here too.
-    paths = ("tests", "-m", "not slow and not sweep", *(f"--ignore=tests/{path}" for path in ours))
-    run_tests(session, *lower_bounds(), paths=paths)
+    run_tests(session, *lower_bounds(), paths=("tests", *OTHER_SESSIONS))
 
 
 @nox.session(python=newest())
@@ -103,8 +106,7 @@ def tests_newest(session: nox.Session) -> None:
     """Run all tests but sweeps on the newest Python found with the newest JAX for it."""
     if newest() is None:
         session.skip(f"no Python {' or '.join(SUPPORTED)} on this machine")
-    # Sweeps, and the pages and recipes, which are for the JAX that resolves, run with that one.
-    paths = ("tests", "examples", "-m", "not slow and not sweep", "--ignore=tests/test_docs.py", "--ignore=tests/test_contributing.py")
+    paths = ("tests", "examples", *OTHER_SESSIONS)
     run_tests(session, "--upgrade", "--upgrade-strategy=eager", paths=paths)
 
 
