@@ -31,6 +31,21 @@ except RuntimeError as error:
     print(str(error).strip().splitlines()[0])
 """
 
+# What the wheel has to do where nothing else is installed: a padded and mapped call, its plan, its drawing.
+FIRST_CALL = """
+import jax.numpy as jnp, jitney
+from jaxtyping import Array, Float
+
+def f(x: Float[Array, "n"]) -> Float[Array, ""]:
+    return jnp.sum(x * x)
+
+program = jitney.optimize(vmap="row", pad={"n": "pow2"})(f)
+assert program(jnp.ones((2, 3))).tolist() == [3, 3]
+plan = program.plan(jnp.ones((2, 3)))
+assert plan.draw().startswith("<svg")
+print(plan, jitney.__version__, jitney.__file__, sep="\\n")
+"""
+
 
 @functools.cache
 def interpreter(version: str) -> str | None:
@@ -63,9 +78,11 @@ DEFAULT = None if sys.version_info >= (3, 11) else newest()
 
 # At both ends of what is supported, what other sessions have is left out: what compares jitney with plain JAX, whichever that is, and the
 # pages and recipes, which are for the JAX that resolves. A sweep repeats a rule's arithmetic, which is ours, in every dtype or at random;
-# each rule has its own test at both ends.
+# each rule has its own test at both ends. Every test runs there, with the first of its cases and every twelfth behind it; `nox -s full`
+# runs all cases.
 _ELSEWHERE = ("hunt", "axes/test_verified.py", "verify", "body/test_disable.py", "test_docs.py", "test_contributing.py")
 OTHER_SESSIONS = ("-m", "not slow and not sweep", *(f"--ignore=tests/{path}" for path in _ELSEWHERE))
+FEWER_CASES = "--one-in=12"
 
 
 def run_tests(session: nox.Session, *requirements: str, paths: tuple[str, ...] = (), workers: str = "auto", **env: str) -> None:
@@ -89,24 +106,38 @@ def demo(session: nox.Session) -> None:
 
 @nox.session(python=DEFAULT)
 def tests(session: nox.Session) -> None:
-    """Run all tests on the default Python with the newest JAX for it."""
-    run_tests(session)
+    """Run all tests, sweeps with one in eight of their cases, on the default Python with the newest JAX for it."""
+    run_tests(session, paths=("--sweeps-one-in=8",))
+
+
+# What a newcomer wants to know first: contracts, plans, padding, chunks and the first page work here.
+SMOKE = (
+    "tests/test_habits.py", "tests/report", "tests/contract",
+    "tests/stages/test_vmap.py", "tests/stages/test_pad.py", "tests/stages/test_chunk.py",
+    "tests/test_docs.py::test_code_of_a_page_runs[README.md]", "tests/test_docs.py::test_code_of_a_page_runs[docs/quickstart.md]",
+)  # fmt: skip
+
+
+@nox.session(python=DEFAULT)
+def smoke(session: nox.Session) -> None:
+    """Run a well-chosen part of the tests in about a minute, for those who see this for the first time."""
+    run_tests(session, paths=(*SMOKE, FEWER_CASES))
 
 
 @nox.session(python=interpreter(SUPPORTED[0]))
 def tests_oldest(session: nox.Session) -> None:
-    """Run the package's tests, but for sweeps, on the oldest supported Python with the oldest supported JAX and friends."""
+    """Run the package's tests, each with fewer of its cases, on the oldest supported Python with the oldest supported JAX and friends."""
     if interpreter(SUPPORTED[0]) is None:
         session.skip(f"no Python {SUPPORTED[0]} on this machine")
-    run_tests(session, *lower_bounds(), paths=("tests", *OTHER_SESSIONS))
+    run_tests(session, *lower_bounds(), paths=("tests", *OTHER_SESSIONS, FEWER_CASES))
 
 
 @nox.session(python=newest())
 def tests_newest(session: nox.Session) -> None:
-    """Run all tests but sweeps on the newest Python found with the newest JAX for it."""
+    """Run all tests, each with fewer of its cases, on the newest Python found with the newest JAX for it."""
     if newest() is None:
         session.skip(f"no Python {' or '.join(SUPPORTED)} on this machine")
-    paths = ("tests", "examples", *OTHER_SESSIONS)
+    paths = ("tests", "examples", *OTHER_SESSIONS, FEWER_CASES)
     run_tests(session, "--upgrade", "--upgrade-strategy=eager", paths=paths)
 
 
@@ -178,20 +209,40 @@ def types(session: nox.Session) -> None:
 
 @nox.session(python=DEFAULT)
 def docs(session: nox.Session) -> None:
-    """Build the site into `site/`; a broken link is an error."""
+    """Build the site into `site/`; a broken link is an error. `nox -s docs -- serve` shows it, and follows changes."""
     session.install(*EXTRAS["docs"], *EXTRAS["lint"])  # the API reference is read, not imported; ruff formats its signatures
-    session.run("mkdocs", "build", "--strict", *session.posargs, env={"NO_MKDOCS_2_WARNING": "1"})
+    what = session.posargs if session.posargs[:1] == ["serve"] else ["build", *session.posargs]
+    session.run("mkdocs", what[0], "--strict", *what[1:], env={"NO_MKDOCS_2_WARNING": "1"})
+
+
+@nox.session(python=DEFAULT)
+def release(session: nox.Session) -> None:
+    """Build wheel and sdist, check what they say of themselves, test the wheel in an empty environment. Nothing is uploaded."""
+    out = Path(session.create_tmp()) / "dist"
+    shutil.rmtree(out, ignore_errors=True)
+    session.install("build", "twine")
+    session.run("python", "-m", "build", "--outdir", str(out))
+    session.run("twine", "check", "--strict", *map(str, sorted(out.iterdir())))
+    empty = out.parent / "empty"
+    session.run("python", "-m", "venv", "--clear", str(empty))
+    python = str(empty / ("Scripts" if os.name == "nt" else "bin") / "python")
+    session.run(python, "-m", "pip", "install", "--quiet", str(next(out.glob("*.whl"))), external=True)
+    # Away from the project, whose `src` must not be what is imported, with nothing but the run-time dependencies.
+    with session.chdir(empty):
+        session.run(python, "-c", FIRST_CALL, external=True)
+        session.run(python, "-m", "jitney", "--help", external=True)
 
 
 @nox.session(python=DEFAULT)
 def bench(session: nox.Session) -> None:
-    """Run the benchmarks: the warm call, sizes, streams, states, a full cache, Jacobians, devices, then those of the examples."""
+    """Run the benchmarks: the warm call, sizes, streams, states, a full cache, imports, Jacobians, devices, then those of the examples."""
     session.install("-e", ".[examples]")
     session.run("python", "-m", "tests.perf.warm_call", env=ONE_BLAS_THREAD)
     session.run("python", "-m", "tests.perf.sizes", env=ONE_BLAS_THREAD)
     session.run("python", "-m", "tests.perf.stream", env=ONE_BLAS_THREAD)
     session.run("python", "-m", "tests.perf.state", env=ONE_BLAS_THREAD)
     session.run("python", "-m", "tests.perf.kept", env=ONE_BLAS_THREAD)
+    session.run("python", "-m", "tests.perf.imports", env=ONE_BLAS_THREAD)
     session.run("python", "-m", "tests.perf.jacobians", env=ONE_BLAS_THREAD)
     flags = {**ONE_BLAS_THREAD, "XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
     session.run("python", "-m", "tests.perf.shard", env=flags)
@@ -217,5 +268,7 @@ def full(session: nox.Session) -> None:
     session.run("pytest", "-n", "auto", "--maxprocesses=4", "--dist=worksteal", "-m", "", "--hypothesis-profile=full")
     session.run("python", "-m", "tests.hunt", "--minutes", "60")
     session.run("python", "-m", "tests.test_public_calls", "--calls", "60000", "--seed", str(random.randrange(10**6)))
+    for end in ("tests_oldest", "tests_newest"):
+        session.notify(end, ["-n", "auto", "--maxprocesses=4", "--dist=worksteal", "tests", *OTHER_SESSIONS])
     session.notify("tests-verify")
     session.notify("bench", ["--full"])

@@ -4,6 +4,7 @@ import builtins
 import contextlib
 import io
 import re
+import runpy
 import symtable
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,13 +12,19 @@ from pathlib import Path
 import jax
 import pytest
 
+from tests.perf import automation
+
 ROOT = Path(__file__).parents[1]
 ALL = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "examples").glob("*/README.md")))
 PAGES = [page for page in ALL if "```python\n" in page.read_text()]
 ONE_SCRIPT = "The blocks of Python on this page are one script, from top to bottom."
-PRINTED = [page for page in PAGES if page.name in ("states.md", "axes.md", "memory.md")]  # the others show what depends on the machine
+PRINTED = [
+    page for page in PAGES if page.name in ("states.md", "axes.md", "memory.md", "train.md", "moving.md", "faq.md")
+]  # the others show what depends on the machine
 # What the machine or the version of JAX decides.
 UNITS = re.compile(r"[\d.,]+ (?:s|rows/s|KiB|MiB|GiB|kFLOP|MFLOP|at a time)\b|\d+%|█+|-> |  +")
+PICTURES = ROOT / "docs" / "pictures"
+DRAW = "python docs/pictures.py"
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
 
@@ -30,8 +37,8 @@ def blocks(page: Path) -> Iterator[tuple[str, str, int]]:
 def run(code: str, line: int, page: Path, names: dict[str, object]) -> str:
     """What a block prints. It is compiled so that a traceback and inspect find the page's own lines."""
     out = io.StringIO()
-    strict = "strict" if page.parent.parent.name != "examples" else "standard"  # as the tests there
-    with contextlib.redirect_stdout(out), jax.numpy_dtype_promotion(strict):
+    loose = page.parent.parent.name == "examples" or "import optax" in page.read_text()  # as the tests there; optax mixes dtypes
+    with contextlib.redirect_stdout(out), jax.numpy_dtype_promotion("standard" if loose else "strict"):
         exec(compile("\n" * line + code, str(page), "exec"), names)
     return out.getvalue()
 
@@ -49,6 +56,8 @@ def test_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.Mon
             missing = [each for each in code.splitlines() if UNITS.sub("", each) not in UNITS.sub("", printed)]
             assert not missing, printed
             printed = ""
+    for picture in tmp_path.glob("*.svg"):
+        assert picture.read_text() == (PICTURES / picture.name).read_text(), f"{DRAW} draws {picture.name} anew"
 
 
 @every_page
@@ -78,6 +87,19 @@ def reads(table: symtable.SymbolTable, name: symtable.Symbol) -> bool:
     return name.is_referenced() and around and not hasattr(builtins, name.get_name()) and name.get_name() != "__file__"
 
 
+def test_the_chart_is_that_of_the_table():
+    """Of sizes: its bars are the figures that `docs/axes.md` has, with their command."""
+    assert runpy.run_path(str(ROOT / "docs" / "pictures.py"))["sizes"]() == (PICTURES / "sizes.svg").read_text(), DRAW
+
+
+@pytest.mark.parametrize("page", ALL, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_pictures_of_a_page_are_there(page: Path):
+    """Each with words for those who do not see it."""
+    for words, file in re.findall(r"!\[([^\]]*)\]\(([^)]+)\)", page.read_text()):
+        assert words
+        assert (page.parent / file).is_file()
+
+
 def test_what_the_readme_compiles_ahead_is_what_its_calls_use():
     """Its first block: `compile` traces and compiles, the calls after it do neither."""
     page = ROOT / "README.md"
@@ -87,3 +109,29 @@ def test_what_the_readme_compiles_ahead_is_what_its_calls_use():
     exec(compile(code, str(page), "exec"), names)
     stats = names["residual"].stats
     assert (stats.calls, stats.hits, stats.traces) == (2, 2, 1)
+
+
+def test_the_figures_of_the_benchmarks_are_those_of_their_pages():
+    """Each number in the row of a page or an example stands there too."""
+    text = (ROOT / "docs" / "benchmarks.md").read_text()
+    rows = [row.split(" | ") for row in text.splitlines() if row.startswith(("| [", "| `examples"))]
+    assert len(rows) > 20
+    for what, figure, beside, *_ in rows:
+        page = re.search(r"\]\((\w+\.md)\)", what)
+        example = re.search(r"`(examples/\w+)`", what)
+        source = ROOT / "docs" / page[1] if page else ROOT / example[1] / "README.md"
+        missing = [n for n in re.findall(r"\d[\d.,]*\d|\d", f"{figure} {beside}") if n not in source.read_text()]
+        assert not missing, (what, missing)
+
+
+def test_every_variable_of_the_environment_is_in_the_table():
+    """Those that the package reads."""
+    source = "\n".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
+    table = (ROOT / "docs" / "environment.md").read_text()
+    assert [name for name in sorted(set(re.findall(r"JITNEY_[A-Z_]+[A-Z]", source))) if f"`{name}`" not in table] == []
+
+
+def test_the_measure_of_automation_is_what_is_counted():
+    """The table on the page, of the examples as they are."""
+    page = (ROOT / "docs" / "automation.md").read_text()
+    assert page.split("<!-- table -->\n")[1].split("\n<!-- its end -->")[0] == automation.table()

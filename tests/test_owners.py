@@ -146,6 +146,10 @@ def frames(call):
     return files
 
 
+class Quantities(jitney.State):
+    x: Float[Array, "3"]
+
+
 CALLS = [
     lambda: failing(jnp.ones(3)),
     lambda: failing.grad(jnp.ones(3)),
@@ -162,6 +166,13 @@ CALLS = [
     lambda: jitney.stream(failing, {"x": np.ones(3)}, chunk={"n": 1}),
     lambda: jitney.axes(failing),
     lambda: jitney.mesh(data=1000),
+    lambda: jitney.Bucket(),
+    lambda: jitney.Bucket.fit([]),
+    lambda: jitney.LossScale(-1),
+    lambda: jitney.Checkpoints(3),
+    lambda: Quantities.of(jnp.ones(9)),
+    lambda: Quantities(x=jnp.arange(3)).array,
+    lambda: jitney.pipeline(equinox.nn.Identity(), axis="stage"),
 ]
 
 

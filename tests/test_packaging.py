@@ -15,15 +15,17 @@ import jitney
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 SOURCES = [path for folder in ("src", "examples") for path in sorted((ROOT / folder).rglob("*.py"))]
-PUBLIC = sorted(name for name, value in vars(jitney).items() if not name.startswith("_") and not isinstance(value, type(sys)))
+PUBLIC = [name for name in dir(jitney) if not name.startswith("_") and not isinstance(getattr(jitney, name), type(sys))]
 
 API = (
-    "AxisError AxisFacts Bucket BudgetError CacheFacts Checkpoints Collective Communication ContractError DataError Derivative "
-    "DerivativeError DerivedField Deviation Device DonationError Fetch Frontier JitneyError JitneyWarning LossScale Mesh MeshError "
-    "NonFiniteError OptionError Pipeline Placement PrecisionError PrecisionReport ProcessError Processes Product Program Report "
-    "Saving Schedule Share Simulation State StateError StaticError Stats Strategy StreamStats Streamed Sweep TraceError Traffic "
-    "VerificationError Way accumulate axes communication configure derived distributed from_processes frontier host "
-    "lazy_derivatives mesh optimize pipeline place precision_report register_axes shared simulate strategy stream visualize "
+    "AxisError AxisFacts Bucket BudgetError CacheFacts Cause Checkpoints Collective Communication CompileError ContractError "
+    "DataError Derivative DerivativeError DerivedField Deviation Device DeviceFacts DonationError Fetch Frontier JitneyError "
+    "JitneyWarning LossScale Machine Measurement Mesh MeshError NoCompiles NonFiniteError OptionError Pipeline Placement "
+    "PrecisionError PrecisionReport ProcessError Processes Product Profile Program Report Saving Schedule Share Simulation Stacked "
+    "State StateError StaticError Stats Strategy StreamStats Streamed Sweep Timing TraceError Traffic Verdict VerificationError "
+    "Watch Way Work accumulate axes communication configure derived devices distributed from_processes frontier host "
+    "lazy_derivatives measure mesh no_compiles optimize pipeline place precision_report profile register_axes scan_steps "
+    "shared simulate stack strategy stream visualize watch "
 )
 
 
@@ -38,6 +40,11 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 def test_installed_version_is_the_one_of_pyproject():
     """Package metadata, and so `pip show`, and `jitney.__version__` give the version that the tree says."""
     assert importlib.metadata.version("jitney") == jitney.__version__ == PROJECT["version"]
+
+
+def test_the_citation_is_of_this_version():
+    """Who cites it names what was used."""
+    assert f"\nversion: {PROJECT['version']}\n" in (ROOT / "CITATION.cff").read_text()
 
 
 def test_public_names_are_these():
@@ -57,8 +64,11 @@ def test_wheel_ships_the_marker_of_typed_packages(wheel: list[str]):
 
 
 def test_wheel_holds_the_package_and_nothing_else(wheel: list[str]):
-    """Tests and examples stay in the source tree: as top-level packages they would collide with the user's own."""
-    assert {name.split("/")[0] for name in wheel} == {"jitney", f"jitney-{PROJECT['version']}.dist-info"}
+    """Tests and examples stay in the source tree: as top-level packages they would collide with the user's own.
+
+    The plugin of pytest stands beside the package, since what it uses there imports JAX.
+    """
+    assert {name.split("/")[0] for name in wheel} == {"jitney", "pytest_jitney.py", f"jitney-{PROJECT['version']}.dist-info"}
 
 
 def test_wheel_ships_the_licence(wheel: list[str]):
@@ -88,6 +98,7 @@ before = dict(jax.config.values), dict(os.environ)
 import jitney
 assert (dict(jax.config.values), dict(os.environ)) == before, "a setting changed"
 assert not {"scipy.optimize", "matplotlib", "optimistix", "lineax"} & set(sys.modules), "an example's dependency was imported"
+assert not {"jax.experimental.sparse", "scipy.sparse", "rich", "tqdm"} & set(sys.modules), "what few calls need was imported"
 jax.config.update("jax_num_cpu_devices", 3)  # JAX refuses this once a backend has started
 assert jax.local_device_count("cpu") == 3
 """

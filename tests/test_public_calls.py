@@ -103,7 +103,8 @@ def targets():
     """Public functions and classes, and what programs answer. What starts processes or changes the settings of all is left out, and classes
     of what only jitney makes."""
     left_out = ("simulate", "configure", "Program", "Derivative", "Fetch")
-    found = {name: each for name, each in vars(jitney).items() if not name.startswith("_") and callable(each) and name not in left_out}
+    found = {name: getattr(jitney, name) for name in jitney.__all__ if name not in left_out}
+    found = {name: each for name, each in found.items() if callable(each)}
     found = {name: each for name, each in found.items() if not (inspect.isclass(each) and issubclass(each, (Exception, Warning)))}
     methods = ["plan", "compile", "lower", "grad", "value_and_grad", "jacobian", "hessian", "jvp", "vjp", "hvp", "linearize"]
     found |= {f"f.{name}": getattr(plain, name) for name in methods}
@@ -138,7 +139,9 @@ def call(name, args, kwargs):
         frames = traceback.extract_tb(error.__traceback__)
         if isinstance(error, TypeError) and re.search(r"\w\(\) (takes|missing|got) ", str(error)):
             return None  # Python's own, of a call that does not fit
-        if frames[-1].name in ("undecorated", "plain", "padded", "cut", "__call__") or "jaxtyping annotations cannot" in str(error):
+        if frames[-1].name in ("undecorated", "plain", "padded", "cut", "__call__") or re.search(
+            "jaxtyping annotations cannot|has no len", str(error)
+        ):
             return None  # the user's function
         ours = [frame for frame in frames if f"{os.sep}jitney{os.sep}_" in frame.filename]
         at = f"{ours[-1].filename.rpartition('jitney' + os.sep)[2]}:{ours[-1].lineno}" if ours else ""

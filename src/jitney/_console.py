@@ -6,6 +6,8 @@ It is imported when something is shown: rich takes a tenth of the time in which 
 from __future__ import annotations
 
 import io
+import os
+import shutil
 import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
@@ -16,6 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.table import Table
 from rich.text import Text
 
+_WIDEST, _NARROWEST = 120, 40  # of what is printed, in letters
 Row = Sequence[tuple[str, str]]  # text and style of each cell
 
 
@@ -46,28 +49,34 @@ _NAMES = 2
 
 
 def text_of(shown: Any) -> str:
-    """As text, in colours on a terminal."""
+    """As text; on a terminal as wide as that is, and in colours unless `NO_COLOR` is set."""
     file = io.StringIO()
-    Console(file=file, width=120, force_terminal=sys.stdout.isatty() or None).print(shown)
+    watched = sys.stdout.isatty()
+    colours = watched and not os.environ.get("NO_COLOR")
+    Console(file=file, width=_wide() if watched else _WIDEST, force_terminal=colours or None).print(shown)
     return "\n".join(line.rstrip() for line in file.getvalue().splitlines())
+
+
+def _wide() -> int:
+    return max(_NARROWEST, min(_WIDEST, shutil.get_terminal_size((_WIDEST, 24)).columns))
 
 
 def html_of(shown: Any) -> str:
     """As HTML, for a notebook."""
-    console = Console(file=io.StringIO(), record=True, width=120)
+    console = Console(file=io.StringIO(), record=True, width=_WIDEST)
     console.print(shown)
     return console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
 
 
 class _Rate(ProgressColumn):
-    """Rows a second."""
+    """Rows a second, or whatever there are."""
 
     def render(self, task: Task) -> Text:
-        return Text(f"{task.speed * task.fields['size']:,.0f} rows/s" if task.speed else "")
+        return Text(f"{task.speed * task.fields['size']:,.0f} {task.fields['each']}/s" if task.speed else "")
 
 
 @contextmanager
-def bar(name: str, total: int, done: int, size: int) -> Generator[Callable[[], None]]:
+def bar(name: str, total: int, done: int, size: int, *, of: str = "chunks", each: str = "rows") -> Generator[Callable[[], None]]:
     """The progress of a run over chunks; what it gives is called after each.
 
     Args:
@@ -75,10 +84,12 @@ def bar(name: str, total: int, done: int, size: int) -> Generator[Callable[[], N
         total: How many chunks there are.
         done: How many of them were done before.
         size: Rows in a chunk.
+        of: What chunks are called.
+        each: What rows are called.
     """
     columns = (
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("chunks"), _Rate(), TimeRemainingColumn(),
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn(of), _Rate(), TimeRemainingColumn(),
     )  # fmt: skip
     with Progress(*columns, transient=True) as shown:
-        task = shown.add_task(name, total=total, completed=done, size=size)
+        task = shown.add_task(name, total=total, completed=done, size=size, each=each)
         yield lambda: shown.advance(task)

@@ -27,6 +27,10 @@ class TraceError(JitneyError, TypeError):
     """The body needs a concrete value while it is being traced."""
 
 
+class CompileError(JitneyError, RuntimeError):
+    """A program was compiled where that is forbidden, or would be past a limit."""
+
+
 class AxisError(JitneyError):
     """An axis cannot be cut into chunks: an operation looks along it in a way that is not carried from chunk to chunk."""
 
@@ -72,7 +76,10 @@ class NonFiniteError(JitneyError, FloatingPointError):
 
 
 class VerificationError(JitneyError, AssertionError):
-    """A program gives another result than the plain function does. `script` is the path of what shows it by itself."""
+    """A program gives another result than the plain function, or what it is measured against.
+
+    `script` is the path of what shows it by itself.
+    """
 
     script: str | None = None
 

@@ -84,9 +84,12 @@ def short(file: str) -> str:
 def users_level() -> int:
     """The `stacklevel` at which a warning points to the line that called jitney."""
     level, frame = 1, inspect.currentframe()
-    while frame is not None and owner(frame.f_code.co_filename) == "jitney":
+    while frame is not None and owner(frame.f_code.co_filename) in _BETWEEN:
         level, frame = level + 1, frame.f_back
     return level - 1
+
+
+_BETWEEN = ("jitney", "jax", "jaxlib", "equinox")  # what stands between a trace and whoever called
 
 
 def users_function() -> str:
@@ -95,6 +98,16 @@ def users_function() -> str:
     while frame is not None:
         if owner_of(frame) == "user":
             return f"{frame.f_code.co_name} ({short(frame.f_code.co_filename)}:{frame.f_lineno})"
+        frame = frame.f_back
+    return "a library"
+
+
+def users_place() -> str:
+    """`fit.py:12 (step)`: the innermost line of the user's on the stack."""
+    frame = inspect.currentframe()
+    while frame is not None:
+        if owner_of(frame) == "user":
+            return f"{short(frame.f_code.co_filename)}:{frame.f_lineno} ({frame.f_code.co_name})"
         frame = frame.f_back
     return "a library"
 

@@ -60,12 +60,12 @@ def test_what_cannot_be_cut_is_worked_on_in_memory_or_not_at_all():
 
     @optimize
     def f(x: Float[Array, "n"]) -> Float[Array, "n"]:
-        return jnp.sort(jnp.sin(x))
+        return jnp.fft.fft(jnp.sin(x)).real
 
     found = strategy(f, sizes={"n": 1000}, memory="1GiB")
     assert found.chosen.name == "in memory"
     assert [way.bytes for way in found.ways[1:]] == [None, None]
-    assert "sorted" in found.ways[2].why
+    assert "transforms along it" in found.ways[2].why
 
 
 def test_examples_stand_for_sizes():

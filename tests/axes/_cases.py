@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 Shape = tuple[Any, ...]
 F, I, B = np.float32, np.int32, np.bool_
@@ -18,6 +19,8 @@ VV = [(("n",), F), (("n",), F)]
 M = [(("n", 3), F)]
 T = [((3, "n"), F)]
 SQUARE = [(("n", "n"), F)]
+SYSTEM = [(("n", "n"), F), (("n",), F)]
+SYSTEMS = [(("n", "n"), F), (("n", 2), F)]
 BATCH = [(("n", 2, 2), F)]
 INTS = [(("n",), I)]
 INDEXED = [(("n",), F), (("n",), I)]
@@ -55,12 +58,29 @@ def conv(x, k, spec=("NWC", "OIW", "NWC")):
     return jax.lax.conv_general_dilated(x, k, (1,), "SAME", dimension_numbers=spec)
 
 
+def strided(x, k, stride, **params):
+    return jax.lax.conv_general_dilated(x, k, (stride,), "SAME", dimension_numbers=("NWC", "OIW", "NWC"), **params)
+
+
+def windows(x, first, combine, size, stride, padding):
+    return jax.lax.reduce_window(x, np.float32(first), combine, (size,), (stride,), padding)
+
+
 def attention(x):
     return jax.nn.softmax(x @ x.T / np.float32(np.sqrt(3)), axis=-1) @ x
 
 
 def standardise(x):
     return (x - x.mean(0)) / jnp.sqrt(x.var(0) + 1e-5)
+
+
+def spread_of(x):
+    return jax.lax.pmax(x, "batch") - jax.lax.pmin(x, "batch")
+
+
+def normalise(x):
+    mean = jax.lax.pmean(x, "batch")
+    return (x - mean) / jnp.sqrt(jax.lax.pmean((x - mean) ** 2, "batch") + 1e-5)
 
 
 def rnn(w, x):
@@ -71,8 +91,68 @@ def logistic_loss(w, x, y):
     return jnp.mean((jax.nn.sigmoid(x @ w) - y) ** 2)
 
 
+def definite(x):
+    """A symmetric positive definite matrix, made of any square one."""
+    return x @ x.T / 8 + jnp.eye(x.shape[0])
+
+
+def dominant(x):
+    """A matrix that is far from singular, and not symmetric; the largest elements of its columns lie off the diagonal."""
+    return x + 9 * jnp.roll(jnp.eye(x.shape[0]), 1, 0)
+
+
+def gaussian_process(scale, x, y):
+    """The log-likelihood of observations, by a Cholesky factor of their covariance."""
+    distances = jnp.sum((x[:, None] - x[None]) ** 2, -1)
+    factor = jnp.linalg.cholesky(scale * jnp.exp(-distances) + 0.1 * jnp.eye(x.shape[0]))
+    weights = jax.scipy.linalg.cho_solve((factor, True), y)
+    return -0.5 * y @ weights - jnp.sum(jnp.log(jnp.diag(factor))) - 0.5 * x.shape[0] * jnp.log(2 * jnp.pi)
+
+
 def newton(x):
     return jax.lax.while_loop(lambda c: c < 10.0, lambda c: c * 2 + 11.0, x)
+
+
+def affine_scan(x):
+    return jax.lax.associative_scan(lambda a, b: (a[0] * b[0], a[1] * b[0] + b[1]), (jnp.tanh(x), x), axis=1)[1]
+
+
+def recurrent(w, x):
+    """A recurrent network over the columns, for each row."""
+    return jax.lax.scan(lambda h, a: (jnp.tanh(h * w[0] + a * w[1]), h), jnp.zeros(x.shape[0]), x.T)
+
+
+def by_row(w, x):
+    return jax.vmap(lambda row: jax.lax.scan(jax.checkpoint(lambda h, a: (jnp.tanh(h * w[0] + a * w[1]), None)), 0.0, row)[0])(x)
+
+
+def nested(w, x):
+    def outer(h, a):
+        return jax.lax.scan(lambda g, b: (jnp.sin(g * w[0] + b), None), h, a * jnp.ones((2, 1)))[0], None
+
+    return jax.lax.scan(outer, jnp.zeros(x.shape[0]), x.T)[0]
+
+
+def embedded(table, i):
+    """The gradient of a table that each turn of a loop reads."""
+    return jax.lax.scan(lambda h, k: (jnp.tanh(h + table[(i + k) % 4]), None), jnp.zeros((i.shape[0], 2)), jnp.arange(3))[0]
+
+
+def images(k, x, *, groups=1):
+    numbers = ("NCHW", "OIHW", "NCHW")
+    return jax.lax.conv_general_dilated(x, k, (1, 1), "SAME", dimension_numbers=numbers, feature_group_count=groups)
+
+
+def max_pooled(x):
+    return jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (1, 1, 2, 2), (1, 1, 2, 2), "VALID")
+
+
+def mean_pooled(x):
+    return jax.lax.reduce_window(x, 0.0, jax.lax.add, (1, 1, 2, 2), (1, 1, 1, 1), "SAME") / 4
+
+
+def convolutional(k, x):
+    return jnp.mean(mean_pooled(jnp.tanh(max_pooled(images(k, x)))) ** 2)
 
 
 POINTWISE = [
@@ -86,6 +166,7 @@ POINTWISE = [
     Case("expand and squeeze", lambda x: jnp.squeeze(x[:, None, None] * 2, 1), V),
     Case("stack", lambda x: jnp.stack([x, -x]), V),
     Case("outer product", lambda x: jnp.outer(x, x), V),
+    Case("split over another axis", lambda x: jnp.split(x, [1], axis=1), M),
     Case("pairwise differences", lambda x: jnp.sum((x[:, None] - x[None]) ** 2, -1), M),
     Case("one hot", lambda x: jax.nn.one_hot(x, 4), INTS),
     Case("map", lambda x: jax.lax.map(lambda a: jnp.sin(a) * 2, x), V),
@@ -102,6 +183,8 @@ POINTWISE = [
     Case("merge behind the leading axis", lambda x: x.reshape(-1), M),
     Case("split a multiple", lambda x: x.reshape(-1, 2).sum(1), [((lambda n: 2 * n,), F)]),
     Case("a table", lambda table, i: table[i], [((4,), F), (("n",), I)]),
+    Case("draws behind another axis", lambda x: x + jax.random.normal(KEY, x.shape), T),
+    Case("search in a table", lambda table, x: jnp.searchsorted(jnp.sort(table), x), [((5,), F), (("n",), F)]),
     Case("normal draws", lambda x: x + jax.random.normal(KEY, x.shape), M),
     Case("16-bit draws", lambda x: x * 0 + jax.random.bits(KEY, x.shape, np.uint16).astype(F), V),
     Case("a key for each", lambda x: jax.vmap(lambda k, a: a + jax.random.normal(k))(jax.random.split(KEY, x.shape[0]), x), V),
@@ -133,8 +216,11 @@ REDUCED = [
     Case("features of a convolution", lambda k, x: conv(x, k), [((4, "n", 3), F), ((3, 10, "n"), F)], 1e-4),
     Case("segment sum", lambda x, i: jax.ops.segment_sum(x, i, num_segments=4), INDEXED),
     Case("segment max", lambda x, i: jax.ops.segment_max(x, i, num_segments=4), INDEXED),
+    Case("largest from a number on", lambda x, y: jax.lax.reduce(x, jnp.sum(y), jnp.maximum, (0,)), [(("n", 3), I), ((3,), I)]),
     Case("count", lambda x: jnp.bincount(x, length=5), INTS),
     Case("histogram", lambda x: jnp.histogram(x, bins=4, range=(-3, 3))[0], V),
+    Case("histogram of its own range", lambda x: jnp.histogram(x, bins=4), V),
+    Case("sums in a branch", lambda x: jax.lax.cond(x[0] > 0, lambda y: (y.sum(), y - y.mean()), lambda y: (jnp.std(y), y * 2), x), V),
     Case("conjugate gradients", lambda a, b: jax.scipy.sparse.linalg.cg(lambda v: (1 + a * a) * v, b)[0], VV, 1e-3),
     Case("divide by the size", lambda x: x.sum() / x.shape[0] + x.size, V),
     Case("several levels", lambda x: jnp.linalg.norm((x - x.mean()) / x.std()), V, 1e-4),
@@ -145,12 +231,18 @@ ORDERED = [
     Case("sort, then slice", lambda x: jnp.sort(x)[:3], V),
     Case("median", jnp.median, V),
     Case("percentile", lambda x: jnp.percentile(x, 30.0), V),
+    Case("partition", lambda x: (jnp.partition(x, 1)[:2], jnp.argpartition(x, 2)[:3]), V),
+    Case("all but the least two", lambda x: jax.lax.top_k(x, x.shape[0] - 2), V),
     Case("largest", lambda x: jax.lax.top_k(x, 2), V),
+    Case("quantiles by column", lambda x: jnp.quantile(x, jnp.array([0.1, 0.5]), axis=0), M),
+    Case("largest of columns", lambda x: jax.lax.top_k(x, 2), T),
+    Case("by two keys", lambda x, i: jnp.lexsort((x, i)), INDEXED),
     Case("cumulative sum", jnp.cumsum, V),
     Case("cumulative sum from the end", lambda x: jax.lax.cumsum(x, reverse=True), V),
     Case("cumulative max from the end", lambda x: jax.lax.cummax(x, reverse=True), V),
     Case("cumulative log-sum-exp", jax.lax.cumlogsumexp, V),
     Case("cumulative product", lambda x: jnp.cumprod(1 + x / 8), V),
+    Case("cumulative sums in both directions", lambda x: jax.lax.cumsum(jnp.cumsum(x), reverse=True) / 9, V, 1e-4),
     Case("scan", lambda x: jax.lax.scan(lambda c, a: (c * 0.5 + a, c), 0.0, x), V),
     Case("scan from the end", lambda x: jax.lax.scan(lambda c, a: (c * 0.5 + a, c), 0.0, x, reverse=True), V),
     Case("recurrent network", rnn, [((3,), F), (("n", 3), F)]),
@@ -181,6 +273,7 @@ MOVED = [
     Case("lower triangle", jnp.tril, SQUARE),
     Case("symmetrise", lambda x: x + x.T, SQUARE),
     Case("take", lambda x: x[jnp.array([0, 1, -1])], V),
+    Case("rows of a table of it", lambda x, i: jnp.take(x, i, axis=0), [(("n", 3), F), ((4,), I)]),
     Case("take beyond the end", lambda x: jnp.take(x, jnp.array([0, 100, -1, 6])), V),
     Case("take, clipped", lambda x: jnp.take(x, jnp.array([0, 100]), mode="clip"), V),
     Case("by an index of its own", lambda x, i: x[i], INDEXED),
@@ -205,9 +298,16 @@ DERIVATIVES = [
     Case("gradient of a variance", jax.grad(jnp.var), V),
     Case("gradient of a maximum", jax.grad(jnp.max), V),
     Case("gradient of differences", jax.grad(lambda x: jnp.sum(jnp.diff(x) ** 2)), V),
+    Case("gradient of a roll", jax.grad(lambda x: jnp.sum(jnp.roll(x, 1) * x**2)), V),
+    Case("gradient of a roll backwards", jax.grad(lambda x: jnp.sum(jnp.roll(x, -2) * x**2)), V),
+    Case("gradient of an associative scan over another axis", jax.grad(lambda x: jnp.sum(affine_scan(x) ** 2)), M, 1e-4),
+    Case("gradient of a cumulative product over another axis", jax.grad(lambda x: jnp.sum(jnp.cumprod(x, 1))), M, 1e-4),
     Case("gradient of a sort", jax.grad(lambda x: jnp.sum(jnp.sort(x)[:2])), V),
     Case("gradient of a cumulative sum", jax.grad(lambda x: (jnp.cumsum(x) ** 2).sum()), V, 1e-4),
     Case("gradient of a scan", jax.grad(lambda w, x: rnn(w, x).sum()), [((3,), F), (("n", 3), F)], 1e-4),
+    Case("gradient of a median", jax.grad(jnp.median), V),
+    Case("gradient of the largest", jax.grad(lambda x: jnp.sum(jax.lax.top_k(x, 2)[0] ** 2)), V),
+    Case("gradient of sums in a branch", jax.grad(lambda x: jax.lax.cond(x[0] > 0, jnp.sum, lambda y: jnp.sum(jnp.sin(y)), x)), V),
     Case("gradient of a checkpoint", jax.grad(lambda x: jax.checkpoint(lambda z: jnp.sin(jnp.sin(z)))(x).sum()), V),
     Case("gradient of a masked log", jax.grad(lambda x: jnp.sum(jnp.where(x > 0, jnp.log(jnp.where(x > 0, x, 1.0)), 0.0))), V),
     Case("gradient for shared weights", jax.grad(logistic_loss), [((3,), F), (("n", 3), F), (("n",), F)]),
@@ -222,16 +322,147 @@ DERIVATIVES = [
     Case("Hessian for weights", jax.hessian(lambda w, x: jnp.sum(jnp.sin(x @ w))), [((3,), F), (("n", 3), F)], 1e-4),
     Case("directional derivative", lambda x, y: jax.jvp(jax.nn.logsumexp, (x,), (y,)), VV),
 ]
-CASES = [*POINTWISE, *REDUCED, *ORDERED, *MOVED, *DERIVATIVES]
+PAIR, IMAGES = ((2,), F), (("n", 2, 4, 4), F)
+LOOPS = [
+    Case(
+        "sums of a loop",
+        lambda w, x: jax.lax.scan(lambda c, a: (c + w * jnp.sum(jnp.sin(a * x), 0), jnp.sum(x * a)), w, jnp.arange(4.0)),
+        [((3,), F), (("n", 3), F)],
+    ),
+    Case(
+        "sums of a loop until",
+        lambda w, x: jax.lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] * 0.5 + x.sum(0)), (0, w))[1],
+        [((3,), F), (("n", 3), F)],
+    ),
+    Case(
+        "extremes of a loop",
+        lambda w, x: jax.lax.scan(lambda c, a: (jnp.maximum(c, jnp.max(a)), jnp.any(a > 1)), w[0], x.T),
+        [PAIR, (("n", 3), F)],
+    ),
+    Case("product of a loop", lambda x: jax.lax.scan(lambda c, a: (c * jnp.prod(1 + a / 8), None), 2.0, x.T)[0], M),
+    Case(
+        "sums of a branch",
+        lambda w, x: jax.lax.cond(w[0] > 0, lambda y: (jnp.sum(y, 0), y), lambda y: (jnp.zeros(3), 2 * y), x),
+        [PAIR, (("n", 3), F)],
+    ),
+    Case(
+        "a sum, or a number, of a branch",
+        lambda w, x: jax.lax.cond(w[0] > 0, lambda y: jnp.sum(y, 0), lambda y: jnp.ones(3), x),
+        [PAIR, (("n", 3), F)],
+    ),
+    Case(
+        "sums that are moved",
+        lambda x: jax.lax.scan(lambda c, a: (c.at[0].add(jnp.sum(a)), jnp.stack([jnp.sum(a), jnp.sum(a * a)])[::-1]), jnp.ones(2), x.T),
+        M,
+    ),
+    Case(
+        "bins of a loop",
+        lambda x, i: jax.lax.scan(lambda c, a: (c.at[i].add(a), None), jnp.zeros(4), x.T)[0],
+        [(("n", 3), F), (("n",), I)],
+    ),
+    Case("gradient of a recurrent network", jax.grad(lambda w, x: jnp.mean(recurrent(w, x)[0] ** 2)), [PAIR, (("n", 3), F)]),
+    Case(
+        "gradient of what a recurrent network stacks",
+        jax.value_and_grad(lambda w, x: jnp.mean(jax.checkpoint(recurrent)(w, x)[1] ** 2)),
+        [PAIR, (("n", 3), F)],
+    ),
+    Case("gradient of a network for each row", jax.grad(lambda w, x: jnp.sum(by_row(w, x) ** 2)), [PAIR, (("n", 3), F)]),
+    Case("gradient of nested loops", jax.grad(lambda w, x: jnp.sum(nested(w, x))), [PAIR, (("n", 3), F)]),
+    Case("gradient of a table in a loop", jax.grad(lambda table, i: jnp.sum(embedded(table, i) ** 2)), [((4, 2), F), (("n",), I)]),
+]
+IMAGED = [
+    Case("gradient of max pooling", jax.grad(lambda x: jnp.sum(max_pooled(x) ** 2)), [IMAGES]),
+    Case("gradient of mean pooling", jax.grad(lambda x: jnp.sum(mean_pooled(x) ** 2)), [IMAGES]),
+    Case("gradient of a convolutional network", jax.grad(convolutional), [((2, 2, 3, 3), F), IMAGES], 1e-4),
+    Case(
+        "Hessian's product with pooling", lambda k, x: jax.jvp(jax.grad(convolutional), (k, x), (k, x)), [((2, 2, 3, 3), F), IMAGES], 1e-4
+    ),
+    Case("gradient of a grouped convolution", jax.grad(lambda k, x: jnp.mean(images(k, x, groups=2) ** 2)), [((4, 1, 3, 3), F), IMAGES]),
+    Case(
+        "windows by a computation",
+        lambda x: jax.lax.reduce_window(x, 1.0, lambda a, b: a * b + 0 * a, (1, 1, 2, 2), (1, 1, 1, 1), "VALID"),
+        [IMAGES],
+    ),
+]
+MATRICES = [
+    Case("cholesky along it", lambda x: jnp.linalg.cholesky(definite(x)), SQUARE, 1e-4),
+    Case("upper cholesky along it", lambda x: jnp.linalg.cholesky(definite(x), upper=True), SQUARE, 1e-4),
+    Case("solve along it", lambda x, b: jnp.linalg.solve(dominant(x), b), SYSTEM, 1e-4),
+    Case("solve from the right", lambda x, b: jnp.linalg.solve(dominant(x).T, b).T, SYSTEMS, 1e-4),
+    Case("solve a positive system", lambda x, b: jax.scipy.linalg.solve(definite(x), b, assume_a="pos"), SYSTEMS, 1e-4),
+    Case("solve a lower triangle", lambda x, b: jax.scipy.linalg.solve_triangular(definite(x), b, lower=True), SYSTEMS, 1e-4),
+    Case("solve an upper triangle", lambda x, b: jax.scipy.linalg.solve_triangular(definite(x), b), SYSTEM, 1e-4),
+    Case("solve a transposed triangle", lambda x, b: jax.scipy.linalg.solve_triangular(definite(x), b, trans=1, lower=True), SYSTEM, 1e-4),
+    Case("solve a unit triangle", lambda x, b: jax.scipy.linalg.solve_triangular(x / 9, b, unit_diagonal=True), SYSTEM, 1e-4),
+    Case("LU along it", lambda x: jax.scipy.linalg.lu(dominant(x)), SQUARE, 1e-4),
+    Case("solve by LU", lambda x, b: jax.scipy.linalg.lu_solve(jax.scipy.linalg.lu_factor(dominant(x)), b, trans=1), SYSTEM, 1e-4),
+    Case("inverse along it", lambda x: jnp.linalg.inv(dominant(x)), SQUARE, 1e-4),
+    Case("determinant along it", lambda x: jnp.linalg.det(dominant(x) / 4), SQUARE, 1e-3),
+    Case("log-determinant along it", lambda x: jnp.linalg.slogdet(dominant(x)), SQUARE, 1e-4),
+    Case("log-determinant by QR", lambda x: jnp.linalg.slogdet(dominant(x), method="qr"), SQUARE, 1e-4),
+    Case("QR of a square", lambda x: jnp.linalg.qr(dominant(x)), SQUARE, 1e-4),
+    Case("QR with all of Q", lambda x: jnp.linalg.qr(x, mode="complete"), M, 1e-4),
+    Case("QR of columns", lambda x: jnp.linalg.qr(x), T, 1e-4),
+    Case("singular values", lambda x: jnp.linalg.svd(x, compute_uv=False), M, 1e-4),
+    Case("singular values of a square", jnp.linalg.svdvals, SQUARE, 1e-4),
+    Case("spectral norm", lambda x: jnp.linalg.norm(x, 2), T, 1e-4),
+    Case("pseudo-inverse", jnp.linalg.pinv, M, 1e-4),
+    Case("pseudo-inverse to a tolerance", lambda x: jnp.linalg.pinv(x, rtol=0.3), M, 1e-4),
+    Case("pseudo-inverse of columns", jnp.linalg.pinv, T, 1e-4),
+    Case("pseudo-inverse of a square", lambda x: jnp.linalg.pinv(dominant(x)), SQUARE, 1e-4),
+    Case("least squares", lambda x, y: jnp.linalg.lstsq(x, y)[::3], [(("n", 3), F), (("n",), F)], 1e-4),
+    Case("Gaussian process", gaussian_process, [((), F), (("n", 3), F), (("n",), F)], 1e-4),
+    Case("gradient of a Gaussian process", jax.grad(gaussian_process, (0, 1, 2)), [((), F), (("n", 3), F), (("n",), F)], 1e-3),
+    Case("gradient of a log-determinant", jax.grad(lambda x: jnp.linalg.slogdet(dominant(x))[1]), SQUARE, 1e-4),
+    Case("gradient of a determinant", jax.grad(lambda x: jnp.linalg.det(dominant(x) / 4)), SQUARE, 1e-3),
+    Case("gradient of a solve", jax.grad(lambda x, b: jnp.sum(jnp.linalg.solve(dominant(x), b) ** 2), (0, 1)), SYSTEM, 1e-4),
+    Case("gradient of a pseudo-inverse", jax.grad(lambda x: jnp.sum(jnp.sin(jnp.linalg.pinv(x)))), M, 1e-4),
+    Case("gradient of an inverse", jax.grad(lambda x: jnp.sum(jnp.sin(jnp.linalg.inv(dominant(x))))), SQUARE, 1e-4),
+]
+WINDOWS = [
+    Case("largest of windows", lambda x: windows(x, -np.inf, jax.lax.max, 2, 2, "VALID"), V),
+    Case("least of windows at a stride, padded by the size", lambda x: windows(x, np.inf, jax.lax.min, 3, 2, "SAME"), V),
+    Case("moving sum", lambda x: windows(x, 0.0, jax.lax.add, 3, 1, "SAME"), V),
+    Case("moving product", lambda x: windows(1 + x / 8, 1.0, jax.lax.mul, 3, 1, "SAME"), V),
+    Case("windows in rows and columns", lambda x: jax.lax.reduce_window(x, 0.0, jax.lax.add, (2, 2), (2, 1), "SAME"), M),
+    Case("average pooling along it", lambda x: windows(x, 0.0, jax.lax.add, 3, 2, "SAME") / 3, V),
+    Case("convolution at a stride, padded by the size", lambda k, x: strided(x, k, 2), [((4, 2, 3), F), ((3, "n", 2), F)], 1e-4),
+    Case("convolution with holes", lambda k, x: strided(x, k, 1, rhs_dilation=(2,)), [((4, 2, 3), F), ((3, "n", 2), F)], 1e-4),
+    Case("transposed convolution", lambda k, x: jax.lax.conv_transpose(x, k, (2,), "SAME"), [((3, 2, 4), F), ((3, "n", 2), F)], 1e-4),
+    Case("gradient of a convolution", jax.grad(lambda k, x: jnp.sum(conv(x, k) ** 2), (0, 1)), [((4, 2, 3), F), ((3, "n", 2), F)], 1e-4),
+    Case("gradient of a moving sum", jax.grad(lambda x: jnp.sum(windows(x, 0.0, jax.lax.add, 3, 1, "SAME") ** 2)), V, 1e-4),
+    Case("gradient of average pooling", jax.grad(lambda x: jnp.sum(windows(x, 0.0, jax.lax.add, 3, 2, "SAME") ** 2)), V, 1e-4),
+]
+NAMED = [  # the axis of a `vmap`, by its name
+    Case("mean over a mapped axis", jax.vmap(lambda a: a - jax.lax.pmean(a, "batch"), axis_name="batch"), M),
+    Case("sum over a mapped axis, of a tree", jax.vmap(lambda a: jax.lax.psum((a, a * a), "batch"), axis_name="batch"), M, 1e-4),
+    Case("size of a mapped axis", jax.vmap(lambda a: a * jax.lax.psum(1, "batch") + jax.lax.psum(2, "batch"), axis_name="batch"), V),
+    Case("place in a mapped axis", jax.vmap(lambda a: a + jax.lax.axis_index("batch").astype(F), axis_name="batch"), V),
+    Case("extremes over a mapped axis", jax.vmap(lambda a: a + spread_of(jax.lax.stop_gradient(a)), axis_name="batch"), M),
+    Case("batch normalisation", jax.vmap(normalise, axis_name="batch"), M, 1e-4),
+    Case("gradient of batch normalisation", jax.grad(lambda x: jnp.sum(jax.vmap(normalise, axis_name="batch")(x) ** 3)), M, 1e-3),
+]
+CASES = [*POINTWISE, *REDUCED, *ORDERED, *MOVED, *DERIVATIVES, *LOOPS, *IMAGED, *MATRICES, *WINDOWS, *NAMED]
 
 REFUSED = [
     Case("interleave", lambda x: x.T.reshape(-1), M),
     Case("fft", jnp.fft.fft, V),
-    Case("singular values", lambda x: jnp.linalg.svd(x, compute_uv=False), M),
+    Case("singular vectors", lambda x: jnp.linalg.svd(x, full_matrices=False), M),
+    Case("gradient of singular values", jax.grad(lambda x: jnp.sum(jnp.linalg.svdvals(x))), M),
+    Case("eigenvalues", jnp.linalg.eigvalsh, SQUARE),
+    Case("LU of rows", lambda x: jax.scipy.linalg.lu(x), M),
     Case("shuffle", lambda x: jax.random.permutation(KEY, x), V),
-    Case("draws behind the leading axis", lambda x: x + jax.random.normal(KEY, x.shape), T),
-    Case("windows along it", lambda x: jax.lax.reduce_window(x, -np.inf, jax.lax.max, (2,), (2,), "VALID"), V),
+    Case("windows with a computation of one's own", lambda x: windows(x, 0.5, lambda a, b: a * 0.5 + jnp.sin(b), 2, 2, "SAME"), V),
+    Case("windows that begin with something", lambda x: windows(x, 0.5, jax.lax.add, 2, 2, "SAME"), V),
+    Case("sum from a number on", lambda x: jax.lax.reduce(x, np.float32(3), jax.lax.add, (0,)), V),
+    Case("a reduction of one's own", lambda x: jax.lax.reduce(x, np.float32(0), lambda a, b: a * 0.5 + jnp.sin(b), (0,)), V),
+    Case("a window as long as it", lambda x: windows(x, 0.0, jax.lax.add, x.shape[0], 1, "VALID"), V),
     Case("callback", lambda x: jax.pure_callback(lambda a: a, jax.ShapeDtypeStruct(x.shape, x.dtype), x), V),
     Case("shrinking", lambda x: jnp.zeros(100 - x.shape[0]), V),
 ]
 NEVER = Case("boolean mask", lambda x: jnp.sum(x[x > 0]), V)
+
+
+def one_in(every, cases=None):
+    """Parameters of a test that takes each case: one in so many in the gate, all of them in `nox -s full`."""
+    return [pytest.param(case, marks=[pytest.mark.slow] if i % every else []) for i, case in enumerate(CASES if cases is None else cases)]

@@ -55,7 +55,8 @@ def test_the_text_of_a_use_is_that_of_its_monoid():
         assert (use.monoid, use.how) == (MONOIDS[name], MONOIDS[name].word)
 
 
-def test_all_that_goes_on_from_chunk_to_chunk_but_the_state_of_a_loop_has_a_monoid():
+def test_all_that_goes_on_from_chunk_to_chunk_has_a_monoid():
+    """Besides the state of a loop, and elements that are found."""
     ways = {name: rule.across for name, rule in RULES.items() if rule.across is not None}
-    assert {name for name, across in ways.items() if across.monoid is None} == {"scan"}
-    assert {across.way for across in ways.values()} == {"folded", "placed", "written", "cumulated", "looped"}
+    assert {name for name, across in ways.items() if across.monoid is None} == {"scan", "top_k", "gather", "dynamic_slice", "slice"}
+    assert {across.way for across in ways.values()} == {"folded", "placed", "picked", "topped", "written", "cumulated", "looped"}

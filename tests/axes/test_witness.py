@@ -24,6 +24,7 @@ from jaxtyping import Array, Float
 import jitney
 from jitney import JitneyWarning, optimize
 from jitney._axes import Refused, demand, run_padded, trace
+from jitney._axes.witness.code_that_ran import scanned
 
 V = Float[Array, "n"]
 SIZES = (299, 300, 512)  # one bucket
@@ -332,6 +333,36 @@ def test_what_runs_when_garbage_is_collected_is_not_the_bodys():
     finally:
         gc.callbacks.remove(collected)
     assert program.each is None or "collected" not in program.each
+
+
+def test_what_is_collected_and_runs_once_more_is_not_the_bodys():
+    """A generator that is closed, and a finalizer; what runs afterwards is looked at."""
+
+    class Held:
+        def __del__(self):
+            type(self)
+
+    def generated():
+        held = [Held()]
+        try:
+            yield held
+        finally:
+            type(held)
+
+    found = []
+
+    def body():
+        return type(found)
+
+    circle = [generated()]
+    circle += [circle, next(circle[0])]
+    with scanned(found.append):
+        del circle
+        gc.collect()
+        assert found == []
+        body()
+    assert found
+    assert all("(body)" in line for line in found)
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="Python 3.12 has `sys.monitoring` for this")

@@ -62,6 +62,12 @@ def gradient(x: Float[Array, "n k"], w: Float[Array, "k"]) -> Float[Array, "k"]:
     return jax.grad(lambda w: jnp.mean((x @ w - 1) ** 2))(w)
 
 
+def looped(x: Float[Array, "n k"]):
+    """Over the columns, from a number that is added once."""
+    total, each = jax.lax.scan(lambda c, a: (c + jnp.sum(a), (jnp.sum(a), jnp.max(a))), 1.0, x.T)
+    return total, each
+
+
 def _softmax(x):
     e = np.exp(x - x.max(0))
     return e / e.sum(0)
@@ -73,6 +79,7 @@ BODIES = [
     Body(softened, lambda x: (_softmax(x), np.logaddexp.reduce(x, 0))),
     Body(gram, lambda x: (x - x.mean(0)).T @ (x - x.mean(0))),
     Body(extremes, lambda x: (x.max(0), x.min(), x.argmax(0), x.argmin(0), (x > 1).any())),
+    Body(looped, lambda x: (1 + x.sum(), (x.sum(0), x.max(0)))),
     Body(gradient, lambda x, w: 2 * x.T @ (x @ w - 1) / len(x)),
 ]
 WEIGHTS = rows(3)

@@ -5,8 +5,7 @@ import pytest
 from jaxtyping import Array, Float
 
 import jitney
-from jitney import VerificationError, optimize
-from jitney._stages import chunk
+from jitney import VerificationError, _axes, optimize
 from jitney._stages.shard import Shard
 
 X = np.random.default_rng(0).normal(size=(16, 3)).astype(np.float32)
@@ -31,8 +30,8 @@ def test_a_wrong_result_of_a_sharded_program_is_caught(monkeypatch):
 
 def test_a_wrong_collective_of_chunks_is_caught(monkeypatch):
     """One device's part is missing."""
-    found = chunk.run_chunked
-    monkeypatch.setattr(chunk, "run_chunked", lambda passes, arrays, *rest: found(passes, [x.at[-2:].set(0) for x in arrays], *rest))
+    found = _axes.run_chunked
+    monkeypatch.setattr(_axes, "run_chunked", lambda passes, arrays, *rest: found(passes, [x.at[-2:].set(0) for x in arrays], *rest))
     with pytest.raises(VerificationError, match="chunk over 'batch', shard over 'batch'"):
         optimize(shard={"batch": "data"}, chunk={"batch": 1}, mesh=jitney.mesh(data=8), verify=True)(fresh())(X)
 

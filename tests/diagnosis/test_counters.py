@@ -182,13 +182,13 @@ def test_stats_are_a_table():
 
 def test_a_program_of_plain_jax_that_is_kept_is_no_hit_of_the_next_program():
     """What JAX says of its cache belongs to the compile that ends next, whoever's it is."""
-    from jitney._diagnosis.counters import _COMPILE, _HIT, LISTENER
+    from jitney._diagnosis.counters import COMPILED, HIT, LISTENER
 
     @optimize
     def f(x):
         return x * 3 + 1
 
-    LISTENER._event(_HIT)
-    LISTENER._duration(_COMPILE, 0.0, fun_name="jit(other)")  # nothing of ours on the stack
+    LISTENER._event(HIT)
+    LISTENER._duration(COMPILED, 0.0, fun_name="jit(other)")  # nothing of ours on the stack
     f(np.arange(7.0))
     assert (f.stats.compiles + f.stats.persistent_hits, LISTENER._was_hit()) == (1, False)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from jaxtyping import Array, Float
 
+import jitney
 from jitney import optimize
 
 
@@ -85,7 +86,7 @@ def test_a_setting_of_jax():
     f(jnp.ones(3, jnp.float32))
     with jax.enable_x64(True):
         f(jnp.ones(3, jnp.float32))
-    assert f.stats.retraces[1].startswith("same arguments: another sharding, mesh, default device, x64 or precision setting")
+    assert f.stats.retraces[1] == "setting jax_enable_x64 False -> True"
 
 
 def test_another_matmul_precision():
@@ -95,7 +96,28 @@ def test_another_matmul_precision():
     with jax.default_matmul_precision("highest"):
         f(jnp.ones((3, 3)))
     assert f.stats.traces == 2
-    assert f.stats.retraces[1].startswith("same arguments")
+    assert f.stats.retraces[1] == "setting jax_default_matmul_precision None -> 'highest'"
+
+
+def test_an_outer_transform():
+    """The same call, inside of one."""
+
+    @optimize(donate="x")
+    def f(x):
+        return x + 1
+
+    f(jnp.ones(3))
+    jax.jit(f)(jnp.ones(3))
+    assert "called outside of one -> inside an outer transform" in f.stats.retraces[1]
+
+
+def test_another_mesh():
+    """One in whose context it is called."""
+    f = optimize(lambda x: x + 1)
+    f(jnp.ones(3))
+    with jitney.mesh(data=1):
+        f(jnp.ones(3))
+    assert f.stats.retraces[1] == "mesh none -> data=1"
 
 
 def test_another_decision():

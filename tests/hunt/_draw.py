@@ -269,7 +269,7 @@ class _Writer:
             like.append(Aval(shape, aval.dtype))
         inside = {"e": (like[0], like[1])}
         if self.rng.random() < 0.3:
-            inside |= {name: aval for name, aval in avals.items() if name != operand}
+            inside |= avals  # the operand too: one value in two roles
         names = [name for name in GROUPS if depth == 0 or name not in ("structure", "rows", "loops")]
         for _ in range(6):
             made = pick(self.rng, GROUPS[pick(self.rng, names)])

@@ -228,6 +228,13 @@ def remat(rng: Any, fn: Any, program: Program, n: int) -> Way:
     return Way(lambda arrays: made(**arrays), plain(fn), "optimize(remat=True)(f)")
 
 
+def roll(rng: Any, fn: Any, program: Program, n: int) -> Way:
+    """Below another program, where a loop may be differentiated and layers are looked for everywhere."""
+    made = optimize(roll="auto")(fn)
+    under = jax.jit(lambda arrays: made(**arrays))
+    return Way(lambda arrays: under(dict(arrays)), plain(fn), 'optimize(roll="auto")(f)', equal="close")
+
+
 def _refusal(made: Any, options: Mapping[str, Any]) -> Callable[[Arrays], str | None]:
     return _filled(made) if "pad" in options else _planned(made)
 
@@ -314,12 +321,21 @@ def _derivative(kind: str, rng: Any, fn: Any, program: Program, n: int, **option
 
 def outer_pad(rng: Any, fn: Any, program: Program, n: int) -> Way | None:
     """JAX's own derivatives of a padded function, outside of any `jit`."""
-    kind = str(pick(rng, ("grad", "jvp", "vjp", "map of grad")))
-    way = _derivative("jvp" if kind == "jvp" else "vjp" if kind == "vjp" else "grad", rng, fn, program, n)
+    return _outer(rng, fn, program, n, "pad", "pow2")
+
+
+def outer_chunk(rng: Any, fn: Any, program: Program, n: int) -> Way | None:
+    """JAX's own derivatives of a function in chunks."""
+    return _outer(rng, fn, program, n, "chunk", _chunk(rng, n))
+
+
+def _outer(rng: Any, fn: Any, program: Program, n: int, option: str, how: Any) -> Way | None:
+    kind = str(pick(rng, ("grad", "jvp", "vjp", "map of grad", "vjp of map")))
+    way = _derivative("jvp" if kind == "jvp" else "vjp" if kind.startswith("vjp") else "grad", rng, fn, program, n)
     if way is None or way.shown is None:
         return None
     body = way.shown.compiled()
-    padded = optimize(pad={"n": "pow2"})(body)
+    ours = optimize(**{option: {"n": how}})(body)
     start = int(rng.integers(8))
 
     def parts(arrays: Arrays) -> tuple[Any, tuple[Any, ...]]:
@@ -336,7 +352,10 @@ def outer_pad(rng: Any, fn: Any, program: Program, n: int) -> Way | None:
         along = tuple(jnp.asarray(np.resize(np.arange(1, 6), x.shape).astype(x.dtype)) for x in at)
         if kind == "jvp":
             return jax.jvp(f, at, along)
-        if kind == "vjp":
+        if kind == "vjp of map":  # as many as a short axis has: an axis in the place of another one fits
+            count = n if 0 < n < MOST_MAPPED else 2
+            f, at = jax.vmap(f), tuple(jnp.stack([jnp.flip(x) if i % 2 else x for i in range(count)]) for x in at)
+        if kind.startswith("vjp"):
             out, back = jax.vjp(f, *at)
             return out, back(jax.tree.map(lambda x: jnp.ones(x.shape, x.dtype), out))
         grad = jax.grad(f, argnums=tuple(range(len(at))))
@@ -346,15 +365,16 @@ def outer_pad(rng: Any, fn: Any, program: Program, n: int) -> Way | None:
 
     theirs = jax.jit(lambda arrays: transformed(body, arrays))
     return Way(
-        lambda arrays: transformed(padded, arrays),
+        lambda arrays: transformed(ours, arrays),
         lambda arrays: theirs(dict(arrays)),
-        f'{kind} by JAX of optimize(pad={{"n": "pow2"}})(f)',
+        f'{kind} by JAX of optimize({option}={{"n": {how!r}}})(f)',
         reference=f"outer {kind} {start}",
         equal="close",
         shown=way.shown,
     )
 
 
+MOST_MAPPED = 16
 MOST_DIFFERENTIATED = {"jacobian": 40, "hessian": 20}
 
 
@@ -461,6 +481,7 @@ class Option:
 OPTIONS: dict[str, Option] = {
     "pad": Option(pad, 4),
     "outer pad": Option(outer_pad, 2, together=False),
+    "outer chunk": Option(outer_chunk, 2, together=False),
     "chunk": Option(chunk, 3),
     "stream": Option(stream, 1.5),
     "vmap": Option(vmap, 0.7),
@@ -473,6 +494,7 @@ OPTIONS: dict[str, Option] = {
     "f64+pad": Option(precision_pad, 0.5),
     "f64+chunk": Option(precision_chunk, 0.5),
     "remat": Option(remat, 0.2),
+    "roll": Option(roll, 0.2),
     "bare": Option(bare, 0.2),
     "state": Option(state, 0.5),
     "accumulate": Option(accumulate, 1, together=False),

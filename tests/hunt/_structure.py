@@ -92,6 +92,58 @@ LOOPS = [  # each ends whatever wraps: int4 ends at 7
         lax.custom_root(lambda a: a * 2 - {s}, {s}, lambda f, a: {s} / 2, lambda g, y: y / 2)
         """, "real",
     ),
+    *lines(  # loops and branches over another axis that look along this one
+        """
+        lax.scan(lambda c, a: (c + jnp.sum(a), jnp.max(a)), {s}, {m}.T)
+        lax.scan(lambda c, a: (jnp.maximum(c, jnp.max(a)), jnp.sum(a) * 2), {s}, {m}.T)
+        lax.scan(lambda c, a: (c + a.sum(0), None), {w}, jnp.stack([{m}, {m}]))[0]
+        lax.scan(lambda c, a: (c.at[abs({i}) % 3].add(a), None), {w}, {m}.T)[0]
+        lax.scan(lambda c, a: (c + lax.scan(lambda d, b: (d + jnp.sum(b), None), jnp.zeros_like(c), a[None])[0], None), {s}, {m}.T)[0]
+        lax.fori_loop(0, 3, lambda k, c: c + jnp.sum({v}), {s})
+        lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] + {m}.sum(0)), (0, {w}))[1]
+        lax.cond({s} > 0, lambda a: (a.sum(0), a), lambda a: (a.sum(0) * 0, -a), {m})
+        lax.cond({s} > 0, lambda a: a.max(0), lambda a: {w}, {m})
+        jax.vmap(lambda a: lax.while_loop(lambda c: c[0] < 5, lambda c: (c[0] + 1 + abs(c[1]), c[1] * 1), (a * 0, a)))({v})
+        """, "real",
+    ),
+    *lines(  # one value in two roles: what a loop begins with, and what its turns read
+        """
+        lax.scan(lambda c, a: (c * {s} + a, c), {s}, {v})
+        lax.scan(lambda c, a: (c * {w}, c), {w}, {m}, reverse=True)
+        lax.scan(lambda c, a: (c * {s}, None), {s}, jax.random.split(jax.random.key(1), {v}.shape[0]))[0]
+        lax.fori_loop(0, {v}.shape[0], lambda k, c: c * {s} + {v}[k], {s})
+        lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] * {w} + {m}.sum(0)), (0, {w}))[1]
+        jax.grad(lambda w: jnp.sum(lax.scan(lambda h, a: (h * w, h), w, {m} * 1.0)[1]))({w} * 1.0)
+        jax.grad(lambda w: jnp.sum(lax.scan(lambda h, a: (jnp.sin(h * w + a), None), w, {m} * 1.0)[0]))({w} * 1.0)
+        """, "real",
+    ),
+    *lines(  # the axis is inside of what they hold, and of nothing that they are handed
+        """
+        lax.cond({s} > 0, lambda: jnp.sum(jax.random.normal(jax.random.key(1), {v}.shape)), lambda: 0.0)
+        lax.cond({s} > 0, lambda: jnp.sort(jax.random.normal(jax.random.key(1), {v}.shape))[0], lambda: 0.0)
+        lax.fori_loop(0, 3, lambda k, c: c + jnp.sum(jax.random.normal(jax.random.key(k), {v}.shape)), 0.0)
+        lax.fori_loop(0, 3, lambda k, c: jnp.maximum(c, jnp.max(jax.random.normal(jax.random.key(k), {m}.shape))), 0.0)
+        lax.map(lambda k: jnp.max(jax.random.uniform(k, {v}.shape)), jax.random.split(jax.random.key(1), 3))
+        lax.map(lambda a: jnp.sum(jnp.cos(a * jnp.arange({v}.shape[0]))), {w})
+        lax.scan(lambda c, a: (c, jnp.sum(jnp.arange({v}.shape[0]) * a, dtype=jnp.float32)), 0, {w})[1]
+        lax.scan(lambda c, k: (c * 2, None), {s}, jax.random.split(jax.random.key(1), {v}.shape[0]))[0]
+        """, "real",
+    ),
+    *lines(
+        """
+        jax.grad(lambda w: jnp.sum(lax.scan(lambda h, a: (jnp.tanh(h * w[0] + a), None), {m}[:, 0], {m}.T)[0]))({w})
+        jax.grad(lambda w: jnp.mean(lax.scan(lambda h, a: (jnp.sin(h + w[1] * a), h), {m}[:, 0], {m}.T)[1]))({w})
+        jax.grad(lambda w: jnp.mean(jax.vmap(lambda r: lax.scan(lambda h, a: (jnp.sin(h + w[1] * a), h), r[0], r)[0])({m})))({w})
+        jax.grad(lambda w: jnp.sum(lax.scan(jax.checkpoint(lambda h, a: (jnp.tanh(h * a + w[2]), None)), {m}[:, 0], {m}.T)[0]))({w})
+        jax.grad(lambda e: jnp.sum(lax.reduce_window(e, -jnp.inf, lax.max, (1, 2), (1, 1), 'VALID')))({m})
+        jax.grad(lambda e: jnp.sum(lax.reduce_window(e, -jnp.inf, lax.max, (1, 2), (1, 2), 'SAME') ** 2))({m})
+        jax.grad(lambda e: jnp.sum(lax.reduce_window(e, 0.0, lax.add, (1, 2), (1, 1), 'SAME') ** 2))({m})
+        jax.grad(lambda k: jnp.sum(jnp.sin(lax.conv({m}[:, None, :], k, (1,), 'SAME'))))(jnp.ones((2, 1, 2), {m}.dtype))
+        lax.associative_scan(jnp.maximum, {m}, axis=1)
+        jax.grad(lambda e: jnp.sum(jnp.roll(e, 1) * e))({v})
+        jax.grad(lambda e: jnp.sum(jnp.cumprod(e, 1)))({m})
+        """, "wide",
+    ),
     *lines("ruled({x})\nclipped({x})\njax.jit(ruled)({x})\njax.vmap(clipped)({x})", "wide"),
     *lines("jax.grad(lambda e: jnp.sum(ruled(e) * clipped(e)))({x})", "wide"),
 ]  # fmt: skip

@@ -37,6 +37,11 @@ FOUND = {
     "a sum in eight bits": (lambda x, i: jnp.sum(x), 1000, jnp.float8_e4m3fn, "i4"),
     "draws in a branch": (lambda x, i: lax.cond(jnp.sum(x) > 0, lambda: normal(x), lambda: x), 7, "f4", "i4"),
     "draws added up in a branch": (lambda x, i: x * lax.cond(i[0] < 9, lambda: normal(x).sum(), lambda: 0.0), 7, "f4", "i4"),
+    "draws in each turn": (lambda x, i: lax.fori_loop(0, 3, lambda k, s: s + normal(x).sum(), 0.0), 7, "f4", "i4"),
+    "one value in two roles": (lambda x, i: (lambda w: lax.scan(lambda c, a: (c * w + a, c), w, x))(jnp.sum(x) / 9), 7, "f4", "i4"),
+    "a slope of one value in two roles": (
+        lambda x, i: jax.grad(lambda w: lax.scan(lambda c, a: (c * w + a, None), w, x)[0])(jnp.sum(x) / 9), 7, "f4", "i4",
+    ),
     "draws in a loop": (lambda x, i: lax.fori_loop(0, 3, lambda k, s: s + normal(x), x), 7, "f4", "i4"),
     "a mean in sixteen bits": (lambda x, i: jnp.mean(x * 0 + 1), 4096, jnp.bfloat16, "i4"),
 }  # fmt: skip
@@ -60,3 +65,53 @@ def test_what_was_found(name, options):
         except AxisError:
             return
         assert difference(leaves_of(got), leaves_of(jax.jit(f)(x, i)), "close") is None
+
+
+@pytest.mark.parametrize("rate", [0.5, np.float32(0.5)], ids=["number", "array"])
+def test_what_a_derivative_returns_as_it_came(rate):
+    """Under an outer derivative JAX returns arguments from the host that nothing changes as they are: filled ones are cut too."""
+
+    def f(rate: float, x: Shaped[Array, "n"], w: Shaped[Array, "k"]):
+        return rate, x, w * rate, x * 2
+
+    def along(f, shapes, w):
+        out = f(rate, numbers(7, "f4"), w)
+        shapes += [np.shape(leaf) for leaf in out]
+        return sum(jnp.sum(leaf) for leaf in out)
+
+    shapes, w = [], np.ones(3, np.float32)
+    got = jax.value_and_grad(lambda w: along(optimize(pad={"n": "pow2"})(f), shapes, w))(w)
+    assert difference(leaves_of(got), leaves_of(jax.value_and_grad(lambda w: along(f, [], w))(w)), "close") is None
+    assert shapes == [(), (7,), (3,), (7,)]
+
+
+@pytest.mark.parametrize("options", [{"pad": {"n": "pow2"}}, {"chunk": {"n": 3}}], ids=str)
+@pytest.mark.parametrize("read", [lambda x, i, w: w[i], lambda x, i, w: x[np.array([0, 0, -1, 99, -30])], lambda x, i, w: x[i[:3] * 9]])
+def test_what_is_beyond_an_array_is_dropped_on_the_way_back(read, options):
+    """JAX's `x[i]` reads the last element where `i` is beyond all of them, and gives it no gradient."""
+
+    def f(x: Shaped[Array, "n"], i: Shaped[Array, "n"], w: Shaped[Array, "k"]):
+        return jnp.sum(jnp.sin(read(x, i, w)))
+
+    given = numbers(7, "f4"), numbers(7, "i4"), np.ones(3, np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", JitneyWarning)
+        got = jax.value_and_grad(optimize(**options)(f), (0, 2))(*given)
+    assert difference(leaves_of(got), leaves_of(jax.value_and_grad(f, (0, 2))(*given)), "close") is None
+
+
+@pytest.mark.parametrize("options", [{"pad": {"n": "pow2"}}, {"chunk": {"n": 3}}], ids=str)
+@pytest.mark.parametrize("count", [2, 7, 8])
+def test_the_derivative_of_a_map_has_its_axes_where_they_are(count, options):
+    """JAX takes the axis of what a rule made for where the function has it: `_axes/derivative.py`."""
+
+    def f(w: Shaped[Array, "k"], x: Shaped[Array, "n k"]):
+        return (*jax.lax.scan(lambda c, a: (c * 0.9 + a @ w, c), jnp.zeros((), x.dtype), x), jnp.tanh(w))
+
+    def total(f, w, x):
+        return sum(jnp.sum(jnp.sin(leaf) * jnp.arange(1, leaf.size + 1).reshape(leaf.shape)) for leaf in jax.vmap(f, (None, 0))(w, x))
+
+    given = numbers(3, "f4"), numbers(count * 21, "f4").reshape(count, 7, 3)
+    with jax.numpy_dtype_promotion("standard"):
+        got = jax.value_and_grad(lambda *at: total(optimize(**options)(f), *at), (0, 1))(*given)
+        assert difference(leaves_of(got), leaves_of(jax.value_and_grad(lambda *at: total(f, *at), (0, 1))(*given)), "close") is None

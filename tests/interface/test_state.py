@@ -331,6 +331,16 @@ def test_an_array_that_is_changed_in_place_has_other_values():
     np.testing.assert_allclose(listed.y, [1, 1, 1])
 
 
+def test_a_vector_and_its_state_share_no_memory(economy):
+    """SciPy writes to the vector that it has handed out, and whoever has a state's vector may do so too."""
+    for vector, made in ((np.zeros(11), economy.of), (np.zeros(11), Economy.of), (np.zeros(1), Number(np.zeros(1)).of)):
+        state = made(vector)
+        vector += 1
+        assert not state.array.any()
+        state.array[:] = 2
+        assert not state.array.any()
+
+
 def test_what_can_change_unseen_is_computed_each_time():
     """An object of a class that nothing is known of, in a static field; a reference."""
 

@@ -107,11 +107,11 @@ def test_what_cannot_be_cut_is_an_error_if_it_does_not_fit():
     """Only then."""
 
     def f(x: Float[Array, "n"]) -> Float[Array, "n"]:
-        return jnp.sort(jnp.sin(x))
+        return jnp.fft.fft(jnp.sin(x)).real
 
     x = rows(N)
     np.testing.assert_allclose(optimize(f, memory="1GiB")(x), jax.jit(f)(x))
-    with pytest.raises(AxisError, match="sorted"):
+    with pytest.raises(AxisError, match="transforms along it"):
         optimize(f, memory="200KiB")(x)
 
 

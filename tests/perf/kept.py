@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from jitney._jax.cache_entries import NAME
+from jitney._jax.compile_cache.entries import NAME
 
 ENTRIES, PROGRAMS, ROUNDS = 5000, 50, 3
 

@@ -3,6 +3,7 @@
 import socket
 import threading
 import time
+from contextlib import ExitStack
 
 import pytest
 
@@ -20,27 +21,27 @@ def hub_of(count, timeout=60.0):
 def test_idle_connections_hold_up_nothing():
     """Whoever connects and says nothing, before the processes and between them."""
     hub = hub_of(3)
-    idle = [socket.create_connection((HOST, hub.port)) for _ in range(3)]
-    channels = [Channel(index, 60.0, 10.0) for index in (1, 2)]
-    for channel in channels:
-        channel.join([HOST], hub.port, hub.secret)
-        idle.append(socket.create_connection((HOST, hub.port)))
-    assert hub.all_here.wait(60)
-    for each in idle:
-        each.settimeout(60)
-        while each.recv(100):  # the greeting, and then the end
-            pass
-        each.close()
+    first, second = Channel(1, 60.0, 10.0), Channel(2, 60.0, 10.0)
+    with ExitStack() as opened:
+        idle = [opened.enter_context(socket.create_connection((HOST, hub.port))) for _ in range(3)]
+        first.join([HOST], hub.port, hub.secret)
+        idle.append(opened.enter_context(socket.create_connection((HOST, hub.port))))
+        second.join([HOST], hub.port, hub.secret)
+        assert hub.all_here.wait(60)
+        for connection in idle:
+            connection.settimeout(60)
+            while connection.recv(100):  # the greeting, and then the end
+                pass
 
 
 def test_many_idle_connections_hold_up_nothing():
     """More than process 0 keeps: those that were there first go first."""
     hub = hub_of(2)
-    idle = [socket.create_connection((HOST, hub.port)) for _ in range(100)]
-    Channel(1, 60.0, 10.0).join([HOST], hub.port, hub.secret)
-    assert hub.all_here.wait(60)
-    for each in idle:
-        each.close()
+    with ExitStack() as opened:
+        for _ in range(100):
+            opened.enter_context(socket.create_connection((HOST, hub.port)))
+        Channel(1, 60.0, 10.0).join([HOST], hub.port, hub.secret)
+        assert hub.all_here.wait(60)
 
 
 def test_a_process_0_that_is_slow_is_waited_for(monkeypatch):

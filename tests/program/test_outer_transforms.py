@@ -1,4 +1,4 @@
-"""A padded function under JAX's own transforms: as `jax.grad(loss)` is how people train. References: the plain function, numpy."""
+"""A padded or chunked function under JAX's own transforms: as people train. References: the plain function, numpy."""
 
 import functools
 import warnings
@@ -60,6 +60,13 @@ TRANSFORMS = {
     "vmap of grad": lambda f, w, x, y: jax.vmap(jax.grad(f), (0, None, None))(jnp.stack([w, 2 * w]), x, y),
     "grad of vmap": lambda f, w, x, y: jax.grad(lambda w: jnp.sum(jax.vmap(f, (None, 0, None))(w, jnp.stack([x, 2 * x]), y)))(w),
 }
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS.values(), ids=TRANSFORMS)
+def test_a_transform_of_the_chunked_function_is_that_of_the_plain_one(transform):
+    """And it is cut: nothing is said."""
+    f, x, y = optimize(chunk={"n": 4})(plain), rows(11, 3), rows(11)
+    close(transform(f, W, x, y), transform(plain, W, x, y))
 
 
 @pytest.mark.parametrize("transform", TRANSFORMS.values(), ids=TRANSFORMS)
@@ -127,6 +134,68 @@ def test_what_is_kept_for_the_way_back_is_what_the_plain_function_keeps():
 
     w, x = rows(8, 8), rows(256, 8)
     assert kept(optimize(pad={"n": "pow2"})(loss)) < 1.2 * kept(jax.jit(loss))
+
+
+def deep(w: Float[Array, "8 8"], x: Float[Array, "n 8"]):
+    for _ in range(8):
+        x = jnp.tanh(x @ w)
+    return jnp.mean(x**2)
+
+
+def test_of_chunks_nothing_is_kept_for_the_way_back():
+    """But the arguments; plain JAX keeps all that the eight layers made."""
+
+    def kept(f):
+        _, back = jax.vjp(lambda w: f(w, x), w)
+        return sum(leaf.nbytes for leaf in jax.tree.leaves(back) if hasattr(leaf, "nbytes"))
+
+    w, x = rows(8, 8), rows(4096, 8)
+    assert kept(optimize(chunk={"n": 64})(deep)) < 1.2 * x.nbytes < kept(jax.jit(deep)) / 5
+
+
+def test_a_mapped_function_is_cut_along_what_is_mapped():
+    """`vmap` of its own, in chunks, under a derivative."""
+    w, x = rows(8, 8), rows(11, 5, 8)
+    f = optimize(vmap="batch", chunk={"batch": 4})(deep)
+    close(jax.grad(lambda w: jnp.sum(f(w, x)))(w), jax.grad(lambda w: jnp.sum(jax.vmap(deep, (None, 0))(w, x)))(w))
+
+
+def test_equal_extremes_in_several_chunks_share_a_gradient_as_at_once():
+    """JAX's own derivative of a maximum of chunks' maxima would halve at each."""
+
+    def highest(x: Float[Array, "n"]):
+        return jnp.max(x)
+
+    x = np.array([1, 1, 0, 1, 1, 1, 0], np.float32)
+    np.testing.assert_allclose(jax.grad(optimize(chunk={"n": 2})(highest))(x), x / 5, rtol=1e-6)
+
+
+def test_what_calls_back_is_differentiated_at_once():
+    """With a warning, as a chunk is worked on twice."""
+
+    def printed(x: Float[Array, "n"]):
+        jax.debug.print("once")
+        return jnp.sum(x**2)
+
+    x = rows(11)
+    with pytest.warns(JitneyWarning, match=r"not cut into chunks under an outer transform: .*calls back"):
+        got = jax.grad(optimize(chunk={"n": 4})(printed))(x)
+    close(got, jax.grad(printed)(x))
+
+
+def test_what_is_closed_over_is_not_differentiated_through_chunks():
+    """Its derivative would be that of the chunks: all of it at once, with a warning."""
+
+    def loss(decorate, w):
+        def body(x: Float[Array, "n 3"]):
+            return jnp.max(jnp.tanh(x @ w))
+
+        return decorate(body)(x)
+
+    x = rows(11, 3)
+    with pytest.warns(JitneyWarning, match="closes over a value that an outer transform traces"):
+        got = jax.grad(functools.partial(loss, optimize(chunk={"n": 4})))(W)
+    close(got, jax.grad(functools.partial(loss, lambda body: body))(W))
 
 
 def test_inside_an_outer_jit_it_says_that_it_is_not_padded():

@@ -39,6 +39,7 @@ def test_data_says_everything():
         "fill",
         "place",
         "jit",
+        "roll",
         "shard",
         "chunk",
         "vmap",
@@ -48,6 +49,7 @@ def test_data_says_everything():
         "donation",
         "contract",
         "cache",
+        "max_compiles",
         "trace errors",
         "verify",
         "debug_nans",
@@ -101,7 +103,9 @@ def test_text_is_plain_where_nobody_watches():
     assert text.splitlines()[0].startswith("plan of residual() at test_plan_report.py:")
     assert "vmap      fit=8 over t, y; 1 arrays broadcast" in text
     assert "skipped:" not in text
-    assert "not asked for: fill, place, shard, chunk, mask, precision, trace errors, verify, debug_nans" in text
+    assert "not asked for: fill, place, roll, shard, chunk, mask, precision, max_compiles, trace errors, verify, debug_nans" in " ".join(
+        text.split()
+    )
     assert "points = 5, set by 't'" in text
 
 
@@ -141,7 +145,8 @@ def test_html_is_for_notebooks():
     """With colours, and with what is in names and values escaped."""
     f = optimize(lambda x, tag: x)
     html = f.plan(jnp.ones(3), "<b>&")._repr_html_()
-    assert html.startswith("<pre>")
+    assert html.startswith("<svg ")
+    assert "<pre>" in html
     assert "style=" in html
     assert "&lt;b&gt;&amp;" in html
     assert "<b>" not in html

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 
 import jitney
 from jitney import OptionError, optimize
-from jitney._signature.options import NAMES, NOT_BUILT, POLICIES, PRECISIONS, Options, VmapAxis, read_options
+from jitney._signature.options import NAMES, POLICIES, PRECISIONS, Limit, Options, VmapAxis, read_options
 
 
 def body(x: Float[Array, "n"], y, *, scale: float = 1.0):
@@ -38,7 +38,9 @@ REFUSED = [
     ({"mesh": jitney.mesh(data=1)}, "`mesh` is given, and `shard` is not.", 'say which: shard={"batch": "data"}'),
     ({"chunk": {"n": 4}, "memory": "1GB"}, "`memory` chooses the size of chunks, and chunk={'n': 4} says it already.", "write chunk={"),
     ({"pad": {"n": "pow2"}, "memory": "1GB"}, "`pad` and `memory` together are not there yet.", "keep one"),
-    ({"max_compiles": 3}, "option 'max_compiles' (a limit on compiles) is not there yet.", "leave 'max_compiles' out"),
+    ({"max_compiles": 0}, "max_compiles=0 is not a limit.", "write max_compiles=3"),
+    ({"max_compiles": True}, "max_compiles=True is not a limit.", "write max_compiles=3"),
+    ({"max_compiles": "stop:3"}, "max_compiles='stop:3' is not a limit.", '"raise:3"'),
     ({"cache": "program"}, 'cache="program" (serialised executables) is not there yet.', "persistent compilation cache is on"),
     ({"precision": "bf17"}, "precision='bf17' is not a policy", "choose one"),
     ({"precision": {"head": "f64"}}, "precision={'head': 'f64'} does not say which products", 'write precision={"default": "bf16"'),
@@ -72,6 +74,7 @@ REFUSED = [
     ({"pad": {"n": [0, 4]}}, "pad={'n': [0, 4]}: ", "choose one of these."),
     ({"remat": "dots"}, "remat='dots' is not a policy that a name alone can choose.", "choose one of these"),
     ({"remat": "save_only_these_names"}, "remat='save_only_these_names' is not a policy", "choose one of these"),
+    ({"roll": True}, "roll=True does not say what is rolled", 'write roll="auto"'),
     ({"remat": 1}, "remat=1 is not a policy", "choose one of these"),
     ({"static_argnames": ("n",)}, "unknown option 'static_argnames'", 'write static="name"'),
     ({"static_argnums": 1}, "unknown option 'static_argnums'", 'write static="name", by name instead of position'),
@@ -150,9 +153,10 @@ def test_what_is_no_function_is_refused():
         optimize("x")
 
 
-def test_an_option_that_is_not_built_may_be_none():
-    """Code that fills in options by name may leave it out in so many words."""
-    assert read_options("f()", dict.fromkeys(NOT_BUILT)) == Options()
+def test_a_limit_says_what_happens_past_it():
+    """It warns unless it is said."""
+    limits = [read_options("f()", {"max_compiles": limit}).max_compiles for limit in (None, 3, "warn:3", "raise:12", "eager:1")]
+    assert limits == [None, Limit(3, "warn"), Limit(3, "warn"), Limit(12, "raise"), Limit(1, "eager")]
 
 
 def test_an_error_of_an_option_is_a_value_error():

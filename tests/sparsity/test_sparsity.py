@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 
 from jitney import lazy_derivatives, optimize
 from jitney._sparsity import timed as _timed
-from jitney._sparsity.colouring import WAYS, scheme_of
+from jitney._sparsity.colours.colouring import WAYS, scheme_of
 from jitney._sparsity.dependence import dependence
 from jitney._sparsity.pattern import Pattern, TooDenseError
 from tests._tracing import count_traces

@@ -11,13 +11,12 @@ import pytest
 from jaxtyping import Array, Float, Int
 
 import jitney
-from jitney import VerificationError, optimize
+from jitney import VerificationError, _axes, optimize
 from jitney._axes.rule import POINTWISE, Rule
 from jitney._axes.rules import RULES
 from jitney._body.plain import Change
 from jitney._precision import low_products as _autocast
 from jitney._sparsity.directions import Linearized
-from jitney._stages import chunk
 from jitney._stages.remat import Remat
 from jitney._stream import verify as _verify_stream
 from jitney._stream.steps import Steps
@@ -106,12 +105,12 @@ def test_what_is_compared_with_is_not_counted_as_the_programs():
 @pytest.fixture
 def forgets_the_end(monkeypatch):
     """The last element of everything that is cut into chunks counts as zero."""
-    found = chunk.run_chunked
+    found = _axes.run_chunked
 
     def run(passes, arrays, *rest):
         return found(passes, [x.at[-1].set(0) if x.ndim else x for x in arrays], *rest)
 
-    monkeypatch.setattr(chunk, "run_chunked", run)
+    monkeypatch.setattr(_axes, "run_chunked", run)
 
 
 @pytest.mark.usefixtures("forgets_the_end")

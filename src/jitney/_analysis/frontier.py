@@ -16,6 +16,7 @@ from .._owners import public
 from .._saving import Nothing, Point, Problem, choose, flops_text, frontier_of, unsupported
 from .._stages import Place, Saved
 from .._stages.plan import Plan
+from .._svg import picture, words
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -88,6 +89,8 @@ class Frontier:
 
         return text_of(self)
 
+    __repr__ = __str__
+
     def svg(self) -> str:
         """A picture, as text: memory to the right, what is recomputed upwards, the frontier as steps, and the limit."""
         most = max(way.bytes for way in self.ways) * 1.05
@@ -103,27 +106,26 @@ class Frontier:
         line = " ".join(f"{x(way.bytes):.1f},{y(way.recomputed):.1f}" for way in best)
         marks = [
             f'<circle cx="{x(way.bytes):.1f}" cy="{y(way.recomputed):.1f}" r="{6 if way == self.chosen else 4}" '
-            f'fill="{"#2a9d4a" if way == self.chosen else "#3f51b5" if way.best else "#b0b0b0"}"><title>'
+            f'fill="var({"--c" if way == self.chosen else "--a" if way.best else "--line"})"><title>'
             f"{escape(way.saved)}: {text(way.bytes)}, {flops_text(way.recomputed)} recomputed</title></circle>"
             for way in sorted(self.ways, key=lambda way: way.best)
         ]
         limit = ""
         if self.memory is not None and self.memory < most:
             at = x(self.memory)
-            limit = f'<line x1="{at:.1f}" y1="10" x2="{at:.1f}" y2="{y(0):.1f}" stroke="#d62728" stroke-dasharray="4"/>'
+            limit = f'<line x1="{at:.1f}" y1="10" x2="{at:.1f}" y2="{y(0):.1f}" stroke="var(--b)" stroke-dasharray="4"/>'
         ticks = [
-            f'<text x="{x(part * most):.0f}" y="{y(0) + 16:.0f}" text-anchor="middle">{text(part * most)}</text>'
-            f'<text x="{_LEFT - 6}" y="{y(part * high) + 4:.0f}" text-anchor="end">{flops_text(part * high)}</text>'
+            words(x(part * most), y(0) + 16, text(part * most), "soft", "middle")
+            + words(_LEFT - 6, y(part * high) + 4, flops_text(part * high), "soft", "end")
             for part in (0, 0.5, 0.95)
         ]
-        return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{_HEIGHT}" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
-            f'font-family="sans-serif" font-size="11"><rect width="{_WIDTH}" height="{_HEIGHT}" fill="white"/>'
-            f'<path d="M{_LEFT} 10V{y(0):.1f}H{_WIDTH - 10}" fill="none" stroke="black"/>'
-            f'<text x="{(_LEFT + _WIDTH) / 2:.0f}" y="{_HEIGHT - 6}" text-anchor="middle">memory of the gradient</text>'
-            f'<text x="{_LEFT + 8}" y="20">recomputed</text>'
-            f'{limit}<polyline points="{line}" fill="none" stroke="#3f51b5"/>{"".join(marks)}{"".join(ticks)}</svg>'
-        )
+        parts = [
+            f'<path d="M{_LEFT} 10V{y(0):.1f}H{_WIDTH - 10}" fill="none" stroke="var(--soft)"/>',
+            words((_LEFT + _WIDTH) / 2, _HEIGHT - 6, "memory of the gradient", "", "middle"),
+            words(_LEFT + 8, 20, "recomputed"),
+            f'{limit}<polyline points="{line}" fill="none" stroke="var(--a)"/>',
+        ]
+        return picture("jitney-frontier", f"what the gradient of {self.function} saves", _WIDTH, _HEIGHT, [*parts, *marks, *ticks])
 
     def _repr_html_(self) -> str:
         from .._console import html_of
@@ -176,7 +178,7 @@ def frontier(
     with entry.numbers(), entry.scope():
         planned = entry.planned(arrays)
         view, place = planned.view, planned.plan.of(Place)
-        request = replace(entry.on_mesh(), options=replace(core.options, pad=(), chunk=(), memory=None, remat=None))
+        request = replace(entry.on_mesh(), options=replace(core.options, pad=(), chunk=(), memory=None, remat=None, roll=None))
         body: Any = entry.body_inside(Plan.make(view, request), Saved)
         chosen = [i for i, leaf in enumerate(view.leaves) if names is None or leaf.argument in names]
         lies = None if place is None else place.shardings

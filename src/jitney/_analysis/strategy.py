@@ -79,6 +79,8 @@ class Strategy:
 
         return text_of(self)
 
+    __repr__ = __str__
+
 
 @public
 def strategy(

@@ -102,6 +102,15 @@ def _is_monotone(node: ast.expr) -> bool:
             return False
 
 
+def is_multiple(dim: Dim, symbol: str) -> bool:
+    """Whether a size is that of a symbol, once or several times: of each part of the one there is a part of the other."""
+    match extent(dim).expression.tree:
+        case ast.Name(id=name) | ast.BinOp(left=ast.Constant(), op=ast.Mult(), right=ast.Name(id=name)):
+            return name == symbol
+        case _:
+            return False
+
+
 def tree_dims(params: Any) -> Iterator[Dim]:
     """Symbolic dimensions anywhere in the parameters of an operation, sub-programs aside."""
     if is_a(params, (tuple, list)):

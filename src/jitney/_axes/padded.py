@@ -1,27 +1,22 @@
-"""The padded evaluator: a program with symbolic sizes, run at the sizes of its buckets; and its derivative.
+"""The padded evaluator: a program with symbolic sizes, run at the sizes of its buckets; and its derivative, which is padded as well.
 
-The derivative of a padded program is not taken: what stands behind the valid part may be infinite, or tie with a maximum. It is a
-program of its own, made of the body's derivative at any size, proven and padded as every other. In reverse mode JAX transposes what is
-linear in it. A transposed program multiplies the zeros that come back for what is not valid by what stood there; so that is finite.
+JAX transposes what is linear in the derivative. A transposed program multiplies the zeros that come back for what is not valid by what
+stood there; so that is finite.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import jax
 import numpy as np
 
 from .._jax.jaxprs import is_written, opened, programs
 from .._jax.primitives import CALLS
-from .._jax.trees import is_a, issubdtype
-from .refusal import Refused
+from .._jax.trees import issubdtype
+from .derivative import Derivative, with_derivative
 from .rules import RULES
 from .walk import Op, Walk, shape_of
-
-_jax: Any = jax
-_SymbolicZero: Any = _jax.custom_derivatives.SymbolicZero
 
 
 def run_padded(
@@ -98,86 +93,23 @@ class _Finite(Walk):
         return self.keep(x, dims, range(len(dims)), 1)
 
 
-Derivative = Callable[[tuple[int, ...]], Any]
-"""From the positions of the arguments that vary to the program of the results and their tangents: of the arguments, then their tangents."""
-
-
 def run_differentiable(
-    jaxpr: Any, derivative: Derivative, arrays: Sequence[Any], allocated: Mapping[str, int], valid: Mapping[str, Any]
+    jaxpr: Any, derivative: Derivative[Any], arrays: Sequence[Any], allocated: Mapping[str, int], valid: Mapping[str, Any]
 ) -> list[Any]:
     """`run_padded`, for whoever differentiates it once.
 
     Args:
         jaxpr: A program of which `demand` has proven that it can be padded; it has no numbers of the size.
-        derivative: Its derivative, proven in the same way. It is asked when JAX differentiates.
+        derivative: Its derivative, proven in the same way.
         arrays: Its arguments.
         allocated: Symbol -> the size of the arrays.
         valid: Symbol -> the true size, an int32 scalar.
     """
 
-    def padded(arrays: Sequence[Any], valid: Mapping[str, Any]) -> list[Any]:
+    def run(arrays: Sequence[Any], valid: Mapping[str, Any]) -> list[Any]:
         return run_padded(jaxpr, arrays, allocated, valid)
 
-    def rule(primals: Any, tangents: Any) -> tuple[list[Any], list[Any]]:
-        (arrays, valid), (moved, _) = primals, tangents
-        varying = tuple(i for i, x in enumerate(arrays) if not is_a(moved[i], _SymbolicZero) and issubdtype(x.dtype, np.inexact))
-        program, count = derivative(varying), len(jaxpr.out_avals)
+    def along(program: Any, arrays: Sequence[Any], valid: Mapping[str, Any], tangents: Sequence[Any]) -> list[Any]:
+        return _Finite(allocated, valid, opened(program)[0].invars[len(arrays) :]).run(program, [*arrays, *tangents])
 
-        def evaluated(arrays: Sequence[Any], valid: Mapping[str, Any], tangents: Sequence[Any]) -> list[Any]:
-            return _Finite(allocated, valid, opened(program)[0].invars[len(arrays) :]).run(program, [*arrays, *tangents])
-
-        tangents = [moved[i] for i in varying]
-        _demand_transposable(lambda *given: evaluated(*given)[count:], arrays, valid, tangents)
-        results_and_tangents = evaluated(arrays, valid, tangents)
-        results, along = results_and_tangents[:count], iter(results_and_tangents[count:])
-        return results, [next(along) if issubdtype(x.dtype, np.inexact) else np.zeros(x.shape, jax.dtypes.float0) for x in results]
-
-    run: Any = _jax.custom_jvp(padded)
-    run.defjvp(rule, symbolic_zeros=True)
-    return run(list(arrays), dict(valid))
-
-
-def _demand_transposable(along: Callable[..., Sequence[Any]], arrays: Any, valid: Any, tangents: Any) -> None:
-    """Check that JAX can go backwards through what is linear in the tangents, on abstract values.
-
-    Raises:
-        Refused: It cannot, as through a loop of as many turns as the size has.
-    """
-
-    def back(arrays: Any, valid: Any, tangents: Any) -> Any:
-        def of_tangents(*tangents: Any) -> Any:
-            return along(arrays, valid, tangents)
-
-        return _jax.linear_transpose(of_tangents, *tangents)(_jax.tree.map(_zeros, _jax.eval_shape(of_tangents, *tangents)))
-
-    try:
-        _jax.eval_shape(back, *_jax.tree.map(_abstract, (arrays, valid, tangents)))
-    except (ValueError, NotImplementedError) as error:
-        why = str(error).partition("\n")[0]
-        raise Refused("", f"has a derivative that JAX cannot go through backwards once it is padded: {why}") from error
-
-
-def _abstract(x: Any) -> Any:
-    return _jax.ShapeDtypeStruct(x.shape, x.dtype)
-
-
-def _zeros(x: Any) -> Any:
-    return _jax.lax.full(x.shape, 0, x.dtype)
-
-
-def pushed_forward(fn: Callable[..., Sequence[Any]], count: int, varying: Sequence[int]) -> Callable[..., list[Any]]:
-    """A function of `count` arrays with the tangents of those that vary behind them: its results, and the tangents of the real ones."""
-
-    def pushed(*given: Any) -> list[Any]:
-        arrays, tangents = given[:count], given[count:]
-
-        def of_varying(*at: Any) -> list[Any]:
-            whole = list(arrays)
-            for i, x in zip(varying, at, strict=True):
-                whole[i] = x
-            return list(fn(*whole))
-
-        results, along = _jax.jvp(of_varying, [arrays[i] for i in varying], list(tangents))
-        return [*results, *(x for x in along if x.dtype != jax.dtypes.float0)]
-
-    return pushed
+    return with_derivative(run, along, derivative, arrays, dict(valid), len(jaxpr.out_avals))

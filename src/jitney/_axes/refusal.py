@@ -15,3 +15,10 @@ class Refused(Exception):
         super().__init__(f"{place} {what}" if place else what)
         self.place = place
         self.what = what
+
+
+class ClosesOver(Refused):
+    """A body closes over a value that an outer transform traces, so that its derivative is not one of its arguments alone."""
+
+    def __init__(self) -> None:
+        super().__init__("", "closes over a value that an outer transform traces; pass it as an argument")

@@ -43,7 +43,7 @@ class Use:
         return self.monoid is MONOIDS["add"] and self.refused is None
 
 
-Way = Literal["folded", "placed", "written", "cumulated", "looped"]
+Way = Literal["folded", "placed", "picked", "topped", "written", "cumulated", "looped"]
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,11 @@ class Across:
     """What goes on from chunk to chunk where the axis along which an operation looks is cut.
 
     Args:
-        way: "folded": the results of the chunks are put together. "placed": where the extreme element is, and that element. "written":
+        way: "folded": the results of the chunks are put together. "placed": where the extreme element is, and that element. "picked":
+            the elements at positions that lie in the chunks until now. "topped": the largest elements, and where they are. "written":
             the array into which each chunk is written. "cumulated": the last of the results, which the next chunk goes on from. "looped":
             the state of a loop.
-        monoid: By which that is put together; None of a loop, whose state is its own.
+        monoid: By which that is put together; None of what is not put together by one.
     """
 
     way: Way
@@ -69,13 +70,13 @@ class Rule:
         uses: What it does along each axis of symbolic size.
         pad: Its results, from operands of which the leading parts are valid; of a chunk too, of which that is one.
         across: What goes on from chunk to chunk; None where nothing does, so that what looks along the axis cannot be cut.
-        whole: What it is that cannot be cut though no element looks at another; None if it can.
+        at_once: Whether it is done on the whole of what it reads, which is held for it, where it cannot be put together of chunks.
     """
 
     uses: Callable[[Op], Iterable[Use]]
     pad: Callable[[Walk, Op, list[Any]], list[Any]]
     across: Across | None = None
-    whole: str | None = None
+    at_once: bool = False
 
 
 def use(op: Op, dims: Dim | Sequence[Dim], kind: Kind, how: str = "", *, monoid: Monoid | None = None, refused: str | None = None) -> Use:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from .._jax.jaxprs import opened
@@ -12,6 +13,7 @@ from .refusal import Refused
 from .rule import Use, ragged_dims, refuse
 from .rules import RULES
 from .rules.control import inner
+from .rules.pseudo_inverse import is_pseudo_inverse
 from .walk import Op, Ranges, grows, mentions
 
 
@@ -38,8 +40,10 @@ def uses_of(jaxpr: Any, ranges: Ranges, seen_at: str = "") -> Iterator[Use]:
             elif not grows(dim, ranges):
                 yield refuse(op, dim, f"makes an array of {dim} elements, which does not grow with it")
         yield from rule.uses(op)
+        signs_cancel = is_pseudo_inverse(op)
         for program in inner(op):
-            yield from uses_of(program, ranges, op.place)
+            for each in uses_of(program, ranges, op.place):
+                yield each if each.op != "svd" or not signs_cancel else replace(each, how="its pseudo-inverse", refused=None)
 
 
 def demand(jaxpr: Any, ranges: Ranges) -> tuple[Use, ...]:

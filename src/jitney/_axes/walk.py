@@ -21,7 +21,7 @@ from .._jax.primitives import CALLBACKS, HOLDERS
 from .._jax.trees import is_a
 from .dims import Dim, evaluate, extent, is_ragged, symbols, tree_dims
 from .refusal import Refused
-from .spread import kept
+from .spreading import kept
 from .typed_jax import jnp, lax
 from .wide import scope_of
 
@@ -118,6 +118,11 @@ class Walk:
     def count(self, dim: Dim) -> Any:
         """How many elements are valid along an axis, as an int32 scalar."""
         return jnp.asarray(evaluate(dim, self.valid), np.int32)
+
+    def start_of(self, dim: Dim) -> Any:
+        """Where a chunk starts along an axis, whose length may be a multiple of the size that is cut; None where nothing is."""
+        at = {name: self.start[name] for name in symbols(dim) if name in self.start}
+        return jnp.asarray(evaluate(dim, at), np.int32) if at else None
 
     def inside(self, dims: Sequence[Dim], axis: int) -> Any:
         """Which elements of an array are valid along an axis: bools of its shape."""

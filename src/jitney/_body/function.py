@@ -10,7 +10,8 @@ from typing import Any, Self
 
 from .._contract.contract import Contract, contract_of
 from .._diagnosis.counters import Counters
-from .._diagnosis.retraces import TraceRecord
+from .._diagnosis.history import History
+from .._diagnosis.remedies import Asked
 from .._errors import Where
 from .._signature.annotations import annotated_names
 from .._signature.binding import Binder, signature_of, where_of
@@ -18,6 +19,7 @@ from .._signature.hints import AnyHint
 from .._signature.options import AUTO, Options
 from .._signature.static_values import has_hash
 from .._stages.derive import Derived
+from .made_for import Log
 
 
 class Function:
@@ -32,7 +34,8 @@ class Function:
         self.contract: Contract = self._read(fn, namespace)
         self._namespace = _mentioned(fn, namespace or {}) if self.contract.unresolved else None
         self.counters = Counters(self.name)
-        self.last: TraceRecord | None = None
+        self.log = Log()
+        self.history = History(self.where, self.counters, self._alive, self.asked)
 
     def fn(self) -> Callable[..., Any]:
         """The function.
@@ -46,6 +49,13 @@ class Function:
                 return fn
         raise ReferenceError(f"{self.where} is gone")
 
+    def asked(self) -> Asked:
+        """What the author has written of axes and options."""
+        return Asked(tuple(self.contract.axes), self.options)
+
+    def _alive(self) -> Any:
+        return next((fn for reference in self._fns if (fn := reference()) is not None), None)
+
     def serve(self, fn: Callable[..., Any]) -> None:
         """Stand for a function that is equal to the first too, which may be gone before it."""
         alive = [reference for reference in self._fns if reference() is not None]
@@ -57,7 +67,9 @@ class Function:
         same = copy.copy(self)
         same._fns, same.options = (lambda: fn,), options
         same.contract = replace(self.contract, result=AnyHint("anything"))
-        same.counters, same.last = Counters(self.name), None
+        same.counters = Counters(self.name)
+        same.log = Log()
+        same.history = History(self.where, same.counters, same._alive, same.asked)
         return same
 
     def read_again(self) -> bool:
@@ -87,6 +99,7 @@ class Function:
             options.pad,
             options.shard is not None,
             options.remat == AUTO,
+            options.roll == AUTO,
             options.compiler == "fast",
             options.debug_nans,
         )

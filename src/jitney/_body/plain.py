@@ -15,6 +15,7 @@ from typing import Any
 
 import jax
 
+from .._jax.user_contexts import PLAIN
 from .._signature.options import Options, policy_of, tolerance_of
 from .._stages.derive import Derived
 
@@ -48,27 +49,24 @@ class Stripped:
         self.changes.update(dict.fromkeys(changes_of(replace(options, pad=()), fn)))  # below an outer trace nothing is padded
 
 
-_PLAIN: Any = _jax.make_user_context(None)
-
-
 @contextmanager
 def plainly() -> Generator[Stripped]:
     """The scope of one plain run."""
     stripped = Stripped()
-    with _PLAIN(stripped):
+    with PLAIN(stripped):
         yield stripped
 
 
 def plain_run() -> Stripped | None:
     """The plain run that this is a part of."""
-    return _PLAIN.value
+    return PLAIN.value
 
 
 def without(options: Options) -> Options:
     """Options that change nothing of what is computed."""
     return replace(
-        options, donate=(), pad=(), chunk=(), memory=None, remat=None, precision=None, check=False, compiler="default", debug_nans=False,
-        shard=None, mesh=None, accumulate=False, verify=False,
+        options, donate=(), pad=(), chunk=(), memory=None, remat=None, roll=None, precision=None, check=False, compiler="default",
+        debug_nans=False, shard=None, mesh=None, accumulate=False, verify=False,
     )  # fmt: skip
 
 
@@ -76,7 +74,7 @@ def plain_function(fn: Any) -> Any:
     """The function, or of a derivative JAX's own, dense, with nothing recomputed."""
     if not isinstance(fn, Derived):
         return fn
-    return replace(fn, fn=plain_function(fn.fn), memory=None, remat=None, summed=False, plain=True)
+    return replace(fn, fn=plain_function(fn.fn), memory=None, remat=None, roll=None, summed=False, plain=True)
 
 
 def changes_of(options: Options, fn: Any) -> tuple[Change, ...]:
@@ -93,6 +91,8 @@ def changes_of(options: Options, fn: Any) -> tuple[Change, ...]:
         changes.append(Change("shard", tuple(name for name, _ in options.shard.axes)))
     if options.remat is not None or (derived is not None and (derived.remat or derived.memory is not None)):
         changes.append(Change("remat"))
+    if options.roll is not None:
+        changes.append(Change("roll"))
     if derived is not None and derived.what in _JACOBIANS:
         changes.append(Change("jacobian"))
     if options.precision is not None and options.precision != "f64":

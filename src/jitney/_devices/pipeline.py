@@ -93,10 +93,12 @@ class Pipeline(eqx.Module):
         """How many layers there are."""
         return _arrays(self.layers)[0].shape[0]
 
+    @public
     def schedule(self) -> Schedule:
         """The schedule on the mesh given, or that of the context."""
         return Schedule(self._sizes()[self.axis], self.microbatches)
 
+    @public
     def __call__(self, x: Any) -> Any:
         """All layers on each element of a batch.
 

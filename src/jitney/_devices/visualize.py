@@ -62,6 +62,8 @@ class Placement:
 
         return text_of(self)
 
+    __repr__ = __str__
+
     def _repr_html_(self) -> str:
         from .._console import html_of
 

@@ -10,23 +10,28 @@ from __future__ import annotations
 import inspect
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from types import CodeType
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
 import jax
+
+from .cause import Cause
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from .._stages.fill import Filled
 
-_TRACE = "/jax/core/compile/jaxpr_trace_duration"
-_LOWER = "/jax/core/compile/jaxpr_to_mlir_module_duration"
-_COMPILE = "/jax/core/compile/backend_compile_duration"
-_HIT = "/jax/compilation_cache/cache_hits"
+TRACED = "/jax/core/compile/jaxpr_trace_duration"
+LOWERED = "/jax/core/compile/jaxpr_to_mlir_module_duration"
+COMPILED = "/jax/core/compile/backend_compile_duration"
+HIT = "/jax/compilation_cache/cache_hits"
+Call = tuple[int, int]
+"""What tells a call from others of the same thread: its frame, and how many calls there were."""
 _KEPT = 100  # causes of retraces remembered
+_SHOWN = 10  # remedies of a table
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,7 @@ class Stats:
     """What a program has done so far. Seconds are wall-clock seconds, by phase, for this program alone.
 
     `compiles` are of the program; `incidental` ones of what is computed around it, such as arrays that the body makes once.
+    `retraces` has a line for each trace, and `causes` all that differed, as data, for each trace and each compile without one.
     """
 
     calls: int
@@ -50,9 +56,11 @@ class Stats:
     padding: dict[str, float]
     verified: int = 0
     incidental: int = 0
+    causes: tuple[tuple[Cause, ...], ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        return {**self.__dict__, "retraces": list(self.retraces)}
+        causes = [[cause.to_dict() for cause in each] for each in self.causes]
+        return {**self.__dict__, "retraces": list(self.retraces), "causes": causes}
 
     def __rich__(self) -> Table:
         from .._console import table
@@ -64,19 +72,47 @@ class Stats:
             *([("incidental", f"{self.incidental} small programs besides, for what is around it")] if self.incidental else []),
             *([("verified", f"{self.verified}")] if self.verified else []),
             *((f"axis {axis}", f"{len(self.sizes[axis])} sizes padded by {part:.1%} on average") for axis, part in self.padding.items()),
+            *(("to write", f"{remedy} ({seconds:.3f} s, {times} programs)") for remedy, (seconds, times) in self._remedies()[:_SHOWN]),
             *((f"trace {n}", cause) for n, cause in enumerate(self.retraces, max(1, self.traces - len(self.retraces) + 1))),
         ]
         return table("stats", [[(name, "cyan"), (text, "")] for name, text in rows])
+
+    def _remedies(self) -> list[tuple[str, tuple[float, int]]]:
+        """What to write, by the seconds of the programs that it spares; those with several causes need all of their remedies."""
+        cost: dict[str, tuple[float, int]] = {}
+        for each in self.causes:
+            for remedy in dict.fromkeys(cause.remedy for cause in each if cause.remedy):
+                seconds, times = cost.get(remedy, (0.0, 0))
+                cost[remedy] = seconds + each[0].seconds, times + 1
+        return sorted(cost.items(), key=lambda item: -item[1][0])
 
     def __str__(self) -> str:
         from .._console import text_of
 
         return text_of(self)
 
+    __repr__ = __str__
+
     def _repr_html_(self) -> str:
         from .._console import html_of
 
         return html_of(self)
+
+
+@dataclass
+class Event:
+    """One new trace or compile: why, and for which call in which thread."""
+
+    causes: tuple[Cause, ...]
+    thread: int
+    call: Call
+    identity: Hashable
+    compiled: bool = False
+    seconds: float = 0.0
+
+    def told(self) -> tuple[Cause, ...]:
+        """Its causes, with what it has cost."""
+        return tuple(replace(cause, seconds=self.seconds) for cause in self.causes)
 
 
 @dataclass
@@ -92,11 +128,28 @@ class Counters:
     compile_events: int = 0
     incidental: int = 0
     persistent_hits: int = 0
-    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys((_TRACE, _LOWER, _COMPILE), 0.0))
+    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys((TRACED, LOWERED, COMPILED), 0.0))
     warned: set[str] = field(default_factory=set[str])
     sizes: dict[str, Counter[int]] = field(default_factory=dict[str, Counter[int]])
     rows: dict[str, int] = field(default_factory=dict[str, int])
     causes: list[str] = field(default_factory=list[str])
+    events: list[Event] = field(default_factory=list[Event])
+
+    def event(self, event: Event) -> None:
+        """Remember a new trace or compile."""
+        self.events.append(event)
+        del self.events[:-_KEPT]
+
+    def of_call(self, thread: int, call: Call) -> Event | None:
+        """The latest trace or compile of a thread, if it is of this call."""
+        latest = next((event for event in reversed(self.events) if event.thread == thread), None)
+        return latest if latest is not None and latest.call == call else None
+
+    def uncompiled(self, identity: Hashable | None, thread: int) -> Event | None:
+        """A trace for such a call that nobody has compiled; without identity (padded calls have their bucket's) this thread's latest."""
+        traced = [event for event in reversed(self.events) if not event.compiled]
+        alike = (event for event in traced if (event.thread == thread if identity is None else event.identity == identity))
+        return next(alike, None)
 
     def cause(self, text: str) -> None:
         """Remember why a trace happened."""
@@ -127,10 +180,11 @@ class Counters:
             hits=max(0, self.calls - self.misses - self.eager),
             persistent_hits=self.persistent_hits,
             eager=self.eager,
-            trace_seconds=self.seconds[_TRACE],
-            lower_seconds=self.seconds[_LOWER],
-            compile_seconds=self.seconds[_COMPILE],
+            trace_seconds=self.seconds[TRACED],
+            lower_seconds=self.seconds[LOWERED],
+            compile_seconds=self.seconds[COMPILED],
             retraces=tuple(self.causes),
+            causes=tuple(event.told() for event in self.events),
             sizes={axis: dict(seen) for axis, seen in self.sizes.items()},
             verified=self.verified,
             incidental=self.incidental,
@@ -150,7 +204,23 @@ def total(several: Sequence[Counters]) -> Stats:
             whole.sizes.setdefault(axis, Counter()).update(seen)
             whole.rows[axis] = whole.rows.get(axis, 0) + each.rows[axis]
         whole.causes += each.causes
+        whole.events += each.events
     return whole.stats()
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Whose the events below a call of a function are.
+
+    Args:
+        find: The counters, from the call's local variables.
+        compiled: What a compile belongs to, from them and the number of the call; None where nobody asks why it came.
+        arrays: The arrays of the call, from them.
+    """
+
+    find: Callable[[dict[str, Any]], Counters]
+    compiled: Callable[[dict[str, Any], Call], Event | None] | None = None
+    arrays: Callable[[dict[str, Any]], Sequence[Any]] | None = None
 
 
 class Listener:
@@ -158,7 +228,7 @@ class Listener:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._owners: dict[CodeType, Callable[[dict[str, Any]], Counters]] = {}
+        self._owners: dict[CodeType, Owner] = {}
         self._registered = False
         self._found = threading.local()
 
@@ -170,32 +240,67 @@ class Listener:
                 jax.monitoring.register_event_listener(self._event)
                 self._registered = True
 
-    def owns(self, function: Any, find: Callable[[dict[str, Any]], Counters]) -> None:
-        """Events below a call of `function` belong to the counters that `find` gets from its local variables."""
-        self._owners[inspect.unwrap(function).__code__] = find
+    def owns(self, function: Any, owner: Owner) -> None:
+        """Events below a call of `function` belong to the counters that its owner gets from its local variables."""
+        self._owners[inspect.unwrap(function).__code__] = owner
 
-    def _nearest(self) -> Counters | None:
+    def call(self, counters: Counters) -> tuple[Call, Sequence[Any]]:
+        """The nearest call: a number that no other call under way has, and its arrays, if it is one of these counters."""
+        nearest = self._nearest()
+        if nearest is None:
+            return (0, 0), ()
+        owner, frame = nearest
+        names = frame.f_locals
+        if owner.arrays is None or owner.find(names) is not counters:
+            return (id(frame), counters.calls), ()
+        return (id(frame), counters.calls), owner.arrays(names)
+
+    def _nearest(self) -> tuple[Owner, FrameType] | None:
         frame = inspect.currentframe()
         while frame is not None:
-            find = self._owners.get(frame.f_code)
-            if find is not None:
-                return find(frame.f_locals)
+            owner = self._owners.get(frame.f_code)
+            if owner is not None:
+                return owner, frame
             frame = frame.f_back
         return None
 
     def _duration(self, event: str, duration_secs: float, **kwargs: Any) -> None:
-        if event not in (_TRACE, _LOWER, _COMPILE):
+        if event not in (TRACED, LOWERED, COMPILED):
             return
-        hit = event == _COMPILE and self._was_hit()  # whoever's it was: the next compile has its own
-        counters = self._nearest()
-        if counters is None or (event == _TRACE and kwargs.get("fun_name", counters.name) != counters.name):
+        hit = event == COMPILED and self._was_hit()  # whoever's it was: the next compile has its own
+        nearest = self._nearest()
+        if nearest is None:
+            return
+        owner, frame = nearest
+        names = frame.f_locals
+        counters = owner.find(names)
+        if event == TRACED and kwargs.get("fun_name", counters.name) != counters.name:
             return  # helpers such as `jnp.linalg.norm` are jitted too: their trace is part of the program's own
         counters.seconds[event] += duration_secs
-        if event == _COMPILE:
-            own = _of_program(kwargs.get("fun_name"), counters.name)
+        own = event != COMPILED or _of_program(kwargs.get("fun_name"), counters.name)
+        if event == COMPILED:
             counters.compile_events += own
             counters.incidental += not own
             counters.persistent_hits += own and hit
+        if own:
+            self._spent(event, duration_secs, owner, frame, counters)
+
+    def _spent(self, event: str, seconds: float, owner: Owner, frame: FrameType, counters: Counters) -> None:
+        """Add to what the trace or compile under way has cost. What is lowered for no trace is told when it is compiled."""
+        mine = counters.of_call(threading.get_ident(), (id(frame), counters.calls))
+        if mine is None or (event != TRACED and mine.compiled):
+            mine = None
+        if event == LOWERED and mine is None:
+            self._found.lowering = seconds
+            return
+        if event == COMPILED:
+            if mine is None and owner.compiled is not None:
+                mine = owner.compiled(frame.f_locals, (id(frame), counters.calls))
+                seconds += getattr(self._found, "lowering", 0.0)
+            self._found.lowering = 0.0
+        if mine is not None:
+            mine.seconds += seconds
+            mine.compiled = mine.compiled or event == COMPILED
 
     def _was_hit(self) -> bool:
         hit = getattr(self._found, "hit", False)
@@ -203,7 +308,7 @@ class Listener:
         return hit
 
     def _event(self, event: str, **kwargs: Any) -> None:
-        if event == _HIT:  # within a compile, whose end says of what
+        if event == HIT:  # within a compile, whose end says of what
             self._found.hit = True
 
 

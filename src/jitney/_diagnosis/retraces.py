@@ -1,36 +1,292 @@
-"""Why a function was traced again: two calls compared in the words of the one who wrote the function."""
+"""Why a function was traced or compiled again: two calls compared in the words of the one who wrote the function."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import functools
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+import jax
+
+from .._jax.settings import settings_of_programs
+from .._jax.trees import type_of
 from .._stages.plan import Plan, difference
 from .._view.layout import static_text
-from .._view.view import View
+from .._view.view import Leaf, View
+from . import remedies
+from .cause import Cause
+from .closures import cells, changed_cells, has_same_code, is_same, line_of
+from .remedies import Asked
+
+_UNKNOWN = "the arguments, JAX's settings and the mesh are the same"
+
+
+@dataclass(frozen=True)
+class Given:
+    """What the caller passed for one array, as far as a program does not show it."""
+
+    dtype: str  # before JAX made 32 bits of 64
+    place: Any = None  # the sharding, if the array is held where it lies
+
+    def place_text(self) -> str:
+        if self.place is None:
+            return "not committed"
+        spec: Any = getattr(self.place, "spec", None)
+        if spec is None:
+            return "committed to " + ", ".join(sorted(map(str, self.place.device_set)))
+        sizes = ", ".join(f"{name}={size}" for name, size in self.place.mesh.shape.items())
+        return f"{spec} on mesh {sizes}"
 
 
 @dataclass(frozen=True)
 class TraceRecord:
-    """What one trace was made for."""
+    """What one program was made for. `plan` is None of what was compiled again without a trace."""
 
     view: View
     static: tuple[tuple[str, Any], ...]
     keys: Any
-    plan: Plan
+    plan: Plan | None
+    around: tuple[tuple[str, str], ...] = ()
+    tree: tuple[tuple[str, Any], ...] = ()  # parameter -> its structure
+    absent: frozenset[str] = frozenset()  # paths of None
+    fields: tuple[tuple[str, Any], ...] = ()  # static fields of modules
+    given: Mapping[str, Given] = field(default_factory=dict[str, Given])  # by path; empty where nobody knows
+    axes: Mapping[str, tuple[str | None, ...]] = field(default_factory=dict[str, tuple[str | None, ...]])
+    sizes: tuple[tuple[str, int], ...] = ()  # true ones of padded axes
+    numbers: int = 0  # that Python made of the sizes
+    padded: bool = False  # whether calls are filled up: the shapes of a call are not those of its program
+    placed: bool = False  # whether the program places its arrays itself
+    outer: str = ""  # which transform hands in the arrays
+
+    @functools.cached_property
+    def identity(self) -> Hashable:
+        """What JAX and jitney tell programs apart by, where no array lies anywhere in particular."""
+        leaves = tuple((leaf.path, leaf.shape, str(leaf.dtype), leaf.weak_type) for leaf in self.view.leaves)
+        return hash((self.keys, leaves, self.around, self.sizes if self.numbers else (), self.numbers))
 
 
-def cause(old: TraceRecord | None, new: TraceRecord) -> str:
-    """One line: what differs from the trace before."""
-    if old is None:
-        return "first call"
-    differences = [*_arrays(old.view, new.view), *_statics(old, new), *difference(old.plan, new.plan)]
-    if differences:
-        return "; ".join(differences)
-    if old.keys != new.keys:
-        return "another static value or tree structure"
-    return "same arguments: another sharding, mesh, default device, x64 or precision setting of JAX, or an outer transform"
+def around(*, nested: bool) -> tuple[tuple[str, str], ...]:
+    """What a trace stands in besides its arguments: settings of JAX, the mesh of the context, and whether an outer transform traces."""
+    mesh: Any = jax.sharding.get_abstract_mesh()
+    sizes = ", ".join(f"{name}={size}" for name, size in mesh.shape.items()) or "none"
+    told = [(f"setting {name}", repr(value)) for name, value in settings_of_programs()]
+    return (*told, ("mesh", sizes), ("called", "inside an outer transform" if nested else "outside of one"))
+
+
+def causes(old: TraceRecord, new: TraceRecord, asked: Asked) -> tuple[Cause, ...]:
+    """All that differs between two calls and has a program made anew."""
+    found = [
+        *_of_structure(old, new),
+        *_of_arrays(old, new, asked),
+        *_of_statics(old, new, asked),
+        *_of_surroundings(old, new),
+    ]
+    places = [*_of_places(old, new)]
+    if not (new.placed or new.padded) or not found:
+        found += places
+    if not found and old.numbers != new.numbers:
+        found.append(Cause("decision", None, None, "no numbers made of the size", "numbers made of the size, which the host works out"))
+    if not found and old.sizes != new.sizes and new.numbers:
+        before = dict(old.sizes)
+        found += [
+            Cause("shape", None, axis, str(before.get(axis)), str(size)) for axis, size in new.sizes if before.get(axis, size) != size
+        ]
+    if not found and old.plan is not None and new.plan is not None:
+        changed = [(a, b) for a, b in zip(old.plan.stages, new.plan.stages, strict=True) if a != b]
+        found += [Cause("decision", b.name, None, a.why, b.why) for a, b in changed]
+    if not found and old.outer != new.outer:
+        words = old.outer or "called by itself", new.outer or "called by itself"
+        found.append(Cause("outer transform", None, None, *words, remedy=remedies.OUTER))
+    return tuple(found)
+
+
+def _of_structure(old: TraceRecord, new: TraceRecord) -> Iterator[Cause]:
+    trees = dict(old.tree)
+    if all(trees.get(argument, tree) == tree for argument, tree in new.tree):
+        return
+    before, after = _leaves(old), _leaves(new)
+    fields = dict(old.fields)
+    for path, value in new.fields:
+        if path in fields and not is_same(fields[path], value):
+            remedy = f"make {path!r} an array, or keep its value: a static field is part of the program"
+            yield Cause("static value", path, None, *_texts(fields[path], value), remedy=remedy)
+    of_fields = {_argument(path) for path, value in new.fields if path in fields and not is_same(fields[path], value)}
+    for argument, tree in new.tree:
+        if argument not in trees or trees[argument] == tree:
+            continue
+        mine = [path for path in (*before, *after) if _argument(path) == argument]
+        come = [path for path in dict.fromkeys(mine) if path in after and path not in before]
+        gone = [path for path in dict.fromkeys(mine) if path in before and path not in after]
+        switched = [path for path in dict.fromkeys(mine) if path in before and path in after and "None" in (before[path], after[path])]
+        switched = [path for path in switched if before[path] != after[path]]
+        come, gone = [p for p in come if not _stands_for(p, switched)], [p for p in gone if not _stands_for(p, switched)]
+        remedy = remedies.for_structure(come or switched, gone, argument)
+        for path in (*come, *gone, *switched):
+            yield Cause("tree structure", path, None, before.get(path, "absent"), after.get(path, "absent"), remedy=remedy)
+        if not (come or gone or switched) and argument not in of_fields:
+            yield Cause("tree structure", argument, None, _tree_text(trees[argument]), _tree_text(tree), remedy=remedy)
+
+
+def _stands_for(path: str, switched: Sequence[str]) -> bool:
+    """Whether a leaf lies inside of what was None as a whole."""
+    return any(path != whole and path.startswith((f"{whole}.", f"{whole}[")) for whole in switched)
+
+
+def _leaves(record: TraceRecord) -> dict[str, str]:
+    """What stands at each path."""
+    return {
+        **{leaf.path: _short(leaf) for leaf in record.view.leaves if leaf.counts is None},
+        **{path: static_text(value) for path, value in record.static},
+        **dict.fromkeys(record.absent, "None"),
+    }
+
+
+def _argument(path: str) -> str:
+    ends = [at for at in (path.find("."), path.find("[")) if at >= 0]
+    return path[: min(ends)] if ends else path
+
+
+def _tree_text(tree: Any) -> str:
+    text = str(tree).removeprefix("PyTreeDef(").removesuffix(")")
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _of_arrays(old: TraceRecord, new: TraceRecord, asked: Asked) -> Iterator[Cause]:
+    before = {leaf.path: leaf for leaf in old.view.leaves if leaf.counts is None}
+    wider = dict(old.around).get("setting jax_enable_x64") != dict(new.around).get("setting jax_enable_x64")
+    for leaf in new.view.leaves:
+        was = before.get(leaf.path)
+        if was is None or leaf.counts is not None:
+            continue
+        if was.shape != leaf.shape and not ((new.padded or old.padded) and (new.plan is None or old.plan is None)):
+            yield from _of_shape(old, new, was, leaf, asked)
+        of_x64 = wider and leaf.path in old.given and leaf.path in new.given and old.given[leaf.path].dtype == new.given[leaf.path].dtype
+        if was.dtype != leaf.dtype and not of_x64:
+            yield Cause("dtype", leaf.path, None, str(was.dtype), str(leaf.dtype), remedy=remedies.for_dtype(leaf, was.dtype, leaf.dtype))
+        if was.weak_type != leaf.weak_type:
+            words = {False: "strong", True: "weak"}
+            remedy = remedies.for_weak_type(leaf)
+            yield Cause("weak type", leaf.path, None, words[was.weak_type], words[leaf.weak_type], remedy=remedy)
+
+
+def _of_shape(old: TraceRecord, new: TraceRecord, was: Leaf, leaf: Leaf, asked: Asked) -> Iterator[Cause]:
+    names, names_before = new.axes.get(leaf.path, ()), old.axes.get(leaf.path, ())
+    changed = [i for i, (a, b) in enumerate(zip(was.shape, leaf.shape, strict=False)) if a != b]
+    named = len(was.shape) == len(leaf.shape) == len(names) and names == names_before and all(names[i] is not None for i in changed)
+    if not named:
+        remedy = remedies.for_shape(leaf, was.shape, leaf.shape)
+        yield Cause("shape", leaf.path, None, _size(was.shape), _size(leaf.shape), remedy=remedy)
+        return
+    for i in changed:
+        axis = str(names[i])
+        remedy = remedies.for_size(asked, leaf, axis, was.shape[i], leaf.shape[i])
+        yield Cause("shape", leaf.path, axis, str(was.shape[i]), str(leaf.shape[i]), remedy=remedy)
+
+
+def _size(shape: Sequence[int]) -> str:
+    return f"[{','.join(map(str, shape))}]"
+
+
+def _of_statics(old: TraceRecord, new: TraceRecord, asked: Asked) -> Iterator[Cause]:
+    before, arrays = dict(old.static), {leaf.path: leaf for leaf in old.view.leaves}
+    for path, value in new.static:
+        if path in arrays:
+            texts = f"{_short(arrays[path])} (array)", f"{static_text(value)} (static)"
+            yield Cause("static value", path, None, *texts, remedy=remedies.for_number_or_array(path, _argument(path)))
+        elif path in before and not is_same(before[path], value):
+            if has_same_code(before[path], value):
+                yield _of_function(path, before[path], value)
+            else:
+                remedy = remedies.for_static(asked, path, _argument(path), before[path], value)
+                yield Cause("static value", path, None, *_texts(before[path], value), remedy=remedy)
+    for leaf in new.view.leaves:
+        if leaf.path in before and leaf.counts is None:
+            texts = f"{static_text(before[leaf.path])} (static)", f"{_short(leaf)} (array)"
+            yield Cause("static value", leaf.path, None, *texts, remedy=remedies.for_number_or_array(leaf.path, leaf.argument))
+
+
+def _of_surroundings(old: TraceRecord, new: TraceRecord) -> Iterator[Cause]:
+    before = dict(old.around)
+    for what, value in new.around:
+        if before.get(what, value) == value:
+            continue
+        if what == "mesh":
+            yield Cause("mesh", None, None, before[what], value, remedy=remedies.MESH)
+        elif what == "called":
+            yield Cause("outer transform", None, None, before[what], value, remedy=remedies.OUTER)
+        else:
+            name = what.removeprefix("setting ")
+            yield Cause(
+                "setting", name, None, before[what], value, remedy=remedies.for_setting(name, dict(settings_of_programs()).get(name))
+            )
+
+
+def _of_places(old: TraceRecord, new: TraceRecord) -> Iterator[Cause]:
+    ranks = {leaf.path: len(leaf.shape) for leaf in new.view.leaves}
+    for path, given in new.given.items():
+        was = old.given.get(path)
+        if was is None or _lies_alike(was.place, given.place, ranks.get(path, 0)):
+            continue
+        over = [place for place in (was.place, given.place) if place is not None]
+        committed = len(over) == 1 and getattr(over[0], "spec", None) is None
+        remedy = remedies.for_placement(path, committed=committed)
+        yield Cause("committed" if committed else "sharding", path, None, was.place_text(), given.place_text(), remedy=remedy)
+
+
+def _lies_alike(old: Any, new: Any, rank: int) -> bool:
+    if old is None or new is None:
+        return old is new
+    return old == new or (type_of(old) is type_of(new) and old.device_set == new.device_set and _equivalent(old, new, rank))
+
+
+def _equivalent(old: Any, new: Any, rank: int) -> bool:
+    if getattr(old, "mesh", None) != getattr(new, "mesh", None):
+        return False
+    return old.is_equivalent_to(new, rank)
+
+
+def _texts(old: Any, new: Any) -> tuple[str, str]:
+    """Two values in a few words each, which differ."""
+    a, b = static_text(old), static_text(new)
+    if a != b:
+        return a, b
+    if line_of(old) != line_of(new):
+        return f"{a}{line_of(old)}", f"{b}{line_of(new)}"
+    x, y = type_of(old).__name__, type_of(new).__name__
+    return (f"{a} ({x})", f"{b} ({y})") if x != y else (a, f"another {b}")
+
+
+def _of_function(path: str, old: Any, new: Any) -> Cause:
+    """A function that was passed, and made anew."""
+    before, after = cells(old), cells(new)
+    changed = changed_cells(before, after)
+    was, now = dict(before), dict(after)
+    texts = ", ".join(f"{name}={was.get(name)}" for name in changed), ", ".join(f"{name}={now[name]}" for name in changed)
+    words = texts if changed else (f"{static_text(old)}{line_of(old)}", "made anew")
+    return Cause("function", path, None, *words, remedy=remedies.for_function_argument(path, changed))
+
+
+def sentence_of(old: TraceRecord | None, new: TraceRecord, found: Sequence[Cause]) -> str:
+    """One line: what differs from the nearest trace before."""
+    if old is None or found[0].kind in ("cache eviction", "unknown"):
+        return "first call" if found[0].kind == "first call" else "; ".join(map(_told, found))
+    before = dict(old.around)
+    beside = ("function", "static value")
+    plans = [] if old.plan is None or new.plan is None else difference(old.plan, new.plan)
+    differences = [
+        *_arrays(old.view, new.view),
+        *_statics(old, new),
+        *plans,
+        *(f"{what} {before[what]} -> {value}" for what, value in new.around if before.get(what, value) != value),
+    ]
+    rest = [str(cause) for cause in found if cause.kind in beside and not any(f"{cause.argument!r}" in text for text in differences)]
+    told = [*differences, *_few(rest)] or _few([str(cause) for cause in found])
+    return "; ".join(told)
+
+
+def _told(cause: Cause) -> str:
+    return f"unknown: {_UNKNOWN}" if cause.kind == "unknown" else str(cause)
 
 
 def _arrays(old: View, new: View) -> list[str]:
@@ -50,7 +306,7 @@ def _arrays(old: View, new: View) -> list[str]:
     ]
 
 
-def _short(leaf: Any) -> str:
+def _short(leaf: Leaf) -> str:
     return str(leaf).split(": ", 1)[1]
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+import equinox as eqx
 import jax
 import numpy as np
 from jax.core import Tracer
@@ -76,7 +77,7 @@ def donation_error(
     error: Exception, where: Where, arrays: Sequence[Any], paths: Sequence[str], donated: Sequence[int]
 ) -> DonationError | None:
     """A used-up or doubly passed buffer, named; None if the error has another cause."""
-    if not re.search("deleted|donate", str(error)):
+    if isinstance(error, eqx.EquinoxRuntimeError) or not re.search("deleted|donate", str(error)):  # a failed check quotes source
         return None
     for array, path in zip(arrays, paths, strict=True):
         if isinstance(array, jax.Array) and not isinstance(array, Tracer) and array.is_deleted():

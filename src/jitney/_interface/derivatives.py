@@ -51,6 +51,7 @@ class Derivative(Generic[P, G]):
     def __init__(self, program: Any, what: What):
         self._program = program
         self.what: What = what
+        self._usual: Any = None  # the program of calls that say neither `wrt` nor `has_aux`, nor a direction, once there was one
 
     @overload
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> G: ...
@@ -59,6 +60,8 @@ class Derivative(Generic[P, G]):
     @overload
     def __call__(self, /, *args: Any, has_aux: bool, wrt: Wrt = None, **kwargs: Any) -> Any: ...
     def __call__(self, /, *args: Any, wrt: Wrt = None, has_aux: bool = False, **kwargs: Any) -> Any:
+        if self._usual is not None and wrt is None and has_aux is False:
+            return self._usual(*args, **kwargs)
         try:
             names, single = self._names(wrt)
             if self.what == "vjp":
@@ -68,7 +71,10 @@ class Derivative(Generic[P, G]):
                 tangents = {names[0]: given} if single and names else self._by_name(given, names)
                 names = tuple(tangents)
                 kwargs.update({TANGENT + name: tangent for name, tangent in tangents.items()})
-            return self._made(names, single, aux=has_aux)(*args, **kwargs)
+            made = self._made(names, single, aux=has_aux)
+            if wrt is None and has_aux is False and self.what not in ("vjp", "jvp", "hvp"):
+                self._usual = made
+            return made(*args, **kwargs)
         except Exception as error:
             shorten(error)
             raise
@@ -165,6 +171,7 @@ class Derivative(Generic[P, G]):
                 options.memory,
                 options.remat,
                 aux=aux,
+                roll=options.roll,
             )
             memory = None if options.remat == AUTO else options.memory
             made = program.with_body(derived, replace(options, donate=(), remat=None, memory=memory), key)

@@ -50,10 +50,12 @@ def optimize(
     chunk: Mapping[str, int | Literal["auto"]] | None = None,
     memory: int | str | None = None,
     remat: bool | str = False,
+    roll: Literal["auto", False] | None = None,
     precision: Precision | None = None,
     cache: bool = True,
     check: bool = True,
     on_trace_error: Literal["raise", "eager"] = "raise",
+    max_compiles: int | str | None = None,
     compiler: Literal["default", "fast"] = "default",
     debug_nans: bool = False,
     shard: Shard | None = None,
@@ -72,10 +74,12 @@ def optimize(
     chunk: Mapping[str, int | Literal["auto"]] | None = None,
     memory: int | str | None = None,
     remat: bool | str = False,
+    roll: Literal["auto", False] | None = None,
     precision: Precision | None = None,
     cache: bool = True,
     check: bool = True,
     on_trace_error: Literal["raise", "eager"] = "raise",
+    max_compiles: int | str | None = None,
     compiler: Literal["default", "fast"] = "default",
     debug_nans: bool = False,
     shard: Shard | None = None,
@@ -103,6 +107,8 @@ def optimize(fn: Any = None, /, **options: Any) -> Any:
         remat: Recompute intermediate values in the backward pass: True, or the name of a policy in `jax.checkpoint_policies`. `"auto"`
             recomputes the least that brings a gradient of this function below `memory`; where nothing does, a `BudgetError` says what is
             the least.
+        roll: `"auto"` compiles one of equal layers that stand one behind the other, and runs it in a loop, where that is proven to be the
+            same, compiles much faster and runs as fast; `plan` says which. See `jitney.stack` for their weights.
         precision: `"bf16"` and `"fp16"` compute matrix products and convolutions in the low type, accumulated in float32, and all else
             as it is; a dict says it by module path, and `"auto:1e-2"` chooses by the error on the first call's arguments. `"bf16-all"`,
             `"fp16-all"`, `"f32"` and `"f64"` compute everything in that type; arguments and results keep theirs. `"tf32"` sets the
@@ -110,6 +116,8 @@ def optimize(fn: Any = None, /, **options: Any) -> Any:
         cache: Whether compiled programs go to the persistent compilation cache.
         check: Whether calls are checked against the annotations, once for each new call key.
         on_trace_error: What happens when the body needs a concrete value: an error, or the same function un-jitted.
+        max_compiles: How many programs this function may compile, those from the persistent cache among them. Past it a warning has the
+            cause of each; `"raise:3"` makes it a `CompileError`, `"eager:3"` runs what is new un-jitted.
         compiler: `"fast"` asks XLA for short compile times at the cost of run time.
         debug_nans: Name the first operation that makes a NaN or an infinity in a result. Also `JITNEY_DEBUG_NANS=1`.
         shard: Named axis -> the axis of the mesh (or several) that it lies along, of arguments, results and fields of modules;

@@ -8,26 +8,27 @@ import inspect
 import sys
 import types
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 import jax
 
-from .._diagnosis.counters import LISTENER, Stats
+from .._diagnosis.counters import LISTENER, Counters, Owner, Stats
 from .._diagnosis.needed_values import CAUGHT
 from .._diagnosis.tracer_errors import donation_error, low_product_error, no_number, trace_error
 from .._errors import JitneyWarning, TraceError
 from .._jax.trees import register_pytree_node, tree_flatten, type_of
 from .._owners import public, shorten, users_level
-from .._program.core import REGISTRY, Core
+from .._program.core import REGISTRY, Core, called_with
 from .._program.entry import Entry, Retry, Undecided
 from .._program.examples import abstract_values
+from .._program.limit import PastLimit
 from .._program.lowered import Lowered, Traced
 from .._program.tolerance import decide, decided
 from .._report.plan_report import Report, report
 from .._signature.options import Options
 from .._view.layout import Layout, traced, unwrap_statics
-from .._view.result import unmixed
+from .._view.result import Mixed, unmixed
 from .derivatives import Defaults, Derivative
 
 P = ParamSpec("P")
@@ -56,6 +57,7 @@ class Program(Generic[P, R]):
         self._kwargs = dict(kwargs or {})
         self._defaults = Defaults()
         self._made: dict[Any, Any] = {}  # programs of derivatives
+        self._direct = None if self._args or self._kwargs else core.direct
         for name in functools.WRAPPER_ASSIGNMENTS:
             if hasattr(fn, name):
                 setattr(self, name, getattr(fn, name))
@@ -63,38 +65,52 @@ class Program(Generic[P, R]):
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         try:
             core = self._core
-            if self._args:
-                args = self._args + args  # pyright: ignore
-            tail = None if kwargs or self._kwargs else core.tails.get(len(args))
-            if tail is None:
-                args = core.bind(args, {**self._kwargs, **kwargs})  # pyright: ignore
-            elif tail:
-                args += tail  # pyright: ignore
-            if core.flattener is None:
-                leaves, treedef = tree_flatten(args)
-                key = (treedef, *map(type, leaves))
+            arrays: Any
+            direct = self._direct is not None and self._direct.get(called_with(args, kwargs) if kwargs else (*map(type, args),))
+            if direct:
+                entry, order = direct
+                arrays = args if order is None else order((*args, *kwargs.values()))
             else:
-                leaves, key = core.flattener(args)
-            layout = core.layouts.get(key)
-            if layout is None:
-                layout = core.layout(key, args)
-            entry = layout.only
-            if entry is None:
-                entry = self._entry(layout, leaves)
+                values: tuple[Any, ...] = self._args + args if self._args else args
+                tail = None if kwargs or self._kwargs else core.tails.get(len(values))
+                if tail is None:
+                    values = core.bind(values, {**self._kwargs, **kwargs})
+                elif tail:
+                    values += tail
+                if core.flattener is None:
+                    leaves, treedef = tree_flatten(values)
+                    key = (treedef, *map(type, leaves))
+                else:
+                    leaves, key = core.flattener(values)
+                layout = core.layouts.get(key)
+                if layout is None:
+                    layout = core.layout(key, values)
+                entry = layout.only
+                if entry is None:
+                    entry = self._entry(layout, leaves)
+                if direct is None:
+                    core.remember(layout, args, kwargs)
+                arrays = layout.pick(leaves)
             core.counters.calls += 1
             try:
-                return unmixed(entry.run(*layout.pick(leaves)))
+                out = entry.run(*arrays)
+                return out if type(out) is not Mixed else unmixed(out)
             except Retry:
                 core.counters.calls -= 1
             except Undecided as undecided:
                 core.counters.calls -= 1
-                decide(entry, undecided.key, layout.pick(leaves))
+                decide(entry, undecided.key, arrays)
+            except PastLimit:
+                limit = core.options.max_compiles
+                if limit is None or limit.past != "eager":
+                    raise
+                return entry.eagerly(*arrays)
             except _EXPLAINED as error:
                 untraced = trace_error(error, core.where, entry.paths, eager=entry.state == "eager")
                 if untraced is not None:
-                    return self._not_traceable(untraced, error, entry, layout.pick(leaves))
-                named = donation_error(error, core.where, layout.pick(leaves), entry.paths, layout.donated) if core.options.donate else None
-                named = named or low_product_error(error, core.where) or no_number(core.where, layout.pick(leaves), entry.paths)
+                    return self._not_traceable(untraced, error, entry, arrays)
+                named = donation_error(error, core.where, arrays, entry.paths, entry.layout.donated) if core.options.donate else None
+                named = named or low_product_error(error, core.where) or no_number(core.where, arrays, entry.paths)
                 if named is not None:
                     raise named from error
                 if not entry.overlooked(error):
@@ -103,7 +119,7 @@ class Program(Generic[P, R]):
             finally:
                 if entry.flights and entry.land():
                     core.counters.misses += 1
-            return self._again(args)
+            return self._again(core.bind(self._args + args, {**self._kwargs, **kwargs}))
         except Exception as error:
             shorten(error)
             raise
@@ -156,8 +172,8 @@ class Program(Generic[P, R]):
     def compile(self, /, *args: Any, sizes: Mapping[str, int] | None = None, **kwargs: Any) -> Program[P, R]:
         """Compile ahead of time, so that the first call with such arguments neither traces nor compiles.
 
-        One exception: a function with run-time checks of Equinox (`eqx.error_if`) is compiled once more on its first call, since
-        Equinox then runs it, to raise its own errors.
+        One exception: a function with run-time checks of Equinox (`eqx.error_if`) is compiled once more on its first call, which
+        waits for what they find.
 
         Args:
             args: Examples for the leading parameters: arrays, modules, `jax.ShapeDtypeStruct`, static values. What is left out is
@@ -172,16 +188,7 @@ class Program(Generic[P, R]):
         Raises:
             ContractError: A size is missing, unknown, or contradicts an example.
         """
-        entry, arrays = self.abstract(args, kwargs, sizes)
-        try:
-            decided(entry, arrays, lambda: entry.ahead(arrays))
-        except CAUGHT as error:
-            explained = trace_error(error, self._core.where, entry.paths)
-            if explained is None:
-                raise
-            raise explained from error
-        finally:
-            entry.land()
+        self.ahead(args, kwargs, sizes)
         return self
 
     @public
@@ -292,6 +299,19 @@ class Program(Generic[P, R]):
 
     # What jitney's own tools ask.
 
+    def ahead(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], sizes: Mapping[str, int] | None = None) -> Any:
+        """What `compile` does; JAX's program of these calls, which is that of their bucket where they are padded."""
+        entry, arrays = self.abstract(args, kwargs, sizes)
+        try:
+            return decided(entry, arrays, lambda: entry.ahead(arrays))
+        except CAUGHT as error:
+            explained = trace_error(error, self._core.where, entry.paths)
+            if explained is None:
+                raise
+            raise explained from error
+        finally:
+            entry.land()
+
     @property
     def core(self) -> Core:
         """What it shares with programs of equal functions with equal options."""
@@ -333,7 +353,7 @@ class Program(Generic[P, R]):
 
     def bound_to(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Program[..., Any]:
         """The same program with these arguments already given. Light, since it happens on every call of a method."""
-        return self._with(_args=args, _kwargs=kwargs)
+        return self._with(_args=args, _kwargs=kwargs, _direct=None)
 
     def _with(self, **changed: Any) -> Program[P, R]:
         same: Any = object.__new__(type_of(self))
@@ -381,6 +401,10 @@ class Program(Generic[P, R]):
         chosen = [f"{name}={value!r}" for name, value in vars(self._core.options).items() if value != getattr(Options(), name)]
         return f"<jitney program {self._core.where}{' ' if chosen else ''}{', '.join(chosen)}>"
 
+    def __dir__(self) -> list[str]:
+        """What one asks of a program, for completion; not what jitney's own modules ask of it."""
+        return sorted({*object.__dir__(self)} - _INSIDE)
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Program):
             return NotImplemented
@@ -407,6 +431,12 @@ class Program(Generic[P, R]):
         if not self._args and not self._kwargs and _found_by_name(self):
             return self.__dict__["__qualname__"]
         return _restore, (self._fn, self._core.options, self._args, self._kwargs)
+
+
+_INSIDE = {
+    "abstract", "ahead", "body", "bound_as", "bound_to", "core", "defaults", "derivatives", "flattened", "kept", "with_body",
+    "with_defaults",
+}  # fmt: skip
 
 
 def is_call_of(fn: Any, instance: Any) -> bool:
@@ -445,7 +475,15 @@ register_pytree_node(
     _program.flattened,
     lambda function, bound: Program(function.core, function.fn, *bound),
 )
-LISTENER.owns(_program.__call__, lambda names: names["self"].core.counters)
-LISTENER.owns(_program.compile, lambda names: names["self"].core.counters)
-LISTENER.owns(_program.trace, lambda names: names["self"].core.counters)
-LISTENER.owns(_program.lower, lambda names: names["self"].core.counters)
+
+
+def _counters(names: dict[str, Any]) -> Counters:
+    return names["self"].core.counters
+
+
+def _given(names: dict[str, Any]) -> Sequence[Any]:
+    return names["arrays"]
+
+
+for _method in (_program.__call__, _program.ahead, _program.trace, _program.lower):
+    LISTENER.owns(_method, Owner(_counters, lambda names, call: names["entry"].compiled(_given(names), call), _given))

@@ -155,9 +155,13 @@ class State(eqx.Module):
         return tuple(names)
 
     def __getattribute__(self, name: str) -> Any:
-        value = object.__getattribute__(self, name)
-        if value is None:
-            _check_there(self, name)
+        try:
+            value = object.__getattribute__(self, name)
+            if value is None:
+                _check_there(self, name)
+        except StateError as error:
+            shorten(error)
+            raise
         return value
 
     def __getstate__(self) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import numpy as np
 from .._contract.sizes import Unknown, evaluate
 from .._errors import StateError, sentence
 from .._jax.trees import is_a, issubdtype, keystr, tree_flatten, tree_flatten_with_path, tree_unflatten, type_of
+from .._owners import public
 from .._signature.annotations import fields_of
 from .._signature.hints import ArrayHint, ScalarHint
 
@@ -60,7 +61,7 @@ def _runs(shapes: Sequence[Shape]) -> list[tuple[int, int]]:
 
 
 def joined(leaves: Sequence[Any]) -> Any:
-    """Arrays as one vector; NumPy's stay NumPy's."""
+    """Arrays as one vector; NumPy's stay NumPy's, in memory of its own."""
     xp: Any = np if all(is_a(leaf, np.ndarray | np.generic) for leaf in leaves) else _jnp
     dtype = leaves[0].dtype if leaves else _jnp.result_type(float)
     leaves = [leaf for leaf in leaves if leaf.size]
@@ -70,7 +71,7 @@ def joined(leaves: Sequence[Any]) -> Any:
         pieces.append(xp.stack(leaves[start:stop]) if one is None else one if one.ndim == 1 else xp.reshape(one, (-1,)))
     if not pieces:
         return np.zeros(0, dtype)
-    return pieces[0] if len(pieces) == 1 else xp.concatenate(pieces)
+    return pieces[0] if len(pieces) == 1 and xp is _jnp else xp.concatenate(pieces)
 
 
 def _split(vector: Any, shapes: Sequence[Shape]) -> list[Any]:
@@ -94,6 +95,7 @@ def _split(vector: Any, shapes: Sequence[Shape]) -> list[Any]:
     return fields
 
 
+@public
 def like(state: Any, vector: Any) -> Any:
     """A state with the shapes of another one, from a vector."""
     shapes = [leaf.shape for _, leaf in core_leaves(state)]
@@ -101,6 +103,7 @@ def like(state: Any, vector: Any) -> Any:
     return tree_unflatten(tree_flatten(state)[1], parts)
 
 
+@public
 def made(cls: Any, vector: Any, *, sizes: Mapping[str, int] | None = None) -> Any:
     """A state from a vector and the annotations of its class."""
     hints = fields_of(cls)
@@ -124,7 +127,10 @@ def made(cls: Any, vector: Any, *, sizes: Mapping[str, int] | None = None) -> An
 
 def _vector(cls: Any, vector: Any, length: int) -> Any:
     try:
-        array = vector if is_a(vector, (np.ndarray, jax.Array)) else np.asarray(vector, _jnp.result_type(float))
+        if is_a(vector, np.ndarray):  # its owner may write to it: SciPy hands out the same vector at each step
+            array: Any = np.array(vector)
+        else:
+            array = vector if is_a(vector, jax.Array) else np.asarray(vector, _jnp.result_type(float))
     except (TypeError, ValueError) as error:
         raise _no_vector(cls, f"a {type_of(vector).__name__} is no vector: {error}") from None
     if not issubdtype(array.dtype, np.floating):

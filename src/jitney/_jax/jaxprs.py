@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar
 
 from jax.extend import core, source_info_util
 
-from .._owners import is_users, short
+from .._owners import is_users, owner, short
 from .primitives import CALLBACKS, CALLS
 from .trees import is_a
 
@@ -97,6 +97,14 @@ def at_line_of(eqn: Any) -> AbstractContextManager[Any]:
     return source_info_util.user_context(eqn.source_info.traceback)
 
 
+@contextmanager
+def standing_at(eqn: Any) -> Generator[None]:
+    """The scope in which operations have the line of another, its name in profiles, and its settings."""
+    name = source_info_util.current_name_stack() + eqn.source_info.name_stack
+    with source_info_util.user_context(eqn.source_info.traceback, name_stack=name), eqn.ctx.manager:
+        yield
+
+
 def bound(eqn: Any, values: Sequence[Any], **changed: Any) -> list[Any]:
     """The results of an operation on other values, with some parameters changed. It keeps its line and its name in profiles."""
     params = eqn.primitive.get_bind_params({**eqn.params, **changed})
@@ -136,11 +144,11 @@ def source_of(eqn: Any) -> str:
     """The user's line of an equation, "fit.py:12 (residual)", or "".
 
     `summarize` is the public reader; it skips JAX's own frames. Its text is `file:line:column (function)` in jax 0.10.2 and
-    0.12.0.1, innermost frame last. Frames of installed packages are skipped too while one of the user's is left.
+    0.12.0.1, innermost frame last. Frames of installed packages are skipped too while one of the user's is left, and jitney's own always.
     """
     lines = [re.fullmatch(r"(.+?):(\d+)(?::\d+)? \((.*)\)", line) for line in source_info_util.summarize(eqn.source_info, 50).splitlines()]
     frames = [line for line in reversed(lines) if line is not None]
-    frames = [frame for frame in frames if is_users(frame[1])] or frames
+    frames = [frame for frame in frames if is_users(frame[1])] or [frame for frame in frames if owner(frame[1]) != "jitney"]
     if not frames:
         return ""
     file, line, function = frames[0].groups()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +11,7 @@ import jax
 
 from .._errors import OptionError, Where, sentence
 from .._extent import AUTO, parsed_bytes
+from .._limits import host_memory
 
 _jax: Any = jax
 _NARROW, _WIDE = 32, 4  # the widths through which the line goes are these parts of the widest
@@ -106,12 +106,21 @@ def _on_line(a: tuple[int, int], b: tuple[int, int], width: int) -> int:
 _ROUND = 128  # widths are multiples of this where they are longer
 
 
+class Most:
+    """What `memory="auto"` takes at most, if `jitney.configure` has said so."""
+
+    bytes: int | None = None
+
+
+MOST = Most()
+
+
 def free_bytes() -> int:
-    """What `memory="auto"` is: of a device all that is free, of the host a half."""
+    """What `memory="auto"` is: of a device all that is free, of the host a half; and no more than `jitney.configure(memory=...)` says."""
     stats: Any = _jax.local_devices()[0].memory_stats()
-    if stats and "bytes_limit" in stats:
-        return int(stats["bytes_limit"]) - int(stats.get("bytes_in_use", 0))
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    of_device = bool(stats) and "bytes_limit" in stats
+    free = int(stats["bytes_limit"]) - int(stats.get("bytes_in_use", 0)) if of_device else host_memory()[1] // 2
+    return free if MOST.bytes is None else min(free, MOST.bytes)
 
 
 def budget_of(where: Where | str, memory: Any) -> int:

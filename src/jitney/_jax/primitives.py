@@ -55,6 +55,7 @@ CALLS: Final = {  # primitive -> the parameter that holds its program, in jax 0.
     "jit": "jaxpr",
     "pjit": "jaxpr",
     "closed_call": "call_jaxpr",
+    "eval_jaxpr": "call_jaxpr",  # the same since jax 0.12
     "core_call": "call_jaxpr",
     "custom_jvp_call": "call_jaxpr",
     "custom_vjp_call": "call_jaxpr",

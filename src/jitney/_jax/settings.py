@@ -34,3 +34,27 @@ _THERE = tuple(name for name in _NAMES if hasattr(_config, name))
 def settings() -> tuple[tuple[str, Any], ...]:
     """Name and value of each that this version of JAX has."""
     return tuple((name, getattr(_config, name)) for name in _THERE)
+
+
+_OF_PROGRAMS = (
+    "jax_accurate_erf_inv",
+    "jax_debug_key_reuse",
+    "jax_default_device",
+    "jax_default_matmul_precision",
+    "jax_enable_x64",
+    "jax_explicit_x64_dtypes",
+    "jax_numpy_dtype_promotion",
+    "jax_numpy_rank_promotion",
+    "jax_random_seed_offset",
+    "jax_softmax_custom_jvp",
+    "jax_threefry_gpu_kernel_lowering",
+    "jax_threefry_partitionable",
+    "jax_use_direct_linearize",
+    "jax_use_shardy_partitioner",
+)
+_OF_PROGRAMS_THERE = tuple(name for name in _OF_PROGRAMS if hasattr(_config, name))
+
+
+def settings_of_programs() -> tuple[tuple[str, Any], ...]:
+    """Those by which JAX tells programs apart: another value is another trace, whatever the function does (jax 0.10.2 to 0.12.0.1)."""
+    return tuple((name, getattr(_config, name)) for name in _OF_PROGRAMS_THERE)

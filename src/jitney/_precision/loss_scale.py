@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from .._errors import OptionError, sentence
 from .._jax.trees import is_a, is_number, is_whole, issubdtype, tree_map
+from .._owners import public
 
 T = TypeVar("T")
 _jax: Any = jax
@@ -57,6 +58,7 @@ class LossScale(eqx.Module):
     least: float = eqx.field(static=True)
     most: float = eqx.field(static=True)
 
+    @public
     def __init__(
         self, initial: float = 2.0**15, *, period: int = 2000, growth: float = 2.0, least: float = 1.0, most: float = 2.0**24
     ) -> None:

@@ -24,7 +24,7 @@ from .._stages import Place
 from .._stages.stage import Fn
 from .._view.layout import described, static_text
 from .._view.true_sizes import parted
-from .distributed import RUN
+from .run import RUN
 
 if TYPE_CHECKING:
     from .channel import Facts

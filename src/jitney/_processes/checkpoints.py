@@ -21,6 +21,7 @@ import numpy as np
 
 from .._errors import JitneyError, OptionError, few, sentence
 from .._jax.trees import Tracer, device_put, is_a, issubdtype, keystr, tree_flatten_with_path, tree_unflatten, type_of
+from .._owners import public
 from .._view.view import is_array
 from .agreement import compare, digest, is_local, moved_to
 from .checksum import checksum
@@ -52,6 +53,7 @@ class Checkpoints:
         OptionError: `keep` is no number, the folder is an address, or orbax is not installed.
     """
 
+    @public
     def __init__(self, folder: str | os.PathLike[str], *, keep: int = 2):
         if not is_a(folder, (str, os.PathLike)):
             raise OptionError(
@@ -79,11 +81,13 @@ class Checkpoints:
             )  # fmt: skip
 
     @property
+    @public
     def steps(self) -> tuple[int, ...]:
         """The steps that are saved, oldest first."""
         with self._reading(self.folder):
             return tuple(sorted(_orbax().utils.checkpoint_steps(self.folder)))
 
+    @public
     def save(self, step: int, tree: Any) -> None:
         """Save the arrays of a tree; waits until they are written.
 
@@ -112,6 +116,7 @@ class Checkpoints:
         with self._manager(clean=True) as manager:
             manager.save(step, args=ocp.args.Composite(arrays=ocp.args.PyTreeSave(arrays), names=ocp.args.JsonSave(described)))
 
+    @public
     def restore(self, like: Any, *, step: int | None = None) -> tuple[int, Any]:
         """Read a checkpoint into a tree of the same arrays.
 

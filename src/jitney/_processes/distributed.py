@@ -25,6 +25,7 @@ from .._version import __version__
 from .channel import Channel, end_in
 from .compare import verdict_on
 from .launch import alone, given_of, listens_at, refusal, started
+from .run import RUN
 
 _HELLO: Final = 4096  # bytes that each process says of itself
 _jax: Any = jax
@@ -67,23 +68,6 @@ class Processes:
         devices = f"{len(mine)} {mine[0].platform} {'device' if len(mine) == 1 else 'devices'}"
         everywhere = f", {_jax.device_count()} in all" if self.count > 1 else ""
         return f"process {self.index} of {self.count} on {self.host}, {devices}{everywhere}; {self.found}"
-
-
-class Run:
-    """The state behind `distributed`: JAX has one run per process, so there is one of these."""
-
-    def __init__(self) -> None:
-        self.processes: Processes | None = None
-        self.channel: Channel | None = None
-        self.compared: set[Any] = set()  # shapes of parts that `from_processes` has put together
-
-    def leave(self, error: str = "") -> None:
-        """Tell the other processes that this one ends."""
-        if self.channel is not None:
-            self.channel.leave(error)
-
-
-RUN: Final = Run()
 
 
 @public

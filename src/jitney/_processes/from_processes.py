@@ -15,7 +15,7 @@ from .._jax.trees import device_put, is_a, is_whole, keystr, tree_flatten_with_p
 from .._owners import public
 from .._view.view import is_array
 from .agreement import compare, digest, is_local, members
-from .distributed import RUN
+from .run import RUN
 
 _jax: Any = jax
 _sharding: Any = jax.sharding
@@ -64,7 +64,7 @@ def from_processes(tree: Any, /, along: str | Sequence[str], *, axis: int = 0, m
     cut: Any = names if len(names) > 1 else names[0]
     to = _sharding.NamedSharding(automatic(onto), _sharding.PartitionSpec(*[None] * axis, cut))
     paths, treedef = tree_flatten_with_path(tree)
-    parts = {f"the argument{keystr(path)}": leaf for path, leaf in paths if is_array(leaf)}
+    parts = {f"the argument{keystr(path)}": _owned(leaf) for path, leaf in paths if is_array(leaf)}
     for name, part in parts.items():
         _check(name, part, axis, to)
     group = members(onto)
@@ -74,6 +74,11 @@ def from_processes(tree: Any, /, along: str | Sequence[str], *, axis: int = 0, m
     else:
         placed = {name: device_put(part, to) for name, part in parts.items()}
     return tree_unflatten(treedef, [placed.get(f"the argument{keystr(path)}", leaf) for path, leaf in paths])
+
+
+def _owned(part: Any) -> Any:
+    """An array that nobody writes to: JAX takes NumPy's memory as it is on CPUs, and its owner may fill it with the next batch."""
+    return np.array(part) if is_a(part, np.ndarray) else part
 
 
 def _check(name: str, part: Any, axis: int, to: Any) -> None:

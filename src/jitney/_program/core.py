@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+import inspect
+import operator
 import threading
 import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import equinox as eqx
+import jax
+import numpy as np
+from jax.core import Tracer
 
 from .._body.function import Function, can_be_weak
 from .._diagnosis.counters import LISTENER
 from .._diagnosis.static_variety import Variety
-from .._signature.hints import AnyHint
+from .._signature.hints import AnyHint, ModuleHint, StaticHint
 from .._signature.options import Options, fail
 from .._signature.static_values import Unkeyed, unkeyed
 from .._view.flatten import Flattener
 from .._view.layout import MAX_ENTRIES, Layout, wrap_statics
 from .entry import Entry
+
+Direct = tuple[Entry, Callable[[tuple[Any, ...]], Any] | None]
+"""What runs calls that give each parameter one array, and how the arrays are brought into the order of the parameters, if they are not."""
+
+
+def called_with(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The key of such calls; of one without keywords, the types alone."""
+    return (*map(type, args), *kwargs, *map(type, kwargs.values()))
 
 
 class Core(Function):
@@ -27,10 +40,11 @@ class Core(Function):
         super().__init__(fn, options, namespace)
         self.layouts: dict[Hashable, Layout] = {}
         self.entries: dict[Hashable, Entry] = {}
+        self.direct: dict[tuple[Any, ...], Direct | Literal[False]] = {}  # False where a call has to be taken apart
         self.lock = threading.RLock()
         self.flattener: Flattener | None = None  # once a module has been among the arguments
         self._variety = Variety(self.where)
-        names = [parameter.name for parameter in self.binder.parameters]
+        self._parameters = names = [parameter.name for parameter in self.binder.parameters]
         self._static_at = tuple(names.index(name) for name in options.static if name in names)
         self._static_rest = tuple(name for name in options.static if name not in names)
         self.tails = {} if options.static else self.binder.tails
@@ -46,7 +60,7 @@ class Core(Function):
     def of(self, fn: Callable[..., Any], options: Options) -> Core:
         """The core of another function of the same arguments, whose result may be anything."""
         same = super().of(fn, options)
-        same.entries = {}
+        same.layouts, same.entries, same.direct = {}, {}, {}  # a layout knows its entry
         return same
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
@@ -81,18 +95,43 @@ class Core(Function):
             entry = self.entries.get(key)
             if entry is None:
                 if len(self.entries) >= MAX_ENTRIES:
-                    del self.entries[next(iter(self.entries))]
+                    oldest = next(iter(self.entries))
+                    self.history.drop(self.entries.pop(oldest).key)
                 entry = self.entries[key] = Entry(self, layout, layout.statics(leaves), (layout.form, key[-1]))
                 if layout.static:
                     self._variety.count(layout, leaves, self.counters.total)
             return entry
 
+    def remember(self, layout: Layout, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Find the entry of a layout by the types of a call from now on, if each parameter got one array and the layout has no other."""
+        found = self._direct(layout, args, kwargs)
+        with self.lock:
+            if len(self.direct) >= MAX_ENTRIES:
+                self.direct.clear()
+            self.direct[called_with(args, kwargs)] = found
+
+    def _direct(self, layout: Layout, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Direct | Literal[False]:
+        names = [*self._parameters[: len(args)], *kwargs]
+        is_open = any(parameter.kind in _OPEN for parameter in self.binder.parameters)
+        if (
+            layout.only is None
+            or is_open
+            or sorted(names) != sorted(self._parameters)
+            or not all(map(_is_array, (*args, *kwargs.values())))
+        ):
+            return False
+        if not kwargs:
+            return layout.only, None
+        order = [names.index(name) for name in self._parameters]
+        return layout.only, operator.itemgetter(*order) if len(order) > 1 else tuple
+
     def forget(self) -> None:
         """Drop every layout and entry, and with them JAX's functions."""
         with self.lock:
+            self.direct.clear()
             self.layouts.clear()
             self.entries.clear()
-            self.last = None
+            self.history.forget()
 
     def _resolve(self) -> None:
         if self.read_again():
@@ -114,8 +153,18 @@ class Registry:
         core = cores.get(options) or Core(fn, options, namespace)
         return cores.setdefault(options, core).adopt(fn)
 
+    def cores(self) -> list[Core]:
+        """Those of functions that somebody still holds."""
+        with self._lock:
+            return [core for each in list(self._cores.values()) for core in list(each.values())]
+
 
 REGISTRY = Registry()
+_OPEN = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def _is_array(value: Any) -> bool:
+    return type(value) is np.ndarray or (isinstance(value, jax.Array) and not isinstance(value, Tracer))
 
 
 def _check_names(core: Core) -> None:
@@ -144,8 +193,6 @@ def _check_names(core: Core) -> None:
 
 def _check_rank_rule(core: Core) -> None:
     """The rank rule needs at least one annotation with a rank."""
-    from .._signature.hints import ModuleHint, StaticHint
-
     if core.contract.unresolved or any(not isinstance(p.hint, (AnyHint, ModuleHint, StaticHint)) for p in core.contract.parameters):
         return
     axis = core.options.vmap[0].name

@@ -17,29 +17,35 @@ from typing import Any, Literal
 
 import jax
 
+from .. import _verify
 from .._axes import Refused, at_any_size
 from .._body.body import Body, Planned
 from .._body.call_key import padded_key, trace_key
 from .._body.explicit import without_explicit
 from .._body.function import Function
+from .._diagnosis.counters import LISTENER, Call, Event
 from .._diagnosis.nonfinite import nonfinite
-from .._diagnosis.retraces import TraceRecord, cause
 from .._errors import NonFiniteError, sentence
-from .._jax.cache import disabled as cache_disabled
-from .._jax.cache import ensure as ensure_cache
+from .._jax.compile_cache.cache import disabled as cache_disabled
+from .._jax.compile_cache.cache import ensure as ensure_cache
 from .._signature.options import tolerance_of
 from .._stages import Jit, Place
 from .._switches import VERIFY
-from .._verify.verification import Verifying, is_verified
+from .._verify import is_verified
 from .._view.cuts import Cut
 from .._view.layout import Layout, jit_is_off, traced
 from .._view.named_axes import is_count
 from .._view.result import Outcome, unmixed
-from .._view.true_sizes import Counts, KnownSizes, NeedsNumbers, Proof, knowing, parted
-from .outer_transforms import warn_of_chunk
+from .._view.true_sizes import Counts, KnownSizes, NeedsNumbers, Proof, knowing, known, parted
+from .call_record import made_for, record_of
+from .limit import keep_limit
+from .outer_transforms import is_cut, warn_uncut
 from .padded_calls import PaddedCalls, warn_refused
 from .sharded_calls import OtherShapes, ShardedCalls, shapes_of
 from .wrappers import runner
+
+SCOPE = "jitney.optimize"
+"""What all operations of a Program are under in profiles, which tells them from those of plain `jax.jit`."""
 
 
 class Retry(Exception):
@@ -83,13 +89,15 @@ class Entry(Body):
         self.streams: dict[Hashable, Any] = {}  # what `jitney.stream` has planned and compiled
         self._settled = False  # whether `run` was chosen for programs without such checks: a new trace may bring one
         self._within: Entry | None = None
+        self._derived: Entry | None = None
         VERIFY.turns(self)
 
     def _jit(self, mesh: Any = None, shardings: Sequence[Any] | None = None, shapes: Sequence[Any] | None = None) -> Any:
         def body(*arrays: Any) -> Any:
             if shapes is not None and shapes_of(arrays) != shapes:
                 raise OtherShapes
-            return self._trace(arrays, mesh)
+            with jax.named_scope(SCOPE):
+                return self._trace(arrays, mesh)
 
         body.__name__ = body.__qualname__ = self.core.name  # what profilers and JAX's own messages show
         return Jit.of(self.request).compiled(body, shardings)
@@ -124,10 +132,9 @@ class Entry(Body):
             return self.run(*arrays)
         padded = PaddedCalls(self) if options.pad and not options.debug_nans else None
         if self.request.nested or traced(arrays):
+            is_in_chunks = is_cut(self, arrays)
             if padded is None:
-                if options.chunk or options.memory is not None:
-                    warn_of_chunk(self, arrays)
-                return runner(self, arrays, self.jitted)(*arrays)
+                return self.derived(arrays) if is_in_chunks else runner(self, arrays, self.jitted)(*arrays)
             self._become("running", padded)
             return self.run(*arrays)
         run: Callable[..., Any]
@@ -139,7 +146,7 @@ class Entry(Body):
             run = runner(self, arrays, self.jitted)
             self._settled = not self.checked
         if is_verified(options):
-            run = Verifying(self, run, padded and padded.pads)
+            run = _verify.Verifying(self, run, padded and padded.pads)
         self._become("running", run)
         return self.run(*arrays)
 
@@ -177,6 +184,17 @@ class Entry(Body):
             self._within = found
         return self._within
 
+    def derived(self, arrays: Sequence[Any]) -> Any:
+        """A call that an outer transform traces, cut into chunks; all at once, with a warning, if its derivative cannot be."""
+        if self._derived is None:
+            self._derived = Entry(self.core, self.layout, self.statics, self.key)
+            self._derived.request = replace(self._derived.request, derived=True)
+        try:
+            return runner(self._derived, arrays, self._derived.jitted)(*arrays)
+        except Refused as refusal:
+            warn_uncut(self, refusal)
+            return runner(self, arrays, self.jitted)(*arrays)
+
     def where(self) -> tuple[Any, ...]:
         return () if self.sharded is None else self.sharded.where()
 
@@ -200,14 +218,14 @@ class Entry(Body):
                 numbers = needs.proof.numbers_at(counts.sizes)
                 arrays = (*plain, Counts(counts.values, counts.names, counts.weak, numbers, counts.sizes).abstract())
 
-    def ahead(self, arrays: Sequence[Any]) -> None:
-        """Compile for these arrays or abstract values; a later call of that key finds the program."""
+    def ahead(self, arrays: Sequence[Any]) -> Any:
+        """Compile for these arrays or abstract values; a later call of that key finds the program, which is JAX's."""
         with nullcontext() if self.core.options.cache else cache_disabled():
             try:
-                self.lowered(PaddedCalls(self).ahead(arrays) if self.core.options.pad else arrays).compile()
+                return self.lowered(PaddedCalls(self).ahead(arrays) if self.core.options.pad else arrays).compile()
             except Refused as refusal:
                 warn_refused(self.core, refusal)
-                self.lowered(arrays).compile()
+                return self.lowered(arrays).compile()
 
     def _trace(self, given: Sequence[Any], mesh: Any = None) -> Any:
         """What JAX traces. One thread at a time for one key: whoever comes second waits, and calls again."""
@@ -231,9 +249,11 @@ class Entry(Body):
             with without_explicit(self, given) as explicit:
                 arrays, counts = parted(explicit.arrays)
                 planned = self.planned(arrays, counts, mesh=mesh)
-                self._remember(planned)
+                self._remember(planned, counts)
                 outcome = Outcome()
                 out = self.applied(planned, arrays, outcome, counts)
+            if outcome.uncut is not None:
+                warn_uncut(self, outcome.uncut)
             if counts is not None:
                 self._remember_cuts(planned, outcome)
             return explicit.left(out, self, planned, outcome)
@@ -280,10 +300,20 @@ class Entry(Body):
         if outcome.proof is not None and outcome.proof.program.each is not None:
             self.proofs[key] = replace(outcome.proof, check=outcome.refuse_differences)
 
-    def _remember(self, planned: Planned) -> None:
+    def _remember(self, planned: Planned, counts: Counts | None) -> None:
         if at_any_size():  # it is no program: an outer one asks what it would be
             return
-        static = tuple(zip(self.layout.static_names(), self.statics, strict=True))
-        new = TraceRecord(planned.view, static, self.key, planned.plan)
-        self.core.counters.cause(cause(self.core.last, new))
-        self.core.last = new
+        core = self.core
+        call, arrays = LISTENER.call(core.counters)
+        record = replace(
+            record_of(self, planned.view, arrays), plan=planned.plan, sizes=tuple((known().sizes or {}).items()),
+            numbers=0 if counts is None else len(counts.numbers),
+        )  # fmt: skip
+        core.history.traced(record, call)
+        core.log.add(made_for(record, arrays))
+        keep_limit(core)
+
+    def compiled(self, arrays: Sequence[Any], call: Call) -> Event | None:
+        """What a compile that came without a trace of this call belongs to."""
+        view = self.written_out(self.layout.view(self.core.contract, arrays, self.statics))
+        return self.core.history.compiled(record_of(self, view, arrays), call)

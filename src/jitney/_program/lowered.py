@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from .entry import Entry
 
 
-class Traced:
-    """What `jax.stages.Traced` is, of the user's function. Its other attributes are JAX's."""
+class _Around:
+    """One of JAX's stages, of the user's function: its other attributes are JAX's."""
 
     def __init__(self, core: Core, entry: Entry, stage: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]):
         self._core = core
@@ -24,44 +24,37 @@ class Traced:
         self._stage = stage
         self._args = args
         self._kwargs = kwargs
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stage, name)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*object.__dir__(self), *dir(self._stage)})
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__.lower()} program of {self._core.where}>"
+
+
+class Traced(_Around):
+    """What `jax.stages.Traced` is, of the user's function. Its other attributes are JAX's."""
 
     def lower(self) -> Lowered:
         """Lower what was traced."""
         with self._entry.numbers():
             return Lowered(self._core, self._entry, self._stage.lower(), self._args, self._kwargs)
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stage, name)
 
-
-class Lowered:
+class Lowered(_Around):
     """What `jax.stages.Lowered` is, with the arguments of the user's function. Its other attributes are JAX's."""
-
-    def __init__(self, core: Core, entry: Entry, stage: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]):
-        self._core = core
-        self._entry = entry
-        self._stage = stage
-        self._args = args
-        self._kwargs = kwargs
 
     def compile(self, compiler_options: dict[str, Any] | None = None) -> Compiled:
         """Compile; the options are XLA's."""
         compiled = self._stage.compile(compiler_options)
         return Compiled(self._core, self._entry, compiled, self._args, self._kwargs)
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stage, name)
 
-
-class Compiled:
+class Compiled(_Around):
     """What `jax.stages.Compiled` is, called with the arguments of the user's function. Its other attributes are JAX's."""
-
-    def __init__(self, core: Core, entry: Entry, stage: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]):
-        self._core = core
-        self._entry = entry
-        self._stage = stage
-        self._args = args
-        self._kwargs = kwargs
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         core = self._core
@@ -76,6 +69,3 @@ class Compiled:
             )  # fmt: skip
         with self._entry.numbers():
             return unmixed(self._stage(*layout.pick(leaves)))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stage, name)

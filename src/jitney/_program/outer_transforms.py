@@ -2,7 +2,7 @@
 
 Around `pad`, filling and cutting are operations as any other, and the derivative of a padded program is proven (`_axes/padded.py`): under
 `jax.grad`, `vjp`, `jvp`, `linearize` and `vmap` it acts. Inside a function that is traced as a whole its sizes are constants of that
-program already. A loop over chunks that JAX differentiates keeps all that its turns computed, so `chunk` acts in derivatives of a Program.
+program already. So does `chunk`, whose derivative is proven too (`_axes/derivative.py`); `memory` measures a whole program, and does not.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from .._axes import at_any_size
+from .._axes import Refused, at_any_size
 from .._body.body import Body
 from .._body.plain import plain_run
 from .._errors import JitneyWarning, sentence
@@ -45,21 +45,34 @@ def is_padded(body: Body, arrays: Sequence[Any]) -> bool:
     return False
 
 
-def warn_of_chunk(body: Body, arrays: Sequence[Any]) -> None:
-    """Say that a traced call of a function with `chunk` or `memory` is not cut."""
+def is_cut(body: Body, arrays: Sequence[Any]) -> bool:
+    """Whether a traced call of a function with `chunk` or `memory` is cut: one derivative of it is, and any map over it, by `chunk`."""
     options = body.core.options
-    if _is_part_of_ours() or options.accumulate or not _decides(body, arrays, Chunk):
-        return
+    if _is_part_of_ours() or options.accumulate or not (options.chunk or options.memory is not None):
+        return False
     option = "chunk" if options.chunk else "memory"
+    where, twice = "under an outer transform", times_differentiated(arrays) > 1
     if is_staged():
-        fix = f"give `{option}` to the outer function: @jitney.optimize({option}=...) in place of its `jit`."
+        where, fix = _STAGED, f"give `{option}` to the outer function: @jitney.optimize({option}=...) in place of its `jit`."
+    elif options.chunk and options.memory is None and options.shard is None and not twice:
+        return True
+    elif twice:
+        where, fix = "under two derivatives", "take them with `.hessian` or `.hvp`, which are cut."
     elif times_differentiated(arrays):
         fix = "take its derivative with `.grad` or its kin, which are cut."
     else:
         fix = "map over it with @jitney.optimize(vmap=...), which is cut inside."
-    where = _STAGED if is_staged() else "under an outer transform"
-    rule = f"`{option}` acts where its program is the outermost; here all of it is there at once."
-    _say(body, f"it is not cut into chunks {where}", rule, fix)
+    if _decides(body, arrays, Chunk):
+        rule = "There it acts in one program that is the outermost; here all of it is there at once."
+        _say(body, f"it is not cut into chunks {where}", rule, fix)
+    return False
+
+
+def warn_uncut(body: Body, refusal: Refused) -> None:
+    """Say that a derivative of a function with `chunk` cannot be cut, and why."""
+    what = f"it is not cut into chunks under an outer transform: {refusal.place or 'it'} {refusal.what}"
+    rule = "Under a derivative of JAX's a function is cut if its derivative is proven to be; here all of it is there at once."
+    _say(body, what, rule, "take its derivative with `.grad` or its kin, which are cut where they can be.")
 
 
 def _is_part_of_ours() -> bool:

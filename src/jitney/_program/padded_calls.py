@@ -1,16 +1,14 @@
 """Around a program with padded axes: find the bucket of a call, fill its arrays, cut the results.
 
-All of it happens on the host, with NumPy, because anything else would be compiled for each size. On a CPU a device array is host memory:
-it is read in place, and results are views of what the program returned. Elsewhere the arrays that have a padded axis cross to the host
-and back, and the plan says so. A call waits for its results if one of them has a padded axis.
+Where arrays are filled and cut, on the host or on their device, is decided in `filling.py`. On the host a call waits for its results if one
+of them has a padded axis.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -20,26 +18,24 @@ from .._axes import Refused
 from .._body.call_key import padded_key
 from .._body.function import Function
 from .._errors import JitneyWarning, sentence
-from .._jax.mesh import explicit_around, is_within_trace, reshaped
-from .._jax.trees import Tracer, device_put, extended, is_a, issubdtype, tree_flatten, tree_unflatten
+from .._jax.mesh import is_within_trace
+from .._jax.trees import extended, issubdtype, tree_flatten, tree_unflatten
 from .._owners import users_level
 from .._processes.agreement import refuse_padding
+from .._signature.options import tolerance_of
 from .._stages import Fill
-from .._stages.place import divided
 from .._stages.stage import Skip
-from .._view.cuts import shape_after
+from .._view.cuts import Cut, shape_after
 from .._view.layout import MAX_ENTRIES, described, jit_is_off, traced
 from .._view.named_axes import beside, named_axes
 from .._view.true_sizes import Counts, KnownSizes, NeedsNumbers, knowing
 from .._view.view import View
+from .filling import FILLING
 from .outer_transforms import is_padded
 from .wrappers import Run, runner
 
 if TYPE_CHECKING:
     from .entry import Entry
-
-_jax: Any = jax
-_lax: Any = jax.lax
 
 
 @dataclass(frozen=True)
@@ -51,9 +47,17 @@ class Padded:
     counts: Counts
     key: Hashable  # of the program that runs them
     known: KnownSizes  # of its sizes, for a trace
+    fills: tuple[bool, ...]  # which arrays are filled
+    takes: tuple[bool, ...]  # behind the true size of which anything may stand
+    stays: bool  # whether arrays lie where they were put, since nothing else places them
+    cut: list[Any] = field(default_factory=list[Any])  # what `_cut` has worked out
 
-    def arrays(self, arrays: Sequence[Any]) -> list[Any]:
-        return [array if described(array)[0] == shape else filled(array, shape) for array, shape in zip(arrays, self.shapes, strict=True)]
+    def arrays(self, arrays: Sequence[Any], *, whole: bool) -> list[Any]:
+        """What the program gets; of a call that no outer transform traces (`whole`), what another padded program returned."""
+        return [
+            FILLING.filled(array, shape, stays=self.stays, takes=whole and takes) if fills else array
+            for array, shape, fills, takes in zip(arrays, self.shapes, self.fills, self.takes, strict=True)
+        ]
 
     def abstract(self, arrays: Sequence[Any]) -> list[jax.ShapeDtypeStruct]:
         out: list[jax.ShapeDtypeStruct] = []
@@ -61,58 +65,6 @@ class Padded:
             old, dtype, weak = described(array)
             out.append(jax.ShapeDtypeStruct(shape, dtype, weak_type=weak and old == shape))
         return out
-
-
-def filled(array: Any, shape: Sequence[int]) -> Any:
-    """An array with its last element along each axis repeated up to a shape. Zeros would give NaNs to whoever divides by them."""
-    if is_a(array, Tracer):
-        return _filled_in(array, tuple(shape))
-    host = np.asarray(array)
-    out = np.empty(shape, host.dtype)
-    out[tuple(slice(0, size) for size in host.shape)] = host
-    for axis, size in enumerate(host.shape):
-        if size < shape[axis]:
-            behind, last = [slice(None)] * len(shape), [slice(None)] * len(shape)
-            behind[axis], last[axis] = slice(size, None), slice(size - 1, size)
-            out[tuple(behind)] = out[tuple(last)]
-    return out
-
-
-def cut(result: jax.Array, shape: Sequence[int]) -> jax.Array:
-    """The leading part of an array, without a program for each size."""
-    if tuple(result.shape) == tuple(shape):
-        return result
-    if is_a(result, Tracer):
-        return _cut_in(result, tuple(shape)) if explicit_around([result]) else _leading(result, shape)
-    part = np.asarray(result)[tuple(slice(0, size) for size in shape)]
-    if len(result.devices()) > 1:
-        return device_put(part, divided(result.sharding, shape))
-    return device_put(part, next(iter(result.devices()))) if result.committed else device_put(part)
-
-
-@partial(_jax.jit, static_argnums=1)
-def _filled_in(array: Any, shape: tuple[int, ...]) -> Any:
-    """`filled`, for arrays that an outer transform traces; nothing that is filled in depends on them."""
-    return reshaped(array, shape, _repeated)
-
-
-def _repeated(array: Any, shape: tuple[int, ...]) -> Any:
-    for axis, size in enumerate(array.shape):
-        if size < shape[axis]:
-            last = _lax.stop_gradient(_lax.slice_in_dim(array, size - 1, size, axis=axis))
-            behind = _lax.broadcast_in_dim(last, [*last.shape[:axis], shape[axis] - size, *last.shape[axis + 1 :]], range(last.ndim))
-            array = _lax.concatenate([array, behind], axis)
-    return array
-
-
-@partial(_jax.jit, static_argnums=1)
-def _cut_in(array: Any, shape: tuple[int, ...]) -> Any:
-    """`cut`, for arrays of a mesh with explicit axes."""
-    return reshaped(array, shape, _leading)
-
-
-def _leading(array: Any, shape: Sequence[int]) -> Any:
-    return _lax.slice(array, [0] * len(shape), shape)
 
 
 class SizeRefused(Refused):
@@ -139,9 +91,10 @@ class PaddedCalls:
         if jit_is_off() or (nested and not is_padded(self.entry, arrays)):
             return runner(self.entry, arrays, self.entry.jitted)(*arrays)
         with self.entry.numbers():  # its dtypes are part of the keys
-            return self._run(arrays)
+            return self._run(arrays, whole=not nested)
 
-    def _run(self, arrays: Sequence[Any]) -> Any:
+    def _run(self, arrays: Sequence[Any], *, whole: bool) -> Any:
+        """One call; `whole` if no outer transform traces it."""
         key = (*self.entry.where(), *[described(array) for array in arrays])
         try:
             padded = self.known[key]
@@ -151,10 +104,10 @@ class PaddedCalls:
             try:
                 padded = self.known[key] = self.bucket(arrays)
             except SizeRefused as refused:
-                return self._refuse(refused.fill, refused, arrays)
+                return self._refuse(refused.fill, refused, arrays, whole=whole)
         if padded is None:
             return self._program(key, arrays)(*arrays)
-        given = (*padded.arrays(arrays), padded.counts)
+        given = (*padded.arrays(arrays, whole=whole), padded.counts)
         program = (*self.entry.where(), padded.counts.key, padded.key)
         try:
             with knowing(padded.known):
@@ -162,13 +115,13 @@ class PaddedCalls:
                     given = self.entry.sharded.arrived(given)
                 out = self._program(program, given)(*given)
         except Refused as refusal:
-            return self._refuse(padded.fill, refusal, arrays)
+            return self._refuse(padded.fill, refusal, arrays, whole=whole)
         except NeedsNumbers as needs:
             self.entry.proofs[padded.key] = needs.proof
             self.known = {}
-            return self._run(arrays)
+            return self._run(arrays, whole=whole)
         self.entry.core.counters.padded(padded.fill.axes)
-        return self._cut(padded, out)
+        return self._cut(padded, out, keeps=whole)
 
     def pads(self, arrays: Sequence[Any]) -> bool:
         """Whether calls of these shapes, of which there was one, are padded."""
@@ -205,7 +158,20 @@ class PaddedCalls:
         except Refused as refusal:
             raise SizeRefused(fill, refusal) from refusal
         counts = Counts([np.asarray(size, np.int32) for size in sizes.values()], tuple(sizes), weak, numbers, sizes)
-        return Padded(fill, shapes, counts, key, KnownSizes(sizes))
+        fills = tuple(leaf.shape != shape for leaf, shape in zip(view.leaves, shapes, strict=True))
+        return Padded(fill, shapes, counts, key, KnownSizes(sizes), fills, self._takes(fill, len(shapes)), entry.sharded is None)
+
+    def _takes(self, fill: Fill, count: int) -> tuple[bool, ...]:
+        """Behind the true size of which arrays anything may stand.
+
+        It may where every padded axis is one of the program that Mask evaluates. Along a mapped axis the body runs on what stands there,
+        where a loop may never end and a check may raise; chunks and choices by values look at it in ways of their own. What is donated
+        is gone.
+        """
+        entry, options = self.entry, self.entry.core.options
+        maps = any(name in fill.sizes for name, _ in fill.levels)
+        looks = maps or options.chunk or tolerance_of(options.precision) is not None or entry.sharded is not None
+        return tuple(not looks and i not in entry.request.donated for i in range(count))
 
     def _shapes(self, fill: Fill, view: View) -> tuple[tuple[int, ...], ...]:
         """The shape that each array gets.
@@ -245,24 +211,32 @@ class PaddedCalls:
             program = self._runs[key] = self.entry.runner(arrays)
         return program
 
-    def _refuse(self, fill: Fill, refusal: Refused, arrays: Sequence[Any]) -> Any:
+    def _refuse(self, fill: Fill, refusal: Refused, arrays: Sequence[Any], *, whole: bool) -> Any:
         """From now on, calls of this bucket run at exact size."""
         self.refused[fill.axes] = refusal
         self.known = {key: None if place is not None and place.fill.axes == fill.axes else place for key, place in list(self.known.items())}
         view = self.entry.planned(arrays, jit=False).view
         sizes = {axis.name: axis.size for axis in fill.axes}
         warn_refused(self.entry.core, beside(view, named_axes(view, fill.levels), sizes, refusal))
-        return self._run(arrays)
+        return self._run(arrays, whole=whole)
 
-    def _cut(self, padded: Padded, out: Any) -> Any:
+    def _cut(self, padded: Padded, out: Any, *, keeps: bool) -> Any:
         cuts = self.entry.cuts[padded.key]
         if not any(cuts):
             return out
         leaves, treedef = tree_flatten(out)
-        sizes = {axis.name: axis.size for axis in padded.fill.axes}
-        left = iter(cuts)
-        kept = [cut(x, shape_after(x.shape, next(left), sizes)) if isinstance(x, jax.Array) else x for x in leaves]
-        return tree_unflatten(treedef, kept)
+        if not padded.cut or padded.cut[0] is not cuts:  # a new trace has new ones
+            sizes = {axis.name: axis.size for axis in padded.fill.axes}
+            padded.cut[:] = cuts, [_true_shape(x, cut, sizes) for x, cut in zip(leaves, cuts, strict=True)]
+        pairs = zip(leaves, padded.cut[1], strict=True)
+        return tree_unflatten(treedef, [x if shape is None else FILLING.cut(x, shape, keeps=keeps) for x, shape in pairs])
+
+
+def _true_shape(result: Any, cut: Cut, sizes: Mapping[str, int]) -> tuple[int, ...] | None:
+    """The shape of what is left of a result; None if all of it is."""
+    was = np.shape(result)  # an argument that JAX returns as it is may be a number of Python's
+    shape = tuple(shape_after(was, cut, sizes))
+    return None if shape == was else shape
 
 
 def warn_refused(core: Function, refusal: Refused) -> None:

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import jax
 import numpy as np
 
+from .. import _precision
 from .._errors import OptionError, PrecisionError, sentence
 from .._jax.trees import Tracer, is_a, issubdtype, keystr, tree_flatten_with_path
-from .._precision import FULL, Policy, Probe, Site, in_double
+from .._precision import FULL, Policy
 from .._signature.options import DEFAULT, tolerance_of
 from .._stages import Precision, Vmap
 from .._stages.autocast import Autocast, body_of, labels_of
@@ -135,6 +136,8 @@ class PrecisionReport:
 
         return text_of(self)
 
+    __repr__ = __str__
+
     def _repr_html_(self) -> str:
         from .._console import html_of
 
@@ -193,9 +196,16 @@ def report_on(entry: Entry, arrays: Sequence[Any], tolerance: float, low: str) -
                      "It is measured on data: not ahead of time by sizes, and not inside another transformation.",
                      "call it with arrays first, or write the policy that `jitney.precision_report` gave.")
         )  # fmt: skip
+    given = zip(entry.paths, arrays, strict=False)
+    no_numbers = [path for path, array in given if is_a(array, (np.ndarray, np.generic)) and array.dtype.kind in "OSUMm"]
+    if no_numbers:
+        raise OptionError(
+            sentence(where, f"{no_numbers[0]!r} holds no numbers that JAX has.", "The error of a low type is measured on numbers.",
+                     "pass an array of numbers.")
+        )  # fmt: skip
     core = entry.core
     alone = {"shard": None, "mesh": None, "accumulate": False, "on_trace_error": "raise", "debug_nans": False}
-    options = replace(core.options, precision=None, donate=(), pad=(), chunk=(), memory=None, remat=None, **alone)
+    options = replace(core.options, precision=None, donate=(), pad=(), chunk=(), memory=None, remat=None, roll=None, **alone)
     plain = Entry(REGISTRY.core(core.fn(), options, core.namespace), entry.layout, entry.statics, None)
     return _Measured(plain, arrays, low).report(tolerance)
 
@@ -214,10 +224,10 @@ class _Measured:
         self.outcome = Outcome()
         self.real: list[int] = []  # which results are real or complex numbers, of how many
         self.count = 0
-        self.sites: list[Site] = []
+        self.sites: list[_precision.Site] = []
         exact = body_of(self.both(_as_it_is), self.arrays)
         with jax.enable_x64(True):  # noqa: FBT003
-            self.shadow = _host(_jax.jit(partial(in_double, exact))(*self.arrays))
+            self.shadow = _host(_jax.jit(partial(_precision.in_double, exact))(*self.arrays))
         self.names = self.named()
         _jax.eval_shape(self.both(lambda body: self.probed(body, {})), *self.arrays)
         self.products = {site.key: site for site in self.sites if site.stays is None and site.key}
@@ -252,7 +262,7 @@ class _Measured:
 
     def probed(self, body: Any, chosen: Mapping[str, Any]) -> Any:
         def run(*arrays: Any) -> list[Any]:
-            probe = Probe(self.low, chosen)
+            probe = _precision.Probe(self.low, chosen)
             out, _ = probe.run(body_of(body, arrays), arrays, labels_of(self.view))
             self.sites = probe.sites
             return out

@@ -5,10 +5,9 @@ A program without such an option runs its `jax.jit`-ed function directly.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import equinox as eqx
 import jax
 from jax.core import Tracer
 
@@ -16,15 +15,12 @@ from .._body.body import Body
 from .._body.call_key import trace_key
 from .._diagnosis.nonfinite import locate, message, nonfinite
 from .._errors import NonFiniteError
-from .._jax.cache import disabled as cache_disabled
-from .._jax.cache import ensure as ensure_cache
-from .._jax.compiler import FAST
-from .._jax.jaxprs import equations
+from .._jax.compile_cache.cache import disabled as cache_disabled
+from .._jax.compile_cache.cache import ensure as ensure_cache
+from .._jax.equinox_checks import has_equinox_checks
 from .._view.layout import traced
 from .._view.true_sizes import parted
-
-Run = Callable[..., Any]
-_filter_jit: Any = eqx.filter_jit  # bound here, since some patch it to be jitney's; its overloads leave out the options of `jax.jit`
+from .checked_calls import CheckedCalls, Run
 
 
 def runner(body: Body, arrays: Sequence[Any], jitted: Any) -> Run:
@@ -37,7 +33,7 @@ def runner(body: Body, arrays: Sequence[Any], jitted: Any) -> Run:
             with body.numbers():
                 body.checked = has_equinox_checks(jitted.trace(*arrays).jaxpr)
         if body.checked:
-            run = _translating(body, jitted)
+            run = CheckedCalls(body, jitted)
         if options.compiler == "fast":
             run = _fast(jitted, run)
         if not options.cache:
@@ -100,40 +96,3 @@ def _finite(body: Body, jitted: Any, run: Run) -> Run:
         return out
 
     return finite
-
-
-def _translating(body: Body, jitted: Any) -> Run:
-    """Let Equinox run a program that holds its run-time checks, so that their errors read as its users know them; it waits for
-    the result to see them."""
-    given = frozenset(body.request.donated)
-    options = dict(FAST) if body.core.options.compiler == "fast" else None
-    run: Run = jitted.__wrapped__ if options else jitted
-
-    def merged(kept: Sequence[Any], lost: Sequence[Any]) -> Any:
-        first, second = iter(kept), iter(lost)
-        return run(*(next(second) if i in given else next(first) for i in range(len(kept) + len(lost))))
-
-    merged.__name__ = merged.__qualname__ = body.core.name  # by which JAX's reports are told from those of other programs
-    through = _filter_jit(merged, donate="all-except-first" if given else "none", compiler_options=options)
-
-    def checked(*arrays: Any) -> Any:
-        kept = tuple(array for i, array in enumerate(arrays) if i not in given)
-        lost = tuple(array for i, array in enumerate(arrays) if i in given)
-        return through(kept, lost)
-
-    return checked
-
-
-def has_equinox_checks(closed: Any) -> bool:
-    """Whether a program calls back into `eqx.error_if` or its kin.
-
-    Nothing public says so; their callbacks are functions of a module of Equinox. Tried on jax 0.10.2 and 0.12.0.1, Equinox 0.13.8.
-    """
-    return any(
-        "callback" in equation.primitive.name and _module_of(equation.params.get("callback")).startswith("equinox.")
-        for equation in equations(closed)
-    )
-
-
-def _module_of(callback: Any) -> str:
-    return getattr(getattr(callback, "callback_func", callback), "__module__", "") or ""

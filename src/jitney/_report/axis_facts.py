@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from .._axes import Refused, Use, plan_passes, trace, uses_of
+from .. import _axes
+from .._axes import Refused
 from .._jax.primitives import spelled
 from .._signature.buckets import Bucket
 from .._stages import Mask, Vmap
@@ -33,14 +34,14 @@ class AxisFacts:
 
     name: str
     kind: str
-    uses: tuple[Use, ...] = ()
+    uses: tuple[_axes.Use, ...] = ()
     refused: str | None = None
     levels: int | None = None
 
     @property
     def text(self) -> str:
         """In one line: the kind, then how often which operation does what where."""
-        seen: dict[tuple[str, str], list[Use]] = {}
+        seen: dict[tuple[str, str], list[_axes.Use]] = {}
         for use in self.uses:
             seen.setdefault((use.kind, use.how), []).append(use)
         parts = [f"{how} ({_listing([use.place or '`' + spelled(use.op) + '`' for use in uses])})" for (_, how), uses in seen.items()]
@@ -50,6 +51,9 @@ class AxisFacts:
 
     def __str__(self) -> str:
         return f"{self.name}: {self.text}"
+
+    def __repr__(self) -> str:
+        return f"<axis {self}>"
 
 
 def _listing(places: Sequence[str]) -> str:
@@ -90,11 +94,11 @@ def facts_of(entry: Entry, arrays: Sequence[Any], buckets: Mapping[str, Bucket] 
 def _facts(entry: Entry, mask: Mask, plan: Plan, name: str, size: int) -> AxisFacts:
     fn = entry.body_inside(plan, Mask)
     try:
-        program = trace(fn, mask.avals, mask.ranges, dict.fromkeys(mask.ranges, size))
+        program = _axes.trace(fn, mask.avals, mask.ranges, dict.fromkeys(mask.ranges, size))
     except Refused as refusal:
         at = f"{refusal.place} " if refusal.place else ""
         return AxisFacts(name, "unknown", (), at + in_names(refusal.what, [name]))
-    uses = tuple(replace(use, how=in_names(use.how, [name])) for use in uses_of(program.jaxpr, mask.ranges))
+    uses = tuple(replace(use, how=in_names(use.how, [name])) for use in _axes.uses_of(program.jaxpr, mask.ranges))
     kinds = list(dict.fromkeys(use.kind for use in uses))
     refused = next((f"{use.place} {in_names(use.refused, [name])}".strip() for use in uses if use.refused), None)
     return AxisFacts(name, " and ".join(kinds) or "pointwise", uses, refused, _levels(program.jaxpr, mask))
@@ -103,6 +107,6 @@ def _facts(entry: Entry, mask: Mask, plan: Plan, name: str, size: int) -> AxisFa
 def _levels(jaxpr: Any, mask: Mask) -> int | None:
     (symbol,) = mask.ranges
     try:
-        return plan_passes(jaxpr, symbol, mask.ranges).levels
+        return _axes.plan_passes(jaxpr, symbol, mask.ranges).levels
     except Refused:
         return None

@@ -6,23 +6,26 @@ import math
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import jax
 
+from .. import _precision, _verify
 from .._diagnosis.needed_values import CAUGHT, need_of
-from .._jax.cache import facts as cache_facts
+from .._jax.compile_cache.cache import facts as cache_facts
 from .._jax.memory import text
-from .._precision import tallies
 from .._program.sharded_calls import transfers
 from .._signature.options import AUTO
-from .._stages import Chunk, Place, Vmap
+from .._stages import Chunk, Mask, Place, Vmap
 from .._stages.autocast import Autocast
-from .._stages.derive import Derived, decisions
+from .._stages.chunk import Cut
+from .._stages.derive import Decision, Derived, decisions
 from .._stages.plan import Plan
+from .._stages.roll import NONE, Roll, rolls
 from .._stages.stage import Skip
-from .._verify.verification import forecast, is_verified
+from .._svg import Picture
+from .._verify import is_verified
 from .._view.layout import static_text
 from .._view.view import Leaf, View, is_array
 from .axis_facts import facts_of
@@ -65,6 +68,16 @@ class Report:
     arguments: tuple[str, ...]
     static: tuple[str, ...]
     axes: tuple[tuple[str, int, str], ...]
+    view: View = field(repr=False, compare=False)
+    cut: Cut | None = field(default=None, repr=False, compare=False)
+
+    def draw(self) -> Picture:
+        """A picture of the call as SVG text, in light and dark: each stage that is taken around those inside of it, the cells of each
+        bucket, the chunks of each pass, which device holds which part. In a notebook it is shown; else write it into a file."""
+        from .drawing import draw
+
+        told = {line.name: line.why for line in reversed(self.lines) if line.taken}
+        return draw(self.function, self.plan, self.view, self.cut, told)
 
     def to_dict(self) -> dict[str, Any]:
         """The same as plain data."""
@@ -96,10 +109,12 @@ class Report:
 
         return text_of(self)
 
+    __repr__ = __str__
+
     def _repr_html_(self) -> str:
         from .._console import html_of
 
-        return html_of(self)
+        return f"{self.draw()}{html_of(self)}"
 
 
 def report(core: Core, entry: Entry, arrays: Sequence[Any]) -> Report:
@@ -113,14 +128,15 @@ def report(core: Core, entry: Entry, arrays: Sequence[Any]) -> Report:
         autocast = planned.plan.of(Autocast)
         ready = autocast is None or autocast.policy is not None  # else the body cannot be built yet
         padded = bool(core.options.pad) and ready
-        plan = entry.padded_plan(planned.view) if padded else planned.plan
+        with decisions() as made:
+            plan = entry.padded_plan(planned.view) if padded else planned.plan
         facts = facts_of(entry, arrays, dict(core.options.pad)) if padded else {}
         donated = entry.request.donated and not entry.request.nested and ready
         donation = _donation(entry, planned.view, arrays) if donated else []
     inside = isinstance(core.fn(), Derived)  # where `remat` stands, then
     hidden = _hidden(core, inside=inside)
     stages = [Line("remat" if s.name == "saved" else s.name, not isinstance(s, Skip), s.why) for s in plan.stages if s.name not in hidden]
-    chunk = plan.of(Chunk)
+    chunk, cut = plan.of(Chunk), None
     if chunk is not None and ready:
         with entry.numbers():
             cut = chunk.cut(entry.body_inside(plan, Chunk))
@@ -128,7 +144,8 @@ def report(core: Core, entry: Entry, arrays: Sequence[Any]) -> Report:
         if cut.fit is not None:
             stages.append(Line("memory", taken=True, why=str(cut.fit)))
     stages += [Line("transfer", taken=True, why=why) for why in transfers(plan.of(Place), arrays, entry.paths)]
-    stages += _derivative(core, plan, entry, arrays) if ready else []
+    stages += _derivative(core, plan, entry, arrays, made if plan.of(Mask) is not None else ()) if ready else []
+    stages += _rolled(plan, entry, arrays) if ready else []
     stages += _products(plan, entry, arrays)
     stages += [Line(f"axis {name}", fact.refused is None, fact.text) for name, fact in facts.items()]
     sizes = planned.sizes.bound if planned.sizes is not None else {}
@@ -140,6 +157,8 @@ def report(core: Core, entry: Entry, arrays: Sequence[Any]) -> Report:
         arguments=tuple(str(leaf) for leaf in planned.view.leaves),
         static=tuple(f"{name} = {static_text(value)}" for name, value in static),
         axes=tuple((name, size, who) for name, (size, who) in sizes.items()),
+        view=planned.view,
+        cut=cut,
     )
 
 
@@ -156,14 +175,17 @@ def _for_each(axes: Sequence[str]) -> str:
     return f"one for each {named} (`vmap`); that of their mean is the derivative of a program that returns the mean of these"
 
 
-def _derivative(core: Core, plan: Plan, entry: Entry, arrays: Sequence[Any]) -> list[Line]:
-    """How a derivative is made, if the program is one."""
+def _derivative(core: Core, plan: Plan, entry: Entry, arrays: Sequence[Any], padded: Sequence[Decision]) -> list[Line]:
+    """How a derivative is made, if the program is one; `padded` is what was decided while it was proven for a bucket."""
     derived = core.fn()
     if not isinstance(derived, Derived):
         return []
-    with entry.numbers(), decisions() as made:
-        jax.eval_shape(entry.called, *arrays)  # pyright: ignore[reportUnknownMemberType]
-    lines = [Line("derivative", taken=True, why=f"{decision.mode}: {decision.why}") for decision in made[:1]]
+    made = padded[-1:]
+    if not made:
+        with entry.numbers(), decisions() as exact:
+            jax.eval_shape(entry.called, *arrays)  # pyright: ignore[reportUnknownMemberType]
+        made = exact[:1]
+    lines = [Line("derivative", taken=True, why=f"{decision.mode}: {decision.why}") for decision in made]
     mapped = plan.of(Vmap)
     if mapped is not None:
         lines.append(Line("derivative", taken=True, why=_for_each(mapped.axes)))
@@ -174,13 +196,27 @@ def _derivative(core: Core, plan: Plan, entry: Entry, arrays: Sequence[Any]) -> 
     return lines
 
 
+def _rolled(plan: Plan, entry: Entry, arrays: Sequence[Any]) -> list[Line]:
+    """Which layers of the body become loops, and which do not; it is traced for it."""
+    if plan.of(Roll) is None:
+        return []
+    try:
+        with entry.numbers(), rolls() as made:
+            jax.eval_shape(entry.called, *arrays)  # pyright: ignore[reportUnknownMemberType]
+    except CAUGHT as error:
+        if need_of(error) is None:
+            raise
+        return [Line("layers", taken=False, why="the body cannot be traced, so nothing says which there are")]
+    return [Line("layers", taken, why) for taken, why in made] or [Line("layers", taken=False, why=NONE)]
+
+
 def _products(plan: Plan, entry: Entry, arrays: Sequence[Any]) -> list[Line]:
     """What an autocast does with the products of the body, which is traced for it."""
     stage = plan.of(Autocast)
     if stage is None or stage.policy is None:
         return []
     try:
-        with entry.numbers(), tallies() as counts:
+        with entry.numbers(), _precision.tallies() as counts:
             jax.eval_shape(entry.called, *arrays)  # pyright: ignore[reportUnknownMemberType]
     except CAUGHT as error:
         if need_of(error) is None:
@@ -231,6 +267,7 @@ def _around(core: Core, notes: Sequence[str], verified: Line) -> list[Line]:
         contract,
         *(Line("contract", taken=False, why=note) for note in (*notes, *unresolved)),
         Line("cache", kept, where if options.cache else "`cache=False`: compiled in every process anew"),
+        Line("max_compiles", options.max_compiles is not None, _limited(core)),
         Line("trace errors", options.on_trace_error == "eager", _on_trace_error(options.on_trace_error)),
         verified,
         Line("debug_nans", options.debug_nans, "every result is checked, which waits for it" if options.debug_nans else "not asked for"),
@@ -245,11 +282,16 @@ def _verified(entry: Entry, arrays: Sequence[Any], *, ready: bool) -> Line:
     if not is_verified(options) or not ready:
         return Line("verify", taken=False, why="not asked for" if ready else "not called yet")
     try:
-        return Line("verify", *forecast(entry, arrays))
+        return Line("verify", *_verify.forecast(entry, arrays))
     except CAUGHT as error:
         if need_of(error) is None:
             raise
         return Line("verify", taken=False, why="the body cannot be traced, so there is nothing to compare with")
+
+
+def _limited(core: Core) -> str:
+    limit = core.options.max_compiles
+    return "not asked for" if limit is None else f"{core.counters.compile_events} of {limit.count} programs compiled; past it: {limit.past}"
 
 
 def _on_trace_error(choice: str) -> str:

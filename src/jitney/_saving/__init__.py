@@ -1,17 +1,45 @@
-"""What is saved for the backward pass and what is computed again: found in the program, measured by the compiler."""
+"""What is saved for the backward pass and what is computed again, and which layers are one loop: found in the program."""
 
-from .choice import Chosen as Chosen
-from .choice import Nothing as Nothing
-from .choice import choose as choose
-from .choice import flops_text as flops_text
-from .choice import frontier_of as frontier_of
-from .choice import not_fitting as not_fitting
-from .flat import FlatProgram as FlatProgram
-from .flat import Step as Step
-from .flat import flattened as flattened
-from .flops import of_equation as of_equation
-from .option import EVERYTHING as EVERYTHING
-from .option import Option as Option
-from .problem import Point as Point
-from .problem import Problem as Problem
-from .problem import unsupported as unsupported
+from typing import TYPE_CHECKING
+
+from .._lazy import names
+
+if TYPE_CHECKING:
+    from .choice import Chosen as Chosen
+    from .choice import Nothing as Nothing
+    from .choice import choose as choose
+    from .choice import frontier_of as frontier_of
+    from .choice import not_fitting as not_fitting
+    from .flat import FlatProgram as FlatProgram
+    from .flat import Step as Step
+    from .flat import flattened as flattened
+    from .flops import flops_text as flops_text
+    from .flops import of_equation as of_equation
+    from .option import EVERYTHING as EVERYTHING
+    from .option import Option as Option
+    from .problem import Point as Point
+    from .problem import Problem as Problem
+    from .problem import unsupported as unsupported
+    from .rolling import Rolled as Rolled
+else:
+    __getattr__, __dir__, __all__ = names(
+        __name__,
+        {
+            "Chosen": "choice",
+            "Nothing": "choice",
+            "choose": "choice",
+            "flops_text": "flops",
+            "frontier_of": "choice",
+            "not_fitting": "choice",
+            "FlatProgram": "flat",
+            "Step": "flat",
+            "flattened": "flat",
+            "of_equation": "flops",
+            "EVERYTHING": "option",
+            "Option": "option",
+            "Point": "problem",
+            "Problem": "problem",
+            "unsupported": "problem",
+            "Rolled": "rolling",
+        },
+    )

@@ -13,6 +13,7 @@ from typing import Any
 from .._errors import BudgetError, Where, sentence
 from .._jax.memory import text
 from .estimate import Estimate, layers_of
+from .flops import flops_text
 from .guess import Guess
 from .option import EVERYTHING
 from .problem import Point, Problem
@@ -91,18 +92,6 @@ def _searched(problem: Problem, budget: int, most: Point) -> Point:
     if best is None:
         raise Nothing(tuple(problem.points.values()))
     return best
-
-
-def flops_text(count: float) -> str:
-    """A number of operations, to be read."""
-    for unit in ("", "k", "M", "G", "T"):
-        if count < _STEP:
-            return f"{count:.3g} {unit}FLOP"
-        count /= _STEP
-    return f"{count:.3g} PFLOP"
-
-
-_STEP = 1000
 
 
 def not_fitting(where: Where, points: Sequence[Point], budget: int) -> BudgetError:

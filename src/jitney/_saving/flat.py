@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import jax
+import numpy as np
+
 from .._jax.evaluation import Ref, SeenAt, as_const, numbered, numbers_of, values_at, without_calls
-from .._jax.jaxprs import bound, called, opened
+from .._jax.jaxprs import bound, called, opened, programs
 from .._jax.primitives import PLAIN_CALLS
+from .._jax.trees import issubdtype
+
+_jax: Any = jax
 
 
 @dataclass(frozen=True)
@@ -31,7 +37,42 @@ class Step:
         return numbers_of(self.reads)
 
     def run(self, env: Mapping[int, Any]) -> list[Any]:
-        return bound(self.eqn, values_at(self.reads, env))
+        return self.bound(values_at(self.reads, env))
+
+    def bound(self, values: Sequence[Any]) -> list[Any]:
+        return bound(self.eqn, values)
+
+    @cached_property
+    def rule(self) -> tuple[Hashable, ...] | None:
+        """What a function with a rule of differentiation of its own, such as `jax.nn.relu`, computes, and its first two derivatives, as the
+        text of one program; None if that does not tell all. JAX wraps the rule anew wherever it stands, so identity would tell each from
+        the next."""
+        avals = tuple(jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype) for atom in self.eqn.invars if hasattr(atom.aval, "shape"))
+        if self.name not in ("custom_jvp_call", "custom_vjp_call") or not all(issubdtype(aval.dtype, np.inexact) for aval in avals):
+            return None
+
+        def function(*given: Any) -> list[Any]:
+            return bound(self.eqn, given)
+
+        def pushed(values: Any, tangents: Any) -> Any:
+            return _jax.jvp(function, values, tangents)
+
+        def pushed_twice(values: Any, tangents: Any) -> Any:
+            return _jax.jvp(pushed, (values, tangents), (tangents, values))
+
+        def pulled(values: Any) -> Any:
+            out, pull = _jax.vjp(function, *values)
+            return out, pull(out)
+
+        def pulled_twice(values: Any) -> Any:
+            out, pull = _jax.vjp(pulled, values)
+            return out, pull(out)
+
+        forward = self.name == "custom_jvp_call"
+        program = _jax.make_jaxpr(pushed_twice)(avals, avals) if forward else _jax.make_jaxpr(pulled_twice)(avals)
+        held = any(getattr(inner, "consts", ()) for inner in (program, *within(program)))
+        text = str(program)
+        return ("rule", text) if not held and "custom_vjp" not in text else None
 
 
 @dataclass(frozen=True)
@@ -69,13 +110,24 @@ class FlatProgram:
         later = {n for step in self.steps[stop:] for n in step.numbers} | self.results
         return [n for step in self.steps[start:stop] for n in step.makes if n in later]
 
-    def crossing(self) -> list[int]:
-        """Bytes of what is made before each place and read behind it: at 0 before the first step, and so on."""
+    @cached_property
+    def readers(self) -> Mapping[int, tuple[int, ...]]:
+        """Which steps read each value; one behind the last stands for the results of the program."""
+        readers: dict[int, list[int]] = {}
+        for i, step in enumerate(self.steps):
+            for n in step.numbers:
+                readers.setdefault(n, []).append(i)
+        for n in self.results:
+            readers.setdefault(n, []).append(len(self.steps))
+        return {n: tuple(places) for n, places in readers.items()}
+
+    def crossing(self, without: Collection[str] = ()) -> list[int]:
+        """Bytes of what is made before each place and read behind it: at 0 before the first step, and so on. Operations may be left out."""
         last = {n: i for i, step in enumerate(self.steps) for n in step.numbers} | dict.fromkeys(self.results, len(self.steps))
         ends = [0] * (len(self.steps) + 1)
         live, crossing = 0, [0]
         for i, step in enumerate(self.steps):
-            for n in step.makes:
+            for n in step.makes if step.name not in without else ():
                 if last.get(n, -1) > i:
                     live += self.sizes[n]
                     ends[last[n]] += self.sizes[n]
@@ -101,6 +153,14 @@ def flattened(jaxpr: Any, calls: Collection[str] = PLAIN_CALLS) -> FlatProgram:
     constants, arguments = numbered(program.constvars, avals), numbered(program.invars, avals)
     gives = without_calls(jaxpr, arguments, step, inside, constants=constants, constant=as_const)
     return FlatProgram(tuple(steps), (*constants, *arguments), tuple(gives), avals)
+
+
+def within(program: Any) -> Iterator[Any]:
+    """The programs inside of a program."""
+    for eqn in opened(program)[0].eqns:
+        for inner in programs(eqn.params):
+            yield inner
+            yield from within(inner)
 
 
 def bytes_of(aval: Any) -> int:

@@ -61,3 +61,15 @@ def of_equation(eqn: Any, asked: Sequence[bool] | None = None) -> int:
 
 def _size(atom: Any) -> int:
     return math.prod(getattr(atom.aval, "shape", ()))
+
+
+def flops_text(count: float) -> str:
+    """A number of operations, to be read."""
+    for unit in ("", "k", "M", "G", "T"):
+        if count < _STEP:
+            return f"{count:.3g} {unit}FLOP"
+        count /= _STEP
+    return f"{count:.3g} PFLOP"
+
+
+_STEP = 1000

@@ -16,16 +16,16 @@ import jax
 import numpy as np
 
 from .._jax.evaluation import Const
-from .._jax.jaxprs import bound, opened, programs
-from .._jax.trees import is_a, issubdtype
+from .._jax.jaxprs import opened, programs
+from .._jax.trees import is_a
 from .flat import FlatProgram, Step, bytes_of
 from .flops import of_equation
 
-_jax: Any = jax
 _PERIOD = 2000  # operations of a layer, at most
 _SHARE = 0.1  # of the bytes that a program makes, below which a repetition is no stack
 _NEAR = 0.98  # a shorter period is the layer where it covers nearly as much
 _PIECES = 8  # where nothing repeats
+_SLICES = ("slice", "squeeze")
 _PLAIN = (str, int, float, bool, bytes, tuple, type(None))
 
 
@@ -69,6 +69,15 @@ def stacks_of(flat: FlatProgram) -> tuple[Stack, ...]:
     return tuple(sorted(stacks, key=lambda stack: stack.start)) or _pieces(flat, crossing)
 
 
+def repetitions(flat: FlatProgram, least: int) -> tuple[Stack, ...]:
+    """Operations that repeat, at least so many of them together, whether or not they are equal in all else. Slices do not count: what
+    they are of may be one array for all layers."""
+    labels = np.asarray(_numbered([_label(step) for step in flat.steps]))
+    weights = np.asarray([step.name not in _SLICES for step in flat.steps], float)
+    found = _repeated(flat, labels, weights, flat.crossing(_SLICES), 0, len(labels), least)
+    return tuple(sorted(found, key=lambda stack: stack.start))
+
+
 def _repeated(flat: FlatProgram, labels: Any, weights: Any, crossing: Sequence[int], low: int, high: int, least: float) -> Iterator[Stack]:
     """The repetition that covers most, and what stands before and behind it."""
     best = _best(labels[low:high], weights[low:high])
@@ -104,7 +113,7 @@ def _cut(flat: FlatProgram, crossing: Sequence[int], first: int, end: int, perio
     starts = range(first, first + min(spare, period - 1) + 1)
     begin = min(starts, key=lambda at: (sum(crossing[at:end:period]) / len(crossing[at:end:period]), at))
     bounds = tuple(range(begin, begin + (end - begin) // period * period + 1, period))
-    kinds = {alike(flat, a, b)[0] for a, b in pairwise(bounds)}
+    kinds = {formed(flat, a, b).form for a, b in pairwise(bounds)}
     pure = not any(step.eqn.effects for step in flat.steps[bounds[0] : bounds[-1]])
     return Stack(bounds, alike=len(kinds) == 1 and pure)
 
@@ -148,49 +157,52 @@ def _kind(atom: Any) -> Hashable:
     return getattr(atom.aval, "shape", ()), str(getattr(atom.aval, "dtype", "")), getattr(atom.aval, "weak_type", False)
 
 
-def alike(flat: FlatProgram, start: int, stop: int) -> tuple[Hashable, list[int], list[int]]:
-    """What steps are, such that equal ones compute the same of what they read; what they read from outside; and what they make.
+@dataclass(frozen=True)
+class Formed:
+    """What steps are, so that those of equal form compute the same of what they read.
 
-    Functions among the parameters are told apart by identity: two rules of differentiation may differ though their programs agree.
+    Args:
+        form: It.
+        reads: What they read from outside, by number, in an order that is the same for all of one form.
+        makes: What they make.
+        numbers: The numbers that are written into the program where they stand, likewise: two layers of one form may differ in these.
     """
+
+    form: tuple[Hashable, ...]
+    reads: list[int]
+    makes: list[int]
+    numbers: list[np.ndarray[Any, Any]]
+
+
+def formed(flat: FlatProgram, start: int, stop: int) -> Formed:
+    """What steps are. Functions among the parameters are told apart by identity: two rules of differentiation may differ though their
+    programs agree."""
     made: dict[int, int] = {}
     outside: dict[int, int] = {}
+    numbers: list[np.ndarray[Any, Any]] = []
     form: list[Hashable] = []
 
-    def place(ref: Any) -> Hashable:
+    def place(ref: Any, atom: Any) -> Hashable:
+        if is_number(ref):
+            numbers.append(np.asarray(ref.value, atom.aval.dtype))
+            return ("number",)
         if is_a(ref, Const):
             return ("constant", *_identity(ref.value))
         return ("made", made[ref]) if ref in made else ("read", outside.setdefault(ref, len(outside)))
 
     for step in flat.steps[start:stop]:
-        reads = tuple(map(place, step.reads))
+        reads = tuple(map(place, step.reads, step.eqn.invars))
         for n in step.makes:
             made[n] = len(made)
-        params = _rule(step) or tuple((name, _identity(value)) for name, value in sorted(step.eqn.params.items()))
+        params = step.rule or tuple((name, _identity(value)) for name, value in sorted(step.eqn.params.items()))
         kinds = tuple(_kind(a) for a in (*step.eqn.invars, *step.eqn.outvars))
         form.append((step.name, params, reads, kinds, bool(step.eqn.effects)))
-    return tuple(form), list(outside), list(made)
+    return Formed(tuple(form), list(outside), list(made), numbers)
 
 
-def _rule(step: Step) -> tuple[Hashable, ...] | None:
-    """What a function with a forward rule of its own, such as `jax.nn.relu`, computes, and its first two derivatives, as the text of one
-    program; None if that does not tell all. JAX wraps the rule anew wherever it stands, so identity would tell each from the next."""
-    avals = tuple(jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype) for atom in step.eqn.invars)
-    if step.name != "custom_jvp_call" or not all(issubdtype(aval.dtype, np.inexact) for aval in avals):
-        return None
-
-    def function(*given: Any) -> list[Any]:
-        return bound(step.eqn, given)
-
-    def first(values: Any, tangents: Any) -> Any:
-        return _jax.jvp(function, values, tangents)
-
-    def second(values: Any, tangents: Any) -> Any:
-        return _jax.jvp(first, (values, tangents), (tangents, values))
-
-    program = _jax.make_jaxpr(second)(avals, avals)
-    text = str(program)
-    return ("rule", text) if not program.consts and "custom_vjp" not in text else None
+def is_number(ref: Any) -> bool:
+    """Whether what an operation reads is one number that is written into the program."""
+    return is_a(ref, Const) and np.ndim(ref.value) == 0 and not is_a(ref.value, jax.Array)
 
 
 def _identity(value: Any) -> tuple[Hashable, ...]:

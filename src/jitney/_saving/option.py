@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, Literal
 
 import jax
 
 from .._jax.evaluation import applied, values_at
 from .._jax.jaxprs import opened, scan_parts
+from .chain import Chain
 from .flat import FlatProgram
-from .layers import Stack, alike
+from .layers import Stack
 
 _jax: Any = jax
 Saved = Literal["everything", "dots", "nothing", "offloaded"]
@@ -92,13 +92,24 @@ class _Evaluation:
             return
         group = self.option.group
         rolled = layers - layers % group if self.option.rolled and stack.alike else 0
-        chain = Chain.of(self.flat, stack, rolled) if rolled > group else None
+        found = Chain.of(self.flat, stack, rolled) if rolled > group else None
+        chain = found if isinstance(found, Chain) else None
         first = rolled if chain else 0
         if chain:
-            chain.run(self)
+            self.chain(chain)
         for i in range(first, layers, group):
             self.apart(stack.bounds[i], stack.bounds[min(i + group, layers)])
         self.plain(stack.bounds[layers], stack.stop)
+
+    def chain(self, chain: Chain) -> None:
+        """Layers as a loop, which are recomputed in groups."""
+        layer, begin = chain.layer(self.flat, self.env.__getitem__)
+        rows = [_jax.numpy.stack([self.env[n] for n in row]) for row in chain.rows] + chain.numbers
+        last, ys = turns(layer, begin, rows, chain.layers, chain.layers, self.option, backwards=False)
+        for made, y in zip(chain.wanted, ys, strict=True):
+            for k in range(chain.layers):
+                self.env[chain.makes[k][made]] = y[k]
+        self.env.update(chain.handed_on(last))
 
     def loop(self, stack: Stack, layers: int) -> None:
         """A loop, whose first turns are recomputed in groups, and the others kept."""
@@ -148,79 +159,6 @@ def turns(turn: Any, carry: Any, rows: Any, total: int, layers: int, option: Opt
         pairs = zip(rest, ys, strict=True) if backwards else zip(ys, rest, strict=True)
         ys = [_jax.numpy.concatenate(pair) for pair in pairs]
     return carry, ys
-
-
-@dataclass(frozen=True)
-class Chain:
-    """Equal layers as a loop: what each reads is the same for all, its own, or what the layer before made.
-
-    Args:
-        stack: The layers.
-        layers: How many of them, the first ones.
-        sources: For each layer, what it reads, in one order for all.
-        makes: For each layer, what it makes, in one order for all.
-        carried: What is read from the layer before, by place -> which of what that made.
-        wanted: Which of what a layer makes is read elsewhere.
-    """
-
-    stack: Stack
-    layers: int
-    sources: tuple[list[int], ...]
-    makes: tuple[list[int], ...]
-    carried: dict[int, int]
-    wanted: tuple[int, ...]
-
-    @classmethod
-    def of(cls, flat: FlatProgram, stack: Stack, layers: int) -> Chain | None:
-        """None if they read something of a layer that is not the one before."""
-        pairs = list(pairwise(stack.bounds))[:layers]
-        parts = [alike(flat, *pair) for pair in pairs]
-        sources, makes = tuple(part[1] for part in parts), tuple(part[2] for part in parts)
-        inside = {n for numbers in makes for n in numbers}
-        carried: dict[int, int] = {}
-        for place in range(len(sources[0])):
-            read = [source[place] for source in sources]
-            if not any(n in inside for n in read):
-                continue
-            before = {makes[k].index(n) if n in makes[k] else -1 for k, n in enumerate(read[1:])}
-            if read[0] in inside or len(before) > 1 or before == {-1}:
-                return None
-            carried[place] = before.pop()
-        own = [set(range(*pair)) for pair in pairs]
-        later = [set(flat.needed_after(*pair)) - _read_by_next(flat, own, sources, k, layers) for k, pair in enumerate(pairs)]
-        later[-1] -= {makes[-1][made] for made in carried.values()}  # which the loop hands on
-        wanted = sorted({makes[k].index(n) for k, numbers in enumerate(later) for n in numbers})
-        return cls(stack, layers, sources, makes, carried, tuple(wanted))
-
-    def run(self, run: _Evaluation) -> None:
-        env, flat = run.env, run.flat
-        start, stop = self.stack.bounds[0], self.stack.bounds[1]
-        places = range(len(self.sources[0]))
-        shared = {p: env[self.sources[0][p]] for p in places if p not in self.carried and len({source[p] for source in self.sources}) == 1}
-        own = [p for p in places if p not in self.carried and p not in shared]
-        rows = [_jax.numpy.stack([env[source[p]] for source in self.sources]) for p in own]
-
-        def layer(carry: Any, row: Any) -> Any:
-            values = {**shared, **dict(zip(self.carried, carry, strict=True)), **dict(zip(own, row, strict=True))}
-            inner = _Evaluation(flat, run.option, {self.sources[0][p]: values[p] for p in places})
-            inner.plain(start, stop)
-            out = [inner.env[n] for n in self.makes[0]]
-            return [out[made] for made in self.carried.values()], [out[made] for made in self.wanted]
-
-        begin = [env[self.sources[0][p]] for p in self.carried]
-        last, ys = turns(layer, begin, rows, self.layers, self.layers, run.option, backwards=False)
-        for made, y in zip(self.wanted, ys, strict=True):
-            for k, makes in enumerate(self.makes):
-                env[makes[made]] = y[k]
-        env.update({self.makes[-1][made]: value for made, value in zip(self.carried.values(), last, strict=True)})
-
-
-def _read_by_next(flat: FlatProgram, own: list[set[int]], sources: Any, k: int, layers: int) -> set[int]:
-    """What a layer makes and only the next one reads; of the last one the loop hands on what it carries."""
-    read = set(sources[k + 1]) if k + 1 < layers else set[int]()
-    after = own[k + 1] if k + 1 < layers else set[int]()
-    others = {n for i, step in enumerate(flat.steps) if i not in own[k] and i not in after for n in step.numbers} | flat.results
-    return read - others
 
 
 def program_of(flat: FlatProgram, stacks: Sequence[Stack], option: Option) -> Callable[[Sequence[Any]], list[Any]]:

@@ -10,12 +10,14 @@ import jax
 import numpy as np
 
 from .._jax.compiler import FAST
+from .._jax.equinox_checks import own_jit
 from .._jax.memory import counted_bytes
 from .._jax.trees import issubdtype
+from .chain import Chain
 from .flat import FlatProgram, flattened
 from .flops import flops, of_equation
 from .layers import Stack, stacks_of
-from .option import EVERYTHING, Chain, Option, Saved, program_of
+from .option import EVERYTHING, Option, Saved, program_of
 
 _jax: Any = jax
 _STEPS = 12  # for how many numbers of layers there is an option, at most
@@ -84,7 +86,7 @@ class Problem:
                 out, pull = _jax.vjp(of, [values[i] for i in self.wrt])
                 return out, pull(cotangents)[0]
 
-            traced = _jax.jit(gradient).trace(*self._avals())
+            traced = own_jit()(gradient).trace(*self._avals())
             work = flops(traced.jaxpr)
             if option == EVERYTHING:
                 self._everything = work
@@ -120,7 +122,7 @@ class Problem:
         pure = not any(step.eqn.effects for step in self.flat.steps)  # `jax.checkpoint` takes no others
         options = [EVERYTHING, *(Option(policy, whole=True) for policy in saved if policy != "nothing" and pure)]
         count = sum(stack.count for stack in self.stacks)
-        rolls = any(stack.alike and Chain.of(self.flat, stack, stack.count) for stack in self.stacks)
+        rolls = any(stack.alike and isinstance(Chain.of(self.flat, stack, stack.count), Chain) for stack in self.stacks)
         for rolled in (False, True) if rolls else (False,):
             for group in groups_of(count):
                 least = _LOOP * group if rolled else group

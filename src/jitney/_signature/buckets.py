@@ -9,6 +9,7 @@ from typing import Any
 
 from .._errors import OptionError, sentence
 from .._jax.trees import is_a, is_number, is_whole
+from .._owners import public
 
 _WHERE = "jitney.Bucket()"
 
@@ -33,6 +34,7 @@ class Bucket:
     multiple: int | None = None
     ladder: str | None = None
 
+    @public
     def __init__(self, sizes: Iterable[int] | None = None, *, multiple: int | None = None, ladder: str | None = None):
         given = [part for part in (sizes, multiple, ladder) if part is not None]
         if len(given) != 1:
@@ -41,7 +43,8 @@ class Bucket:
                          "write jitney.Bucket(sizes=[64, 256]), Bucket(multiple=128) or Bucket(ladder='pow2').")
             )  # fmt: skip
         numbers: Any = sizes if sizes is not None else () if multiple is None else (multiple,)
-        numbers = tuple(numbers) if is_a(numbers, Iterable) and not is_a(numbers, (str, bytes)) else (None,)
+        listed = is_a(numbers, Iterable) and not is_a(numbers, (str, bytes)) and getattr(numbers, "ndim", 1) > 0
+        numbers = tuple(numbers) if listed else (None,)
         if (sizes is not None and not numbers) or not all(is_whole(size) and size > 0 for size in numbers):
             what = f"{sizes if multiple is None else multiple!r} are no sizes above 0."
             raise OptionError(
@@ -57,6 +60,7 @@ class Bucket:
         object.__setattr__(self, "ladder", ladder)
 
     @classmethod
+    @public
     def fit(cls, sizes: Iterable[int], waste: float = 0.1) -> Bucket:
         """The fewest buckets that pad none of these sizes by more than a part of it.
 

@@ -17,13 +17,11 @@ from .._errors import OptionError, Where, sentence
 from .._extent import AUTO as AUTO
 from .._extent import parsed_bytes
 from .._jax.mesh import Mesh
-from .._jax.trees import is_a
+from .._jax.trees import is_a, is_whole
 from .._precision import FULL, LOW, Policy, tokens
 from .._switches import Disabled
 from .buckets import Bucket
 
-NOT_BUILT = {"max_compiles": "a limit on compiles"}
-"""Options that are planned: refused as such rather than as unknown, and none is read. `docs/options.md` names them."""
 PRECISIONS = ("bf16", "fp16", "bf16-all", "fp16-all", "f32", "f64", "tf32")
 PRODUCT_TYPES = ("bf16", "fp16", "f32")
 DEFAULT = "default"
@@ -76,6 +74,14 @@ class Sharding:
 
 
 @dataclass(frozen=True)
+class Limit:
+    """How many programs one function may compile, and what happens past that: "warn", "raise" or "eager"."""
+
+    count: int
+    past: str
+
+
+@dataclass(frozen=True)
 class Options:
     """The options of one decoration. Two functions that are equal share programs when these are equal too.
 
@@ -89,10 +95,12 @@ class Options:
     chunk: tuple[tuple[str, int | str], ...] = ()
     memory: int | str | None = None
     remat: str | None = None
+    roll: str | None = None
     precision: str | tuple[tuple[str, str], ...] | None = None
     cache: bool = True
     check: bool = True
     on_trace_error: str = "raise"
+    max_compiles: Limit | None = None
     compiler: str = "default"
     debug_nans: bool = False
     shard: Sharding | None = None
@@ -168,6 +176,18 @@ _CONTRADICTIONS = (  # in the order in which they are looked for
         "keep one, or name a policy of `jax.checkpoint_policies`.",
     ),
     _Contradiction(
+        lambda o: o.roll is not None and o.shard is not None,
+        "`roll` and `shard` together are not there yet.",
+        "Whether a loop runs as fast as layers one behind the other was measured on one device.",
+        "keep one, or write the layers as a `jax.lax.scan`.",
+    ),
+    _Contradiction(
+        lambda o: o.roll is not None and o.on_trace_error == "eager",
+        'roll="auto" and on_trace_error="eager" contradict each other.',
+        "Layers are found in the traced program; a body that cannot be traced has none.",
+        'drop on_trace_error="eager".',
+    ),
+    _Contradiction(
         lambda o: o.memory is not None and o.pad,
         "`pad` and `memory` together are not there yet.",
         _NOT_CARRIED_OUT,
@@ -194,8 +214,8 @@ def read_options(where: Where | str, raw: Mapping[str, Any]) -> Options:
     Raises:
         OptionError: An option is unknown, malformed, not built yet, or contradicts another.
     """
-    for name, value in raw.items():
-        _known(where, name, value)
+    for name in raw:
+        _known(where, name)
     options = Options(
         static=_names(where, "static", raw.get("static")),
         donate=_names(where, "donate", raw.get("donate")),
@@ -204,10 +224,12 @@ def read_options(where: Where | str, raw: Mapping[str, Any]) -> Options:
         chunk=_chunk(where, raw.get("chunk")),
         memory=_memory(where, raw.get("memory")),
         remat=_remat(where, raw.get("remat", False)),
+        roll=_roll(where, raw.get("roll")),
         precision=_precision(where, raw.get("precision")),
         cache=_cache(where, raw.get("cache", True)),
         check=_flag(where, "check", raw.get("check", True)),
         on_trace_error=_choice(where, "on_trace_error", raw.get("on_trace_error", "raise"), ("raise", "eager")),
+        max_compiles=_max_compiles(where, raw.get("max_compiles")),
         compiler=_choice(where, "compiler", raw.get("compiler", "default"), ("default", "fast")),
         debug_nans=_flag(where, "debug_nans", raw.get("debug_nans", False)),
         shard=read_shard(where, raw.get("shard")),
@@ -221,19 +243,12 @@ def read_options(where: Where | str, raw: Mapping[str, Any]) -> Options:
     return options
 
 
-def _known(where: Where | str, name: str, value: Any) -> None:
-    if name in NOT_BUILT and value is not None:
-        fail(
-            where,
-            f"option {name!r} ({NOT_BUILT[name]}) is not there yet.",
-            _NOT_CARRIED_OUT,
-            f"leave {name!r} out; the plan of `f.plan(...)` lists what is done.",
-        )
+def _known(where: Where | str, name: str) -> None:
     if name in _ELSEWHERE:
         fail(where, f"unknown option {name!r}.", "It is JAX's; jitney's go by the names of arguments and axes.",
              f"write {_ELSEWHERE[name]}.")  # fmt: skip
-    if name not in NAMES and name not in NOT_BUILT:
-        near = difflib.get_close_matches(name, [*NAMES, *NOT_BUILT], n=1)
+    if name not in NAMES:
+        near = difflib.get_close_matches(name, NAMES, n=1)
         fail(
             where,
             f"unknown option {name!r}.",
@@ -354,6 +369,21 @@ def _memory(where: Where | str, value: Any) -> int | str | None:
     return size
 
 
+def _max_compiles(where: Where | str, value: Any) -> Limit | None:
+    if value is None:
+        return None
+    if is_whole(value) and value > 0:
+        return Limit(int(value), _PAST[0])
+    said = re.fullmatch(rf"({'|'.join(_PAST)}):([1-9]\d*)", value) if is_a(value, str) else None
+    if said is None:
+        fail(where, f"max_compiles={value!r} is not a limit.", "It is a number above 0, and what happens past it, which is a warning.",
+             'write max_compiles=3, "raise:3" or "eager:3".')  # fmt: skip
+    return Limit(int(said[2]), said[1])
+
+
+_PAST = ("warn", "raise", "eager")
+
+
 def _is_axis(name: Any) -> bool:
     return isinstance(name, str) and name.isidentifier()
 
@@ -373,6 +403,16 @@ def _remat(where: Where | str, value: Any) -> str | None:
             "choose one of these, or wrap the part in question in `jax.checkpoint` yourself.",
         )
     return value
+
+
+def _roll(where: Where | str, value: Any) -> str | None:
+    if value is None or value is False:
+        return None
+    if value != AUTO:
+        fail(where, f"roll={value!r} does not say what is rolled.",
+             '`roll` is "auto": equal layers become a loop where that is proven to be the same and worth it.',
+             'write roll="auto".')  # fmt: skip
+    return AUTO
 
 
 def _precision(where: Where | str, value: Any) -> str | tuple[tuple[str, str], ...] | None:

@@ -23,7 +23,9 @@ class _Probe(eqx.Module):
 
 _BOUND: tuple[type, ...] = (types.MethodType, type(_Probe().method))  # Equinox has a type of its own for bound methods
 _jitted: Any = (jax.jit(len), eqx.filter_jit(len))  # pyright: ignore[reportUnknownMemberType]
-_LOOK_THROUGH: tuple[type, ...] = (*map(type, _jitted), jax.custom_jvp, jax.custom_vjp)
+_look_through = {*map(type, _jitted), jax.custom_jvp, jax.custom_vjp}
+# Under EQX_ON_ERROR=breakpoint Equinox makes a plain function of `jax.jit`'s result, with `__wrapped__` as others have.
+_LOOK_THROUGH: tuple[type, ...] = tuple(_look_through - {types.FunctionType})
 UNRESOLVED = (NameError, AttributeError, TypeError, ValueError, SyntaxError, LookupError, ImportError)
 
 

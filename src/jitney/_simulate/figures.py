@@ -156,6 +156,8 @@ class Simulation:
 
         return text_of(self)
 
+    __repr__ = __str__
+
     def _repr_html_(self) -> str:
         from .._console import html_of
 
@@ -202,6 +204,8 @@ class Sweep:
         from .._console import text_of
 
         return text_of(self)
+
+    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         from .._console import html_of

@@ -14,6 +14,7 @@ import jax.export
 from .._diagnosis.needed_values import CAUGHT
 from .._diagnosis.tracer_errors import trace_error
 from .._errors import OptionError, few, sentence
+from .._jax.equinox_checks import has_equinox_checks
 from .._jax.hlo_work import Work
 from .._jax.jaxprs import equations, source_of
 from .._jax.mesh import current, on_paper
@@ -21,7 +22,6 @@ from .._jax.trees import tree_flatten
 from .._precision import elsewhere
 from .._program.entry import Entry, Retry, Undecided
 from .._program.tolerance import decide
-from .._program.wrappers import has_equinox_checks
 from .._stages import Place
 from .device import Device
 from .figures import Share, Simulation, Sizes, Traffic

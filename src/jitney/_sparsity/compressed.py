@@ -10,7 +10,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from .colouring import Scheme
+from .._jax.sparse_arrays import bcoo
+from .colours.colouring import Scheme
 from .directions import Leaves, Linearized, Shape
 from .pattern import Pattern
 from .typed_numpy import np
@@ -72,6 +73,9 @@ class _Places:
             ((top, bottom), (left, right)) if self.forward else ((left, right), (top, bottom))
         )
         width = line_end - line_start
+        if self.scheme.mirrored is not None:  # of one array, by one array
+            mirrored = self.scheme.mirrored[here]
+            line, cross = np.where(mirrored, cross, line), np.where(mirrored, line, cross)
         single = self.apart[line]
         sources = np.where(
             single >= 0,
@@ -93,7 +97,7 @@ def dense(linearized: Linearized, by: str, *, as_sparse: bool, batch: int | None
         if len(along) > 1:
             whole = _lax.slice_in_dim(whole, int(ends[a]), int(ends[a + 1]), axis=-1 if forward else 0)
         whole = whole.reshape((*out, *taken))
-        return _bcoo().fromdense(whole, nse=whole.size) if as_sparse else whole
+        return bcoo().fromdense(whole, nse=whole.size) if as_sparse else whole
 
     return value, [[block(o, out, i, taken) for i, taken in enumerate(linearized.ins)] for o, out in enumerate(linearized.outs)]
 
@@ -142,7 +146,7 @@ def _sparse(data: Any, here: _Block, out: Shape, taken: Shape) -> Any:
     shape = (*out, *taken)
     flat = here.rows * math.prod(taken) + here.columns
     indices = np.stack(np.unravel_index(flat, shape), -1) if shape else np.zeros((len(flat), 0))
-    return _bcoo()((data, _jnp.asarray(indices, np.int32)), shape=shape, indices_sorted=True, unique_indices=True)
+    return bcoo()((data, _jnp.asarray(indices, np.int32)), shape=shape, indices_sorted=True, unique_indices=True)
 
 
 def _placed(data: Any, here: _Block, out: Shape, taken: Shape, elsewhere: Callable[[], Any]) -> Any:
@@ -165,11 +169,3 @@ def _elsewhere(stack: Any, *, forward: bool) -> Any:
     odd = ~_jnp.isfinite(stack.reshape(len(stack), -1)).all(axis=0)
     rest = _jnp.where(odd, _jnp.asarray(np.nan, stack.dtype), _jnp.zeros((), stack.dtype))
     return rest[:, None] if forward else rest[None]
-
-
-def _bcoo() -> Any:
-    """JAX's sparse arrays, imported when they are asked for: that takes a fifth of the time of `import jax`."""
-    from jax.experimental import sparse
-
-    module: Any = sparse
-    return module.BCOO

@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import jax
 from jax.extend import core
 
 from .._jax.jaxprs import calls_back, opened, programs, unfollowed
 from .._jax.memory import Misfit, compiled_bytes, fit, text
-from .colouring import REVERSE, WAYS, Scheme, Way, scheme_of
+from .colours.colouring import Scheme, scheme_of
+from .colours.star import star_scheme
+from .colours.ways import REVERSE, WAYS, Mode, Way
 from .compressed import compressed, dense
 from .directions import Leaves, Linearized
 from .pattern import Pattern
@@ -21,11 +23,10 @@ from .timed import seconds
 
 _jax: Any = jax
 _core: Any = core
-Mode = Literal["auto", "forward", "reverse", "coloured"]
 
 _MANY, _CLOSE = 64, 2.0  # dense passes from which on, and up to which ratio of their costs, forward and reverse are timed
-_FEW = 8  # as many dense passes cost less than looking for structure
-_WORTH = 0.5  # a scheme is taken if it costs at most this part of the dense passes
+FEW = 8  # as many dense passes cost less than looking for structure
+WORTH = 0.5  # a scheme is taken if it costs at most this part of the dense passes
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,14 @@ class Made:
 
 
 def jacobian(
-    fn: Callable[[Leaves], Leaves], at: Leaves, mode: Mode, ways: tuple[Way, ...] = WAYS, *, as_sparse: bool, budget: int | None = None
+    fn: Callable[[Leaves], Leaves],
+    at: Leaves,
+    mode: Mode,
+    ways: tuple[Way, ...] = WAYS,
+    *,
+    as_sparse: bool,
+    budget: int | None = None,
+    symmetric: bool = False,
 ) -> Made:
     """The Jacobian of a function of lists of arrays. The function is traced once.
 
@@ -57,6 +65,7 @@ def jacobian(
         ways: The passes that may be used.
         as_sparse: Whether blocks are BCOO arrays.
         budget: Bytes that temporaries and arguments may take: as many directions at a time as fit, or one by one.
+        symmetric: Whether it is known to be, as a Hessian is.
     """
     traced, shapes = _jax.make_jaxpr(fn, return_shape=True)(list(at))
     traced = settled(traced, at)
@@ -70,20 +79,23 @@ def jacobian(
         costs = f"{note}; {costs}" if note else costs
     passes: dict[Way, float] = {way: taken if way == "forward" else REVERSE * made for way in WAYS if way in ways}
     best = min(passes, key=lambda way: passes[way])
-    look = mode == "coloured" or as_sparse or (mode == "auto" and passes[best] > _FEW)
+    look = mode == "coloured" or as_sparse or (mode == "auto" and passes[best] > FEW)
     forward = best == "forward" or (look and "forward" in ways)
-    linearized = Linearized.of(_run(traced), at, forward=forward)
-    pattern = linearized.pattern() if look and not _in_place(traced) else None
+    linearized = Linearized.of(run_of(traced), at, forward=forward)
+    pattern = linearized.pattern() if look and not in_place(traced) else None
     scheme, directions = None, taken if best == "forward" else made
     mode_found, why = best, costs
     if pattern is not None:
         part = f"{pattern.count} of {taken * made} elements are not zero"
-        scheme = scheme_of(pattern, ways, _WORTH * passes[best] if mode == "auto" and not as_sparse else math.inf)
+        limit = WORTH * passes[best] if mode == "auto" and not as_sparse else math.inf
+        scheme = scheme_of(pattern, ways, limit)
+        if symmetric and len(at) == 1 and pattern.size == pattern.columns and "forward" in ways:
+            scheme = star_scheme(pattern, limit + 1 if scheme is None else scheme.cost) or scheme
         if scheme is None:
             why = f"{costs}; {part}, which colouring does not make cheaper"
         else:
             mode_found, directions = "coloured", scheme.count
-            why = f"{scheme.text}: {part}{_shape(pattern, scheme)}; without that {costs}"
+            why = f"{scheme.text}: {part}{shaped(pattern, scheme)}; without that {costs}"
 
     def blocks(linearized: Linearized, batch: int | None) -> tuple[Leaves, list[list[Any]]]:
         if pattern is None or scheme is None:
@@ -119,7 +131,8 @@ def _timed(traced: Any, at: Leaves, passes: Mapping[Way, float], best: Way) -> t
     return fastest, "; timed once: " + ", ".join(f"{way} {times[way] * 1e3:.3g} ms" for way in passes)
 
 
-def _run(traced: Any) -> Callable[[Leaves], Leaves]:
+def run_of(traced: Any) -> Callable[[Leaves], Leaves]:
+    """A closed program as a function of a list of arrays."""
     run = _core.jaxpr_as_fun(traced)
     return lambda arrays: run(*arrays)
 
@@ -130,7 +143,7 @@ def _fitting(traced: Any, at: Leaves, blocks: Any, directions: int, budget: int,
 
     def measure(batch: int) -> int:
         def made(constants: Leaves, at: Leaves) -> Any:
-            run = _run(_core.ClosedJaxpr(program, list(constants)))
+            run = run_of(_core.ClosedJaxpr(program, list(constants)))
             return blocks(Linearized.of(run, at, forward=forward), batch if batch < directions else None)[1]
 
         return compiled_bytes(made, [[jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves] for leaves in (constants, at)])
@@ -149,19 +162,22 @@ def possible(traced: Any, ways: tuple[Way, ...]) -> tuple[tuple[Way, ...], str]:
     """The passes that a program has, of those that may be used, and why others drop out."""
     if _contains(traced, lambda name: name.startswith("custom_vjp")):
         return ("reverse",), "a `jax.custom_vjp` inside has a backward pass alone"
-    if "reverse" in ways and _in_place(traced):  # forward, JAX does not map over what changes in place
+    if "reverse" in ways and in_place(traced):  # forward, JAX does not map over what changes in place
         return ("reverse",), "references inside change in place, so that no structure is known"
     if "reverse" in ways and _contains(traced, lambda name: name == "while"):
         return ("forward",), "a `while` loop inside has a forward pass alone"
     return ways, ""
 
 
-def _in_place(traced: Any) -> bool:
+def in_place(traced: Any) -> bool:
     """Whether a program has effects that are no callback's. Then what a value depends on is more than what the operations read and make."""
     return next(unfollowed(opened(traced)[0].eqns), None) is not None
 
 
-def _shape(pattern: Pattern, scheme: Scheme) -> str:
+def shaped(pattern: Pattern, scheme: Scheme) -> str:
+    """The form of a structure, for a line of the plan."""
+    if scheme.mirrored is not None:
+        return " (symmetric)"
     if scheme.count <= 1 and not len(scheme.apart):
         return " (diagonal)" if pattern.size == pattern.columns and (pattern.rows == pattern.indices).all() else ""
     if len(scheme.apart):

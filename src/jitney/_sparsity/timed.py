@@ -19,7 +19,7 @@ from typing import Any
 
 import jax
 
-from .._jax.cache import folder
+from .._jax.compile_cache.cache import folder
 from .._jax.evaluation import applied
 from .._jax.jaxprs import equations, opened
 from .._jax.trees import is_a

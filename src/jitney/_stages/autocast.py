@@ -13,8 +13,9 @@ from typing import Any, Self
 
 import jax
 
+from .. import _precision
 from .._errors import OptionError, Where, few, sentence
-from .._precision import LOW, Label, Policy, autocast, has_kernels, is_line, tokens
+from .._precision import LOW, Policy, is_line, tokens
 from .._signature.hints import ArrayHint
 from .._signature.options import policy_of, tolerance_of
 from .._view.result import Outcome
@@ -31,7 +32,7 @@ class Autocast(Stage):
     """The body's program, evaluated with casts around its products."""
 
     policy: Policy | None  # None: not chosen yet, as it takes the values of a call
-    labels: tuple[Label, ...]
+    labels: tuple[_precision.Label, ...]
     where: Where = field(compare=False)
     why: str = field(compare=False)
     name: str = field(default="precision", compare=False)
@@ -75,7 +76,7 @@ class Autocast(Stage):
             )  # fmt: skip
 
         def cast(*arrays: Any) -> Sequence[Any]:
-            out, sites = autocast(body_of(fn, arrays), arrays, self.labels, policy)
+            out, sites = _precision.autocast(body_of(fn, arrays), arrays, self.labels, policy)
             lines = [site.source.partition(" ")[0] for site in sites]
             for name, _ in policy.exceptions:
                 if is_line(name) and name not in lines:
@@ -89,9 +90,9 @@ class Autocast(Stage):
         return cast
 
 
-def labels_of(view: View) -> tuple[Label, ...]:
+def labels_of(view: View) -> tuple[_precision.Label, ...]:
     """Where the arrays of a call come from."""
-    return tuple(Label(tokens(leaf.path), leaf=True, exact=_is_exact(leaf)) for leaf in view.leaves)
+    return tuple(_precision.Label(tokens(leaf.path), leaf=True, exact=_is_exact(leaf)) for leaf in view.leaves)
 
 
 def body_of(fn: Fn, arrays: Sequence[Any]) -> Any:
@@ -107,7 +108,7 @@ def body_of(fn: Fn, arrays: Sequence[Any]) -> Any:
 def emulated(low: str) -> str | None:
     """What to expect where the device has no units for a low type."""
     device: Any = _jax.local_devices()[0]
-    if not has_kernels(LOW[low]):
+    if not _precision.has_kernels(LOW[low]):
         return f"on CPUs factors are rounded to {LOW[low]} and multiplied in float32: the same numbers, and no faster than float32"
     what = f"{LOW[low]}, so it will be slower here (python -m tests.perf.precision in the repository measures how much)"
     if device.platform == "cpu":

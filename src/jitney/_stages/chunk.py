@@ -8,13 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Self
 
 import jax
 
-from .._axes import Devices, Passes, Refused, bytes_per_element, check_order, plan_passes, run_chunked, spread, told, trace
+from .. import _axes
+from .._axes import ClosesOver, Refused
 from .._errors import AxisError, OptionError, Where, sentence
 from .._jax.memory import Fit, Misfit, compiled_bytes, fit, free_bytes, text
+from .._jax.primitives import spelled
 from .._jax.trees import is_a
 from .._signature.options import AUTO
 from .._view.named_axes import beside, in_names, is_count, named_axes, shape_at, sizes_of
@@ -43,13 +46,15 @@ class Cut:
         width: Into pieces of how many elements.
         fit: What was measured, if `memory` was asked for.
         devices: Those that share the axis, each with pieces of its own, if several do.
+        size: Of the axis.
     """
 
     axis: str
-    passes: Passes | None
+    passes: _axes.Passes | None
     width: int
     fit: Fit | None = None
-    devices: Devices | None = None
+    devices: _axes.Devices | None = None
+    size: int = 0
 
     @property
     def text(self) -> str:
@@ -58,10 +63,19 @@ class Cut:
             return "not cut: all of it fits"
         back = sum(pass_.back for pass_ in self.passes.passes)
         ways = f", {back} of them from its end" if back else ""
-        done = f"{len(self.passes.passes)} over the data{ways}, {self.width} of {self.axis} at a time"
+        done = f"{len(self.passes.passes)} over the data{ways}, {self.width} of {self.axis} at a time{self._beside(self.passes)}"
         if self.devices is None:
             return done
-        return f"{done} on each of {self.devices.parts} devices along {self.devices.text}; {told(self.passes)}"
+        return f"{done} on each of {self.devices.parts} devices along {self.devices.text}; {_axes.told(self.passes)}"
+
+    def _beside(self, passes: _axes.Passes) -> str:
+        """What is in memory beside a chunk."""
+        out = ""
+        if passes.at_once:
+            names = ", ".join(dict.fromkeys(f"`{spelled(node.op.name)}` at {node.op.place}" for node in passes.at_once if node.op.place))
+            out = f"; {text(passes.held_bytes(self.size))} are there as a whole, for {names or 'what looks at all of it'}"
+        kept = passes.kept_bytes(-(-self.size // self.width))
+        return f"{out}; {text(kept)} are kept of what is carried into each chunk" if kept else out
 
 
 @dataclass(frozen=True)
@@ -77,10 +91,11 @@ class Chunk(Stage):
     levels: tuple[tuple[str, tuple[int | None, ...]], ...] = field(compare=False)
     where: Where = field(compare=False)
     why: str = field(compare=False)
-    devices: Devices | None = None  # that share the axis
+    devices: _axes.Devices | None = None  # that share the axis
     placed: tuple[Any, ...] | None = field(default=None, compare=False)  # where the arrays lie
     name: str = field(default="chunk", compare=False)
     summed: bool = field(default=False, compare=False)  # whether it is for `jitney.accumulate`, for its errors
+    derived: bool = field(default=False, compare=False)  # whether an outer transform may differentiate it
 
     @classmethod
     def plan(cls, view: View, request: Request) -> Self | Bounded | Skip:
@@ -91,7 +106,7 @@ class Chunk(Stage):
             return Skip("chunk", '`memory` is for what `remat="auto"` saves')
         if request.whole is not None:
             return Skip("chunk", request.whole)
-        if request.nested and not options.accumulate:
+        if request.nested and not (options.accumulate or (request.derived and options.memory is None)):
             return Skip("chunk", "under an outer trace: all at once")
         if is_open(view):
             if options.accumulate:
@@ -120,7 +135,7 @@ class Chunk(Stage):
                 sentence(request.where, f"axis {axis!r} has {size:,} elements.", f"Up to {_MOST:,} can be counted, in 32 bits.",
                          "work on the parts one after the other.")
             )  # fmt: skip
-        memory = request.options.memory
+        options, memory = request.options, request.options.memory
         budget = free_bytes() if memory == AUTO else int(memory) if memory is not None else None
         place = request.decided(Place)
         devices = None if place is None else devices_of(axis, place, request)
@@ -128,10 +143,11 @@ class Chunk(Stage):
         if devices is not None:
             how += f" on each of {devices.parts} devices along {devices.text}, by `shard_map`"
         why = f"{axis}={size} in chunks {how}"
-        if request.options.accumulate:
+        if options.accumulate:
             why = f"gradients of {axis}={size} accumulated over microbatches {how}: the loss is a sum over {axis!r}, which is proven"
         placed = None if place is None else place.shardings
-        return cls(axis, size, chunk, budget, (), inside, levels, request.where, why, devices, placed, summed=request.options.accumulate)
+        of = (axis, size, chunk, budget, (), inside, levels, request.where, why, devices, placed)
+        return cls(*of, summed=options.accumulate, derived=request.derived)
 
     @classmethod
     def any(cls, view: View, request: Request) -> Self | None:
@@ -141,6 +157,10 @@ class Chunk(Stage):
         names = sorted((name for name, size in sizes.items() if size >= _FEWEST), key=lambda name: -sizes[name])
         stages = [stage for name in names if (stage := cls.of(view, request, name, None)) is not None]
         return replace(stages[0], others=tuple(stages[1:])) if stages else None
+
+    @property
+    def scope(self) -> str:
+        return ""  # which axis is cut is found inside
 
     @property
     def part(self) -> int:
@@ -156,25 +176,33 @@ class Chunk(Stage):
             for leaf, axes in zip(self.view.leaves, named, strict=True)
         ]
 
-    def passes(self, fn: Fn) -> Passes:
-        """How the function is worked on in chunks.
+    def passes(self, fn: Fn, *, in_memory: bool = True) -> _axes.Passes:
+        """How the function is worked on in chunks; `in_memory`, where the arguments are there as a whole.
 
         Raises:
             AxisError: An operation looks along the axis in a way that cannot be cut.
+            Refused: It does, and the derivative of an outer transform's is to be cut.
         """
         ranges = {SYMBOL: (self.size, self.size)}
         try:
             with nullcontext() if self.devices is None else self.devices.inside:
-                program = trace(fn, self.avals, ranges, {SYMBOL: self.size})
-                passes = plan_passes(program.jaxpr, SYMBOL, ranges, program.numbers)
+                program = _axes.trace(fn, self.avals, ranges, {SYMBOL: self.size})
+                _axes.demand_no_tracers(program.jaxpr)
+                passes = _axes.plan_passes(program.jaxpr, SYMBOL, ranges, program.numbers, in_memory=in_memory)
+            if self.derived:
+                passes.demand_no_callbacks()
+            self._check_summed(passes)
             self._check_order(passes)
         except Refused as refusal:
             explained = beside(self.view, named_axes(self.view, self.levels), {self.axis: self.size}, refusal)
+            if self.derived:
+                raise Refused(explained.place, in_names(explained.what, [self.axis])) from refusal
             what = f"{explained.place or 'it'} {in_names(explained.what, [self.axis])}"
             if self.summed:
                 raise AxisError(
                     sentence(self.where, f"axis {self.axis!r} cannot be accumulated over: {what}.",
-                             "Microbatches add up to the batch if the loss is a mean or a sum over the axis of terms of one element each.",
+                             "Microbatches add up to the batch if the loss is a mean or a sum over the axis of terms of one element each; "
+                             "a statistic of the whole batch, as of batch normalisation, is in none of them.",
                              "write it as such a mean; `chunk` on the loss cuts more than that, in several passes over the data.")
                 ) from refusal  # fmt: skip
             raise AxisError(
@@ -184,11 +212,17 @@ class Chunk(Stage):
             ) from refusal  # fmt: skip
         return passes
 
-    def _check_order(self, passes: Passes) -> None:
+    def _check_summed(self, passes: _axes.Passes) -> None:
+        """Microbatches are all that is there of the batch."""
+        if self.summed and passes.at_once:
+            op = passes.at_once[0].op
+            raise Refused(op.place, f"needs all of it at once (`{spelled(op.name)}`)")
+
+    def _check_order(self, passes: _axes.Passes) -> None:
         if self.devices is None:
             return
         try:
-            check_order(passes, self.devices)
+            _axes.check_order(passes, self.devices)
         except Refused as refusal:
             what = f"{refusal.place or 'it'} {in_names(refusal.what, [self.axis])}"
             raise AxisError(
@@ -221,16 +255,16 @@ class Chunk(Stage):
         if self.budget is not None:
             return self._fitting(fn, self.budget)
         passes = self.passes(fn)
-        return Cut(self.axis, passes, self.chunk or self.suiting(passes), devices=self.devices)
+        return Cut(self.axis, passes, self.chunk or self.suiting(passes), devices=self.devices, size=self.size)
 
-    def suiting(self, passes: Passes) -> int:
+    def suiting(self, passes: _axes.Passes) -> int:
         """How long a chunk is whose values suit caches: longer ones take more memory and no less time."""
-        most = CACHE_BYTES // max(1, bytes_per_element(passes))
+        most = CACHE_BYTES // max(1, _axes.bytes_per_element(passes))
         return min(self.part, max(_LEAST, most - most % _LEAST))
 
     def bytes(self, fn: Fn, avals: Sequence[Any]) -> int:
         """What a body takes on one device, by the compiler, as it is when it runs: over devices Shard stands around it."""
-        return compiled_bytes(fn if self.placed is None else spread(fn), avals, self.placed)
+        return compiled_bytes(fn if self.placed is None else _axes.spread(fn), avals, self.placed)
 
     def _fitting(self, fn: Fn, budget: int) -> Cut:
         if any(is_a(sharding.mesh, jax.sharding.AbstractMesh) for sharding in self.placed or ()):
@@ -258,7 +292,7 @@ class Chunk(Stage):
             except Misfit as misfit:
                 least = min(least, misfit.least)
             else:
-                return Cut(stage.axis, passes, fitting.width, fitting, stage.devices)
+                return Cut(stage.axis, passes, fitting.width, fitting, stage.devices, stage.size)
         if failed is not None and least == whole:
             raise failed
         names = " or ".join(repr(stage.axis) for stage in (self, *self.others))
@@ -272,31 +306,51 @@ class Chunk(Stage):
 
     def wrap(self, fn: Fn, outcome: Outcome) -> Fn:
         def chunked(*arrays: Any) -> list[Any]:
-            cut = self.cut(fn)
+            try:
+                cut = self.cut(fn)
+            except AxisError as error:
+                if not isinstance(error.__cause__, ClosesOver):
+                    raise
+                outcome.uncut = error.__cause__
+                return list(fn(*arrays))
             if cut.passes is None:
                 return list(fn(*arrays))
-            return run_chunked(cut.passes, arrays, self.at(cut.axis).size, cut.width, cut.devices)
+            with jax.named_scope(f"chunk {cut.axis}"):
+                if self.derived:
+                    derivative = partial(self.derivative, fn)
+                    return _axes.run_chunked_differentiable(cut.passes, derivative, arrays, self.size, cut.width)
+                return _axes.run_chunked(cut.passes, arrays, self.at(cut.axis).size, cut.width, cut.devices)
 
         return chunked
+
+    def derivative(self, fn: Fn, varying: Sequence[int]) -> _axes.Passes:
+        """The passes of the body's derivative along the arguments that vary.
+
+        Raises:
+            Refused: It cannot be cut.
+        """
+        along = View((*self.view.leaves, *(replace(self.view.leaves[i], weak_type=False) for i in varying)))
+        levels = tuple((name, (*dims, *(dims[i] for i in varying))) for name, dims in self.levels)
+        return replace(self, view=along, levels=levels).passes(_axes.pushed_forward(fn, len(self.view.leaves), varying))
 
     def at(self, axis: str) -> Chunk:
         """The stage of an axis that was chosen."""
         return next(stage for stage in (self, *self.others) if stage.axis == axis)
 
 
-def in_chunks(stage: Chunk, passes: Passes, width: int) -> Fn:
+def in_chunks(stage: Chunk, passes: _axes.Passes, width: int) -> Fn:
     """A body in chunks of one width."""
 
     def whole(*arrays: Any) -> list[Any]:
-        return run_chunked(passes, arrays, stage.size, width, stage.devices)
+        return _axes.run_chunked(passes, arrays, stage.size, width, stage.devices)
 
     return whole
 
 
-def devices_of(axis: str, place: Place, request: Request) -> Devices | None:
+def devices_of(axis: str, place: Place, request: Request) -> _axes.Devices | None:
     """The devices that share an axis; None if it lies whole on each."""
     rules = request.options.shard
     along = () if rules is None else dict(rules.axes).get(axis, ())
     if request.divisor(axis) == 1:
         return None
-    return Devices(place.mesh, along)
+    return _axes.Devices(place.mesh, along)

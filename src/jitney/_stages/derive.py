@@ -17,25 +17,26 @@ from typing import Any, Literal
 
 import equinox as eqx
 import jax
-from jax.experimental import sparse
 
-from .._axes import Refused, at_any_size, plan_passes, ranges_at_hand, uses_of
+from .. import _axes, _sparsity
+from .._axes import Refused, at_any_size, ranges_at_hand
 from .._contract.contract import Contract, Parameter, contract_of
 from .._errors import DerivativeError, Where, sentence
 from .._jax.linearized import Linear, fitting
 from .._jax.memory import free_bytes
 from .._jax.primitives import spelled
+from .._jax.sparse_arrays import bcoo
 from .._jax.trees import is_a, issubdtype, keystr, tree_flatten, tree_flatten_with_path, tree_unflatten, type_of
 from .._signature.binding import signature_of, where_of
 from .._signature.hints import AnyHint
 from .._signature.options import AUTO
-from .._sparsity import REVERSE, WAYS, Mode, Way, elements, jacobian, possible
+from .._sparsity import REVERSE, WAYS, Mode, Way
 from .remat import within
+from .roll import rolling_tree
 from .saved import saving
 
 _jax: Any = jax
 _eqx: Any = eqx
-_BCOO: Any = sparse.BCOO
 What = Literal[
     "grad", "value_and_grad", "jacobian", "value_and_jacobian", "hessian", "jvp", "vjp", "hvp", "linearize",
 ]  # fmt: skip
@@ -83,6 +84,7 @@ class Derived:
         aux: Whether the function returns its number and something else, which is handed on: `((value, aux), grad)`, or `(grad, aux)`.
         summed: Whether the function has to be a sum along the axis whose size is not known while this is traced.
         plain: Whether JAX's own transformations make it, dense.
+        roll: Whether its equal layers become a loop ("auto") before it is differentiated.
     """
 
     fn: Callable[..., Any]
@@ -97,6 +99,7 @@ class Derived:
     aux: bool = False
     summed: bool = False
     plain: bool = False
+    roll: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("__name__", "__qualname__"):
@@ -161,8 +164,8 @@ class _Derivation:
             here = BoundArguments(bound.signature, {**bound.arguments, **_eqx.combine(at, rest)})
             return derived.fn(*here.args, **here.kwargs)
 
-        self._once: Callable[[Any], Any] = primal
-        self.primal: Callable[[Any], Any] = _recomputing(primal, derived.remat)
+        self._once: Callable[[Any], Any] = rolling_tree(primal) if derived.roll == AUTO else primal
+        self.primal: Callable[[Any], Any] = _recomputing(self._once, derived.remat)
 
     def make(self) -> Any:
         return getattr(self, "_" + self.derived.what)()
@@ -222,13 +225,17 @@ class _Derivation:
             return self._two(out)[0] if self.derived.aux else out
 
         program = _jax.make_jaxpr(whole)(arrays)
-        for use in uses_of(program, ranges):
+        for use in _axes.uses_of(program, ranges):
             if not use.is_sum:
                 raise Refused(use.place, use.refused or f"is no sum along it: {use.kind}, {use.how} (`{spelled(use.op)}`)")
         for symbol in ranges:
-            levels = plan_passes(program, symbol, ranges).levels
-            if levels > 1:
-                raise Refused("", f"has sums along it that wait for one another, {levels} levels of them")
+            passes = _axes.plan_passes(program, symbol, ranges)
+            if passes.levels > 1:
+                raise Refused(
+                    _axes.waiting(passes),
+                    "makes a statistic of the whole of it, which the term of each element needs before terms are added up: "
+                    f"sums along it that wait for one another, {passes.levels} levels of them",
+                )
 
     def _jacobian(self) -> Any:
         return self._value_and_jacobian()[1]
@@ -238,14 +245,16 @@ class _Derivation:
         return value, self._by_name(blocks)
 
     def _hessian(self) -> Any:
-        _, rows = self._jacobian_of(_jax.grad(self._scalar), "auto" if self.derived.mode == "reverse" else self.derived.mode, ("forward",))
+        mode: Mode = "auto" if self.derived.mode == "reverse" else self.derived.mode
+        _, rows = self._jacobian_of(_jax.grad(self._scalar), mode, ("forward",), of=self._scalar)
         return self._by_name({a: self._by_name({b: rows[b][a] for b in self.names}) for a in self.names})
 
-    def _jacobian_of(self, fn: Any, mode: Mode, ways: tuple[Way, ...] = WAYS) -> tuple[Any, dict[str, Any]]:
-        """The value of a function of the arguments, and its Jacobian: by argument, in the structure of the value."""
+    def _jacobian_of(self, fn: Any, mode: Mode, ways: tuple[Way, ...] = WAYS, of: Any = None) -> tuple[Any, dict[str, Any]]:
+        """The value of a function of the arguments, and its Jacobian: by argument, in the structure of the value.
+
+        Where the function is a gradient, `of` is what it is the gradient of.
+        """
         over = "" if ways == WAYS else " over reverse"
-        if self.derived.plain or at_any_size():
-            return self._jacobian_at_any_size(fn, mode if mode in ("forward", "reverse") else self._way_at_any_size(fn, ways))
         leaves, treedef = tree_flatten(self.at)
         form: Any = None
 
@@ -254,18 +263,30 @@ class _Derivation:
             out, form = tree_flatten(fn(tree_unflatten(treedef, arrays)))
             return out
 
-        made = jacobian(flat, leaves, mode, ways, as_sparse=self.derived.sparse, budget=self._budget)
+        if self.derived.plain:
+            made = None
+        elif not ranges_at_hand():
+            symmetric = of is not None and _sparsity.has_symmetric_hessian(_jax.make_jaxpr(of)(self.at))
+            made = _sparsity.jacobian(flat, leaves, mode, ways, as_sparse=self.derived.sparse, budget=self._budget, symmetric=symmetric)
+        elif self.derived.sparse:
+            raise Refused("", "makes a sparse Jacobian, which has as many elements as the structure at each size")
+        else:
+            made = None if mode in WAYS else _sparsity.coloured(flat, leaves, mode, ways)
+        if made is None:
+            way = mode if mode in WAYS else self._way_at_any_size(fn, ways)
+            self._decided(way + over, f"mode={mode!r}" if mode in WAYS else "dense passes at each size: no structure halves them")
+            return self._jacobian_at_any_size(fn, way)
         self._decided(made.mode + over, made.why)
         rows = [tree_unflatten(treedef, blocks) for blocks in made.blocks]
         return tree_unflatten(form, made.value), {name: tree_unflatten(form, [row[name] for row in rows]) for name in self.names}
 
     def _way_at_any_size(self, fn: Any, ways: tuple[Way, ...]) -> Way:
         traced, shape = _jax.make_jaxpr(fn, return_shape=True)(self.at)
-        ways, _ = possible(traced, ways)
-        return ways[0] if len(ways) == 1 else "forward" if elements(self.at) <= REVERSE * elements(shape) else "reverse"
+        ways, _ = _sparsity.possible(traced, ways)
+        return ways[0] if len(ways) == 1 else "forward" if _sparsity.elements(self.at) <= REVERSE * _sparsity.elements(shape) else "reverse"
 
     def _jacobian_at_any_size(self, fn: Any, way: Way) -> tuple[Any, dict[str, Any]]:
-        """Dense, since structure is read at one size; by the same passes at every one."""
+        """Dense, by the same passes at every size."""
         transform = _jax.jacfwd if way == "forward" else _jax.jacrev
 
         def twice(at: Any) -> Any:
@@ -443,7 +464,7 @@ def _recomputing(fn: Callable[[Any], Any], policy: str | None) -> Callable[[Any]
 
 
 def _sparse(block: Any) -> Any:
-    return _BCOO.fromdense(block, nse=block.size)
+    return bcoo().fromdense(block, nse=block.size)
 
 
 def unknown_name(where: Where | str, name: str, names: list[str]) -> DerivativeError:

@@ -1,7 +1,7 @@
 """Decide which bucket each padded axis goes into, and what shapes the arrays get there.
 
 It stands outside Jit: shapes are what Jit is keyed by. Sizes are those that the body sees, so the axes of Vmap are looked through first.
-Its second step says what is cut off the results. That, and filling, is done around the program, on the host (`_program/padded_calls.py`).
+Its second step says what is cut off the results. That, and filling, is done around the program (`_program/padded_calls.py`).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Fill(Stage):
             return Skip("fill", why)
         if filled:
             return cls(tuple(axes), levels, ", ".join(f"{axis.name} from {axis.low} to {axis.high}" for axis in axes))
-        return cls(tuple(axes), levels, f"{why}; on the host, by repeating the last element; results are cut there")
+        return cls(tuple(axes), levels, f"{why}; by repeating the last element; results are cut")
 
     @property
     def sizes(self) -> dict[str, int]:

@@ -14,6 +14,7 @@ import jax
 
 from .._errors import few
 from .._jax.compiler import FAST
+from .._jax.equinox_checks import own_jit
 from .._view.view import View
 from .stage import Fn, Request, Skip, Stage
 
@@ -47,7 +48,7 @@ class Jit(Stage):
         options = dict(self.compiler_options) or None
         body = _inner(fn) if options else fn
         placed = {} if shardings is None else {"in_shardings": tuple(shardings)}
-        return _jax.jit(body, donate_argnums=self.donate or None, compiler_options=options, **placed)
+        return own_jit()(body, donate_argnums=self.donate or None, compiler_options=options, **placed)
 
 
 def _inner(fn: Fn) -> Fn:
@@ -57,7 +58,7 @@ def _inner(fn: Fn) -> Fn:
     def body(*arrays: Any) -> Any:
         return fn(*arrays)
 
-    inner: Any = _jax.jit(body)
+    inner: Any = own_jit()(body)
     inner.__name__ = inner.__qualname__ = fn.__name__
     return inner
 

@@ -10,14 +10,19 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import jax
+from jax.extend.core import primitives
 
-from .._axes import Refused, demand, pushed_forward, run_differentiable, run_padded, trace
-from .._jax.trees import Tracer, is_a
+from .. import _axes
+from .._axes import Refused
+from .._jax.trees import canonicalize_dtype
 from .._view.named_axes import Named, in_names, is_count, named_axes, shape_at, sizes_of
 from .._view.result import Outcome
 from .._view.true_sizes import KnownSizes, NeedsNumbers, Proof, knowing, known
 from .._view.view import View
 from .stage import Fn, Request, Skip, Stage
+
+_primitives: Any = primitives
+convert_element_type_p: Any = _primitives.convert_element_type_p
 
 
 @dataclass(frozen=True)
@@ -76,6 +81,10 @@ class Mask(Stage):
         return self._body(view)
 
     @property
+    def scope(self) -> str:
+        return " ".join(["mask", *(s.name for s in self.symbols)])
+
+    @property
     def ranges(self) -> dict[str, tuple[int, int]]:
         return {s.symbol: (s.low, s.high) for s in self.symbols}
 
@@ -95,16 +104,27 @@ class Mask(Stage):
         Raises:
             Refused: One cannot.
         """
-        sizes = known().sizes
-        at_hand = None if sizes is None else {s.symbol: sizes[s.name] for s in self.symbols}
+        # Each size is traced where something is chosen, and is not under an outer transform.
+        choices = None if self.derived else _axes.Choices()
         try:
-            with knowing(KnownSizes()):  # nothing of a padded program inside the body
-                program = trace(fn, self.avals, self.ranges, at_hand)
-            demand(program.jaxpr, self.ranges)
-            _demand_no_tracers(program.jaxpr)
+            try:
+                program = self._proven(fn, choices)
+            except Refused:
+                if choices is None or not choices.any:
+                    raise
+                program = self._proven(fn, None)  # as it is where nothing is chosen
         except Refused as refusal:
             raise Refused(refusal.place, in_names(refusal.what, [s.name for s in self.symbols])) from refusal
         return Proof(program, fn, self.avals, {s.name: s.symbol for s in self.symbols})
+
+    def _proven(self, fn: Fn, choices: _axes.Choices | None) -> _axes.SymbolicProgram:
+        sizes = known().sizes
+        at_hand = None if sizes is None else {s.symbol: sizes[s.name] for s in self.symbols}
+        with knowing(KnownSizes()):  # nothing of a padded program inside the body
+            program = _axes.trace(fn, self.avals, self.ranges, at_hand, choices=choices)
+        _axes.demand(program.jaxpr, self.ranges)
+        _axes.demand_no_tracers(program.jaxpr)
+        return program
 
     def wrap(self, fn: Fn, outcome: Outcome) -> Fn:
         def masked(*given: Any) -> Sequence[Any]:
@@ -117,9 +137,11 @@ class Mask(Stage):
                 raise NeedsNumbers(proof)
             outcome.proof = proof
             allocated, valid = {s.symbol: s.high for s in self.symbols}, {s.symbol: counts[s.name] for s in self.symbols}
-            if not self.derived:
-                return run_padded(program.jaxpr, arrays, allocated, valid, dict(zip(program.numbers, numbers, strict=True)))
-            return run_differentiable(program.jaxpr, lambda varying: self.derivative(fn, varying, outcome), arrays, allocated, valid)
+            if self.derived:
+                results = _axes.run_differentiable(program.jaxpr, lambda vary: self.derivative(fn, vary, outcome), arrays, allocated, valid)
+            else:
+                results = _axes.run_padded(program.jaxpr, arrays, allocated, valid, dict(zip(program.numbers, numbers, strict=True)))
+            return [_typed(x, aval) for x, aval in zip(results, program.jaxpr.out_avals, strict=True)]
 
         return masked
 
@@ -131,18 +153,15 @@ class Mask(Stage):
         """
         count = len(self.view.leaves)
         along = View((*self.view.leaves, *(replace(self.view.leaves[i], weak_type=False) for i in varying)))
-        program = replace(self, view=along).prove(pushed_forward(fn, count, varying)).program
+        program = replace(self, view=along).prove(_axes.pushed_forward(fn, count, varying)).program
         outcome.refuse_differences()
         if program.each is not None:
             raise Refused("", f"is looked at by code in the derivative, which is not traced at each size: {program.each}")
         return program.jaxpr
 
 
-def _demand_no_tracers(jaxpr: Any) -> None:
-    """Check that a body closes over nothing that is differentiated: the derivative of a padded program is of its arguments.
-
-    Raises:
-        Refused: It does.
-    """
-    if any(is_a(constant, Tracer) for constant in jaxpr.consts):
-        raise Refused("", "closes over a value that an outer transform traces; pass it as an argument")
+def _typed(x: Any, aval: Any) -> Any:
+    """A result as weakly typed as that of the program at exact size. What was filled is strongly typed, and so is what is made of it."""
+    if getattr(x, "weak_type", False) == aval.weak_type or x.dtype != canonicalize_dtype(x.dtype):
+        return x
+    return convert_element_type_p.bind(x, new_dtype=x.dtype, weak_type=aval.weak_type, sharding=None)

@@ -9,7 +9,7 @@ from typing import Any
 from .._view.result import Outcome
 from .._view.view import View
 from . import PIPELINE, Jit
-from .stage import Fn, Request, S, Stage
+from .stage import Fn, Request, S, Stage, named
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,8 @@ class Plan:
     def inside(self, kind: type[Stage], body: Fn, outcome: Outcome) -> Fn:
         """The body as one stage wraps it."""
         for stage in reversed(self.stages[PIPELINE.index(kind) + 1 :]):
-            body = stage.wrap(body, outcome)
+            wrapped = stage.wrap(body, outcome)
+            body = wrapped if wrapped is body or not stage.scope else named(stage.scope, wrapped)
         return body
 
     def seen_inside(self, kind: type[Stage], view: View) -> View:

@@ -19,10 +19,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
+from .. import _precision
 from .._errors import OptionError, Where, sentence
 from .._jax.trees import Tracer, is_a
 from .._owners import user_line
-from .._precision import SOLVERS, breaks_low
 from .._signature.hints import ArrayHint
 from .._signature.options import policy_of, tolerance_of
 from .._view.result import Outcome
@@ -102,10 +102,10 @@ class Precision(Stage):
             body = body_of(fn, arrays)
         except TypeError as error:  # jax 0.12 refuses while it traces, with the operation but not the line
             said = re.search(rf"(\w+) does not accept dtype {low}", str(error))
-            if said is None or said[1] not in SOLVERS:
+            if said is None or said[1] not in _precision.SOLVERS:
                 raise
             raise self._refusal(said[1], user_line(error)) from error
-        broken = breaks_low(body, low)
+        broken = _precision.breaks_low(body, low)
         if broken is not None:
             raise self._refusal(*broken)
         return _core.jaxpr_as_fun(body)(*arrays)

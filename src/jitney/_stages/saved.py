@@ -13,10 +13,10 @@ from typing import Any, Self
 
 import jax
 
+from .. import _saving
 from .._axes import at_any_size
 from .._errors import Where
 from .._jax.memory import free_bytes, text
-from .._saving import EVERYTHING, Nothing, Problem, choose, not_fitting
 from .._signature.options import AUTO
 from .._view.result import Outcome
 from .._view.view import View
@@ -50,14 +50,14 @@ def saving(where: Where, fn: Callable[..., Any], arrays: Sequence[Any], budget: 
     Raises:
         BudgetError: Nothing fits.
     """
-    problem = Problem(_jax.make_jaxpr(fn)(*arrays))
+    problem = _saving.Problem(_jax.make_jaxpr(fn)(*arrays))
     if not problem.has_gradient:
         return SavedBody(lambda arrays: list(fn(*arrays)), again=False, why="no gradient: no result or no argument is real and varies")
     try:
-        chosen = choose(problem, budget)
-    except Nothing as failed:
-        raise not_fitting(where, failed.points, budget) from None
-    return SavedBody(chosen.fn, chosen.point.option != EVERYTHING, chosen.text(budget))
+        chosen = _saving.choose(problem, budget)
+    except _saving.Nothing as failed:
+        raise _saving.not_fitting(where, failed.points, budget) from None
+    return SavedBody(chosen.fn, chosen.point.option != _saving.EVERYTHING, chosen.text(budget))
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import jax
 
-from .._axes import spread
+from .. import _axes
 from .._signature.hints import Hint
 from .._signature.options import Sharding
 from .._view.module_axes import axes_in_modules
@@ -42,7 +42,7 @@ class Shard(Stage):
         return cls(place, rules, request, "results lie as annotated; XLA adds the communication between them and the arguments")
 
     def wrap(self, fn: Fn, outcome: Outcome) -> Fn:
-        fn = spread(fn) if self._is_xlas else fn
+        fn = _axes.spread(fn) if self._is_xlas else fn
         if not self.request.nested:
             return fn
 

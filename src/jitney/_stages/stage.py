@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
+
+import jax
 
 from .._errors import Where
 from .._precision import Policy
@@ -28,6 +31,11 @@ class Stage:
     name: str
     why: str
 
+    @property
+    def scope(self) -> str:
+        """What profilers show of the operations inside of it: its name, and the axes that it is for. "" if it says so itself."""
+        return self.name
+
     @classmethod
     def plan(cls, view: View, request: Request) -> Stage:
         """Decide, by the arrays that the stage sees and what was asked for."""
@@ -46,6 +54,17 @@ class Stage:
         return results
 
 
+def named(scope: str, fn: Fn) -> Fn:
+    """The function, under a name in profiles. It is there for the compiler's notes alone: programs, numbers and keys are the same."""
+
+    @functools.wraps(fn)
+    def inside(*arrays: Any) -> Sequence[Any]:
+        with jax.named_scope(scope):
+            return fn(*arrays)
+
+    return inside
+
+
 @dataclass(frozen=True)
 class Request:
     """What the user asked for, and of whom: all that a stage may look at besides the view."""
@@ -54,6 +73,7 @@ class Request:
     options: Options
     donated: tuple[int, ...] = ()
     nested: bool = False
+    derived: bool = False  # whether, nested, it may be cut into chunks all the same: an outer transform differentiates it once, or maps it
     exact: str | None = None  # why nothing is padded
     whole: str | None = None  # why nothing is cut into chunks
     chosen: tuple[Policy, str] | None = None  # what `precision="auto:..."` has come to, and why

@@ -44,6 +44,10 @@ class Vmap(Stage):
         why = "; ".join(reasons)
         return cls(tuple(axes), tuple(levels), why) if levels else Skip("vmap", why)
 
+    @property
+    def scope(self) -> str:
+        return f"vmap {' '.join(self.axes)}"
+
     def inner(self, view: View) -> View:
         for dims in self.levels:
             view = _drop(view, dims)

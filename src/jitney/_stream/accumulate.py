@@ -73,6 +73,7 @@ def accumulate(
         remat=core.options.remat,
         aux=has_aux,
         summed=True,
+        roll=core.options.roll,
     )
     options = core.options
     if options.disabled is None:

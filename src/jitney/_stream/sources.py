@@ -248,6 +248,8 @@ class Sequential:
         self._skip_to(where.start)
         missing = where.stop - self._at - sum(map(len, self._held))
         while missing > 0:
+            if self._held:  # an iterator may fill the same memory again
+                self._held[-1] = np.array(self._held[-1])
             part = next(self._rows, None)
             if part is None:
                 end = self._at + sum(map(len, self._held))

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from .._axes import Chunked, KnownValues, Passes
-from .._errors import ContractError, sentence
-from .._jax.memory import Fit, counted_bytes, fit
+from .._axes import Chunked, KnownValues, Passes, evaluate
+from .._errors import AxisError, ContractError, sentence
+from .._jax.memory import Fit, counted_bytes, fit, text
+from .._jax.primitives import spelled
 from .._jax.trees import device_put
 from .._stages import Chunk
 from .._stages.plan import Plan
+from .._stages.stage import named
 from .._view.result import Outcome
 from .placement import Laid
 
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from .._program.entry import Entry
 
 _jax: Any = jax
+CHUNK_BYTES = 256 * 2**20
+"""How many bytes a step takes at most where nothing is said of memory, and what is held beside it."""
 
 
 class Steps:
@@ -44,9 +48,11 @@ class Steps:
         self.total = stage.size
         self.outcome, self.passes = self._planned() if like is None else (like.outcome, like.passes)
         self.work = Chunked(self.passes, np.int32(self.total), laid.devices, is_spread=laid.place is not None)
-        self.begin = [_jax.jit(laid.begin(self._begin(pass_))) for pass_ in self.passes.passes]
-        self.step = [_jax.jit(self._laid(pass_)) for pass_ in self.passes.passes]
-        self.rest = [_jax.jit(self._laid(pass_, whole=True)) for pass_ in self.passes.passes]
+        scopes = [f"{entry.core.name}/stream {stage.axis}/pass {number}" for number, _ in enumerate(self.passes.passes, 1)]
+        passes = list(zip(scopes, self.passes.passes, strict=True))
+        self.begin = [_jax.jit(named(scope, laid.begin(self._begin(pass_)))) for scope, pass_ in passes]
+        self.step = [_jax.jit(named(scope, self._laid(pass_))) for scope, pass_ in passes]
+        self.rest = [_jax.jit(named(scope, self._laid(pass_, whole=True))) for scope, pass_ in passes]
         self.join = [_jax.jit(laid.join(partial(self.work.together, pass_))) for pass_ in self.passes.passes]
         self.end = _jax.jit(self._end)
 
@@ -69,14 +75,29 @@ class Steps:
     def _planned(self) -> tuple[Outcome, Passes]:
         entry, stage, outcome = self.entry, self.stage, Outcome()
         request = replace(entry.request, options=replace(entry.core.options, pad=(), chunk=(), memory=None), single="read in chunks")
-        passes = stage.passes(entry.body_inside(Plan.make(stage.view, request), Chunk, outcome))
+        passes = stage.passes(entry.body_inside(Plan.make(stage.view, request), Chunk, outcome), in_memory=False)
         stage.finish((), outcome)
+        self._check_held(passes)
         self._check_keys(passes)
         return outcome, passes
+
+    def _check_held(self, passes: Passes) -> None:
+        """A stream is of any length: what has to be there as a whole is read into memory if that is small, as a chunk is."""
+        held, budget = passes.held_bytes(self.total), self.stage.budget or CHUNK_BYTES
+        if held > budget:
+            op = passes.at_once[0].op
+            raise AxisError(
+                sentence(self.entry.core.where,
+                         f"axis {self.stage.axis!r} cannot be read in chunks: {op.place or 'it'} needs all of it at once "
+                         f"(`{spelled(op.name)}`), {text(held)} of {text(budget)}.",
+                         "A sort and its kin are done on the whole, which a stream holds if it is as small as what `memory` allows.",
+                         f"give the function memory={held} or more, or call it with `chunk`, on data that are in memory.")
+            )  # fmt: skip
 
     def _check_keys(self, passes: Passes) -> None:
         """Keys are no numbers of the host's: there are none in files, and NumPy has no arrays of them."""
         out: list[Any] = [passes.flat.gives[i] for pass_ in passes.passes for i in pass_.emits]
+        out += [n for pass_ in passes.passes for n in pass_.collects]
         for n in {n for n in passes.flat.takes if n in passes.streamed} | set(out):
             if _jax.dtypes.issubdtype(passes.flat.dtypes[n], _jax.dtypes.prng_key):
                 raise ContractError(
@@ -87,7 +108,8 @@ class Steps:
 
     def _laid(self, pass_: Any, *, whole: bool = False) -> Callable[..., Any]:
         ins = {n: self.passes.axis(n) for n in self.passes.flat.takes if n in self.passes.streamed}
-        return self.laid.step(self._step(pass_), ins, [self.passes.axis_of_result(i) for i in pass_.emits], whole=whole)
+        outs = [*(self.passes.axis_of_result(i) for i in pass_.emits), *map(self.passes.axis, pass_.collects)]
+        return self.laid.step(self._step(pass_), ins, outs, whole=whole)
 
     def bytes(self) -> int:
         """What a step takes on one device, by the compiler, and the chunk that is read meanwhile."""
@@ -101,15 +123,25 @@ class Steps:
         chunk = {n: self._cut(n, x) for n, x in avals.items() if n in streamed}
         number = jax.ShapeDtypeStruct((), np.int32)
         most = 0
+        kept: Any = {}
         for p, pass_ in enumerate(self.passes.passes):
             new, state = _jax.eval_shape(self.begin[p], values)
             values.update(new)
             state = self.laid.accumulated(state)
-            most = max(most, counted_bytes(self.step[p].lower(values, state, chunk, number).compile()))
+            carried = (kept,) if pass_.replays else ()
+            most = max(most, counted_bytes(self.step[p].lower(values, state, chunk, number, *carried).compile()))
+            kept.update(self.work.kept(pass_, state))
+            for n in pass_.collects:
+                values[n] = jax.ShapeDtypeStruct(self.whole(n), self.passes.flat.dtypes[n])
             known = KnownValues(dict(values))
             self.work.finish(pass_, known, _jax.eval_shape(self.join[p], state))
             values.update(known.values)
-        return most + sum(x.size * x.dtype.itemsize for x in chunk.values()) // self.laid.parts
+        boundaries = self.passes.kept_bytes(-(-self.total // self.size))
+        return most + boundaries + sum(x.size * x.dtype.itemsize for x in chunk.values()) // self.laid.parts
+
+    def whole(self, n: int) -> tuple[int, ...]:
+        """The shape that a value with the axis has as a whole."""
+        return tuple(evaluate(dim, {self.passes.symbol: self.total}) for dim in self.passes.flat.dims[n])
 
     def _cut(self, n: int, aval: Any) -> jax.ShapeDtypeStruct:
         axis = self.passes.axis(n)
@@ -134,10 +166,10 @@ class Steps:
     def _step(self, pass_: Any) -> Callable[..., Any]:
         """One chunk. The last, shorter one is a program of its own: elements that do not count would have to be masked in each."""
 
-        def step(values: Any, state: Any, chunk: Any, start: Any, *, here: Any = True) -> Any:
+        def step(values: Any, state: Any, chunk: Any, start: Any, kept: Any = None, *, here: Any = True) -> Any:
             n = next(iter(chunk))
             count = chunk[n].shape[self.passes.axis(n)]
-            return self.work.step(pass_, KnownValues(dict(values)), chunk, state, start, count, count, here=here)
+            return self.work.step(pass_, KnownValues(dict(values)), chunk, state, start, count, count, kept=kept, here=here)
 
         return step
 

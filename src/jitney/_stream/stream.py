@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
 import jax
 import numpy as np
 
-from .._axes import KnownValues
+from .._axes import Kept, KnownValues
 from .._errors import AxisError, ContractError, JitneyError, OptionError, sentence
 from .._interface.derivatives import Derivative, program_of
 from .._jax.memory import Misfit, text
@@ -34,7 +34,7 @@ from .resume import Checkpoint, left, resumed
 from .resume import Progress as Reached
 from .run_key import platform, program_key, value_key
 from .sources import abstract, is_reversible, read_whole
-from .steps import Steps, widest
+from .steps import CHUNK_BYTES, Steps, widest
 from .verify import verify_stream
 
 if TYPE_CHECKING:
@@ -137,6 +137,11 @@ def stream(
     began = time.perf_counter()
     program = program_of("jitney.stream()", program)
     axis, size = _one(program, chunk)
+    if program.options.roll is not None:
+        raise OptionError(
+            sentence(str(program), "`roll` and `jitney.stream` together are not there yet.",
+                     "Layers are rolled in a program as a whole, and a stream compiles its steps.", "stream a program without `roll`.")
+        )  # fmt: skip
     if not is_a(retries, int) or retries < 0:
         raise OptionError(
             sentence(str(program), f"retries={retries!r} is no number of times.", "A reading that failed is made again so often.",
@@ -168,7 +173,7 @@ def stream(
             if checkpoint is not None:
                 kept = Checkpoint(checkpoint, run.key(), checkpoint_every, str(entry.core.where))
             with steps.passes.width:
-                value = run(kept, progress=progress)
+                value = _jax.block_until_ready(run(kept, progress=progress))  # what was given may change from now on
             verify_stream(entry, (axis, steps.size), values, value, partial(_unverified, program, {axis: size or AUTO}))
             saves = kept.saves if kept is not None else 0
             took, failures = time.perf_counter() - began, failures + run.reader.failures
@@ -176,7 +181,7 @@ def stream(
             return Streamed(value, stats)
     if stage.size == 1:  # which devices cannot share
         program = _on_one_device(program)
-    whole = program(**{name: read_whole(value, name) for name, value in sources.items()})
+    whole = _jax.block_until_ready(program(**{name: read_whole(value, name) for name, value in sources.items()}))
     return Streamed(whole, StreamStats(1, stage.size, 1, time.perf_counter() - began, failures, 0))
 
 
@@ -280,7 +285,9 @@ class _Run:
 
     def __call__(self, kept: Checkpoint | None, *, progress: bool) -> Any:
         steps, passes = self.steps, self.passes
-        emitted = {i: self._empty(i) for pass_ in passes.passes for i in pass_.emits}
+        emitted = {i: self._empty(passes.flat.gives[i]) for pass_ in passes.passes for i in pass_.emits}
+        carried: dict[int, Kept] = {}
+        self._check_kept(kept)
         if kept is not None and emitted:
             where = steps.entry.core.where
             raise JitneyError(
@@ -299,14 +306,18 @@ class _Run:
                     if state is None:
                         new, state = steps.begin[p](values)
                         values.update(new)
+                    collected = {n: self._empty(n) for n in pass_.collects}
                     for start, count, cut in self._chunks(at, back=pass_.back):
                         before = state
+                        carried.setdefault(start, {}).update(steps.work.kept(pass_, state))
                         chunk = {n: steps.placed(n, x, count) for n, x in cut.items()}
                         step = steps.rest[p] if count % steps.laid.parts else steps.step[p]
-                        state, outs = step(values, state, chunk, np.int32(start))
+                        state, outs = step(values, state, chunk, np.int32(start), *([carried[start]] if pass_.replays else []))
                         _jax.block_until_ready(before)  # so that no more than two chunks are under way
-                        for i, out in zip(pass_.emits, outs, strict=True):
-                            emitted[i][self._place(i, start, count)] = np.asarray(out)
+                        for i, out in zip(pass_.emits, outs, strict=False):
+                            emitted[i][self._place(passes.flat.gives[i], start, count)] = np.asarray(out)
+                        for n, out in zip(pass_.collects, outs[len(pass_.emits) :], strict=True):
+                            collected[n][self._place(n, start, count)] = np.asarray(out)
                         self.chunks += 1
                         advance()
                         if kept is not None:
@@ -318,6 +329,7 @@ class _Run:
                     known = KnownValues(dict(values))
                     steps.work.finish(pass_, known, steps.join[p](state))
                     values.update(known.values)
+                    values.update({n: _jax.numpy.asarray(x) for n, x in collected.items()})
                     at, state = 0, None
             except KeyboardInterrupt as stop:
                 if kept is not None and reached is not None:
@@ -347,13 +359,24 @@ class _Run:
                     coming = reader.submit(self.reader, *following)
                 yield *piece, chunk
 
-    def _empty(self, i: int) -> np.ndarray[Any, Any]:
-        n: Any = self.passes.flat.gives[i]
-        shape = [self.steps.total if j == self.passes.axis(n) else size for j, size in enumerate(self.passes.flat.dims[n])]
-        return np.empty(shape, self.passes.flat.dtypes[n])
+    def _check_kept(self, kept: Checkpoint | None) -> None:
+        what = self.passes.passes
+        if kept is None or not any(pass_.collects or pass_.keeps for pass_ in what):
+            return
+        how = "collects all of it" if any(pass_.collects for pass_ in what) else "goes through all of it in both directions"
+        raise JitneyError(
+            sentence(self.steps.entry.core.where, f"it {how} along {self.steps.stage.axis!r}; a checkpoint keeps what is accumulated.",
+                     "What is collected, and what is carried into each chunk, lies in memory until the run is over.",
+                     "drop checkpoint=....")
+        )  # fmt: skip
 
-    def _place(self, i: int, start: int, count: int) -> tuple[slice, ...]:
-        return (*[slice(None)] * self.passes.axis_of_result(i), slice(start, start + count))
+    def _empty(self, n: Any) -> np.ndarray[Any, Any]:
+        return np.empty(self.steps.whole(n), self.passes.flat.dtypes[n])
+
+    def _place(self, n: Any, start: int, count: int) -> tuple[slice, ...]:
+        axis = self.passes.axis(n)
+        times = self.steps.whole(n)[axis] // self.steps.total  # of each element there may be several, one behind the other
+        return (*[slice(None)] * axis, slice(start * times, (start + count) * times))
 
 
 @contextmanager
@@ -369,6 +392,4 @@ def _bar(steps: Steps, done: int, *, show: bool) -> Generator[Callable[[], None]
         yield advance
 
 
-CHUNK_BYTES = 256 * 2**20
-"""How many bytes a step takes at most where nothing is said of memory."""
 _MAX_STEPS = 64  # lengths and chunk sizes that one function remembers

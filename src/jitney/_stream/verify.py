@@ -16,7 +16,7 @@ from .._errors import JitneyWarning, sentence
 from .._jax.memory import text
 from .._jax.trees import is_a
 from .._owners import users_level
-from .._verify.verification import Verification, is_verified
+from .._verify import Verification, is_verified
 from .sources import is_sliceable
 
 if TYPE_CHECKING:

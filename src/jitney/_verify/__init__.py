@@ -1,1 +1,21 @@
 """Programs compared with what was written: each new one is also run plainly."""
+
+from typing import TYPE_CHECKING
+
+from .._lazy import names
+
+if TYPE_CHECKING:
+    from .asked import is_verified as is_verified
+    from .verification import Verification as Verification
+    from .verification import Verifying as Verifying
+    from .verification import forecast as forecast
+else:
+    __getattr__, __dir__, __all__ = names(
+        __name__,
+        {
+            "is_verified": "asked",
+            "Verification": "verification",
+            "Verifying": "verification",
+            "forecast": "verification",
+        },
+    )

@@ -16,16 +16,15 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.experimental import sparse
 
 from .._body.plain import Change
 from .._jax.linearized import Linear
+from .._jax.sparse_arrays import is_bcoo
 from .._jax.trees import extended, is_a, issubdtype, keystr, tree_flatten, tree_flatten_with_path, type_of
 
 _jax: Any = jax
 _jnp: Any = jnp
 _eqx: Any = eqx
-_BCOO: Any = sparse.BCOO
 Numbers = np.ndarray[Any, Any]
 
 
@@ -64,6 +63,7 @@ TOLERANCES = {
     "shard": _SUMS,
     "jacobian": _SUMS,
     "remat": _SUMS,
+    "roll": _SUMS,
     "precision=f32": Tolerance(2.0**-24, 32, 4),
     "precision=tf32": Tolerance(2.0**-11, 8),
     "precision=bf16": Tolerance(2.0**-8, 8),
@@ -147,12 +147,12 @@ def tree_of(result: Any) -> Any:
     """A result as arrays that can be compared: sparse ones dense, and a linear function as what it makes of a direction."""
 
     def plain(leaf: Any) -> Any:
-        if is_a(leaf, _BCOO):
+        if is_bcoo(leaf):
             return leaf.todense()
         return _pushed(leaf) if is_a(leaf, Linear) else leaf
 
     def is_one(leaf: Any) -> bool:
-        return is_a(leaf, (_BCOO, Linear))
+        return is_bcoo(leaf) or is_a(leaf, Linear)
 
     return _jax.tree.map(plain, result, is_leaf=is_one)
 

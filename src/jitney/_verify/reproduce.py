@@ -184,7 +184,7 @@ def _derivative(fn: Derived, options: Options) -> list[str]:
 
 def _written(options: Options) -> dict[str, str]:
     """The options as one writes them."""
-    settings: dict[str, Any] = {"static": options.static or None, "memory": options.memory, "remat": options.remat}
+    settings: dict[str, Any] = {"static": options.static or None, "memory": options.memory, "remat": options.remat, "roll": options.roll}
     if options.vmap:
         ruled = options.vmap[0].dims is None
         settings["vmap"] = options.vmap[0].name if ruled else {axis.name: dict(axis.dims or ()) for axis in options.vmap}

@@ -19,13 +19,13 @@ from jax.extend import core as jax_core
 
 from .._body.body import Body
 from .._body.plain import Change, Stripped, changes_of, plain_run, plainly
-from .._diagnosis.counters import LISTENER, Counters
+from .._diagnosis.counters import LISTENER, Counters, Owner
 from .._errors import JitneyWarning, sentence
+from .._jax.equinox_checks import own_jit
 from .._jax.memory import counted_bytes, free_bytes, text
 from .._jax.trees import is_a, tree_flatten
 from .._owners import users_level
 from .._signature.options import Options
-from .._switches import VERIFY
 from .._view.layout import MAX_ENTRIES, described, jit_is_off, traced
 from .._view.result import unmixed
 from .difference import Allowed, Difference, compared, tree_of
@@ -35,11 +35,6 @@ from .noise import noisy
 _jax: Any = jax
 _jax_core: Any = jax_core
 SEEDS = 4
-
-
-def is_verified(options: Options) -> bool:
-    """Whether programs with these options are run twice."""
-    return options.disabled is None and (options.verify if options.verify is not None else VERIFY.on)
 
 
 def tells(effects: Iterable[Any]) -> str | None:
@@ -54,7 +49,7 @@ class Plainly:
     def __init__(self, body: Body, arrays: Sequence[Any]):
         self.body = body
         with plainly() as stripped, body.numbers(), jax.disable_jit(False):  # noqa: FBT003
-            self.traced: Any = _jax.jit(body.plainly).trace(*arrays)
+            self.traced: Any = own_jit()(body.plainly).trace(*arrays)
         self.stripped: Stripped = stripped
         self._compiled: Any = None
 
@@ -217,7 +212,7 @@ def _verified(verification: Verification, arrays: Sequence[Any], ours: Any, coun
     raise failure(verification, arrays, difference, said)
 
 
-LISTENER.owns(_verified, lambda names: names["counters"])
+LISTENER.owns(_verified, Owner(lambda names: names["counters"]))
 
 
 def _copied(array: Any) -> Any:

@@ -1,113 +1,205 @@
 """Flatten the arguments of a call; a module that is passed again and again is flattened once.
 
 Equinox flattens a module in Python, about a microsecond for each module inside it, and that is most of what a warm call with a
-model costs. Modules are frozen, so one that holds nothing but modules, tuples and leaves flattens to the same leaves
-each time. Should someone have changed it behind its back all the same (`object.__setattr__`), its fields are no longer the objects
-that they were: that is looked at on every call, and costs a tenth of flattening.
+model costs. Modules are frozen, so one that holds modules, containers of Python's and leaves flattens to the same leaves each time; one
+that a Program returned need not be flattened at all (see `building.py`). A list in it may have changed, or someone may have changed it
+behind its back (`object.__setattr__`): then its parts are no longer the objects that they were, which is looked at on every call, and
+costs a tenth of flattening.
 """
 
 from __future__ import annotations
 
+import threading
 import weakref
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from itertools import chain
 from operator import is_
 from typing import Any
 
 import equinox as eqx
 import jax
+import numpy as np
 from jax.tree_util import all_leaves
 
-from .._jax.trees import tree_flatten
+from .._jax.trees import Tracer, is_a, tree_flatten, type_of
 
-_LEAST_MODULES = 2  # a module with no other inside flattens as fast as it is found again
+_NODES = (tuple, eqx.Module)
+LEAST_MODULES = 2  # a module with no other inside flattens as fast as it is found again
 _APART = "by argument"  # a key starts with it, since that of `f((x,))` would else be that of `f(x)` flattened as a whole
+_MOST_SEEN = 64
 
 
-class _Remembered:
-    """The leaves of one module, and what all of its fields were when it was flattened."""
+class Structure:
+    """What the modules of one tree structure, with one type for each leaf, have in their keys: compared by identity, which is fast."""
 
-    __slots__ = ("fields", "key", "leaves", "module", "values")
+    __slots__ = ("__weakref__",)
 
-    def __init__(self, module: weakref.ref[Any], leaves: list[Any], key: Hashable, fields: list[dict[str, Any]]):
+
+_structures: weakref.WeakValueDictionary[Hashable, Structure] = weakref.WeakValueDictionary()
+_lock = threading.Lock()
+
+
+def structure(treedef: Hashable, leaves: Sequence[Any]) -> Structure:
+    """The one of a tree with such leaves."""
+    with _lock:
+        return _structures.setdefault((treedef, *map(type, leaves)), Structure())
+
+
+class Remembered:
+    """The leaves of one module, and what all of its fields were when it was flattened, or made.
+
+    Args:
+        module: A weak reference.
+        leaves: In JAX's order.
+        structure: Its part of a key.
+        holders: What the modules, lists and dicts in it hold now: views and lists, which show each change.
+        held: What these held then.
+        found: Is called when the module is found again.
+    """
+
+    __slots__ = ("found", "held", "holders", "leaves", "module", "structure")
+
+    def __init__(self, module: weakref.ref[Any], leaves: list[Any], structure: Structure, holders: list[Any], held: list[Any], found: Any):
         self.module = module
         self.leaves = leaves
-        self.key = key
-        self.fields = [*fields, _END]
-        self.values = [value for field in self.fields for value in field.values()]
+        self.structure = structure
+        self.holders = holders
+        self.held = held
+        self.found = found
 
     def holds(self) -> bool:
-        return all(map(is_, chain.from_iterable(map(_values, self.fields)), self.values))
+        return all(map(is_, chain.from_iterable(self.holders), self.held))
 
 
-_END: dict[str, Any] = {"": object()}
-"""Stands behind the last module, so that a field more or less there shows too."""
-_dict: Any = dict
-_values: Any = _dict.values
+END = (object(),)
+"""Stands behind each list and dict and behind the last module, so that a part more or less there shows too."""
+_leaves: Any = jax.tree.leaves
+fields_of: Callable[[Any], dict[str, Any]] = vars
+_remembered: dict[int, Remembered] = {}
+_get = _remembered.get
+
+
+def remember(module: Any, leaves: list[Any], structure: Structure, holders: list[Any], held: list[Any], found: Any = None) -> None:
+    """Find these leaves whenever the module is an argument, for as long as it lives. `holders` ends with END."""
+    name = id(module)
+    gone = weakref.ref(module, lambda _: _remembered.pop(name, None))
+    _remembered[name] = Remembered(gone, leaves, structure, holders, held, found)
+
+
+def holders_of(node: Any) -> Iterator[Any]:
+    """What holds the parts of one node that can change, to be looked at again; None for one that JAX takes apart in a way of its own."""
+    kind = type_of(node)
+    if is_a(node, eqx.Module):
+        yield fields_of(node).values()
+    elif kind is list:
+        yield node
+        yield END
+    elif kind is dict:
+        yield node.keys()
+        yield node.values()
+        yield END
+    elif node is not None and not is_a(node, tuple) and not is_leaf(node):
+        yield None
 
 
 class Flattener:
     """Arguments in normal form -> leaves, and a key of their structure and types."""
 
     def __init__(self) -> None:
-        self._remembered: dict[int, _Remembered] = {}
-        self._keys: dict[Hashable, int] = {}
-        self._last: weakref.ref[Any] | None = None
+        self._seen: dict[int, weakref.ref[Any]] = {}
+        self._tuples: dict[type, bool] = {tuple: True}  # whether JAX takes one apart as it is
+        self._arrays: set[type] = {np.ndarray}  # which are leaves
 
     def __call__(self, args: tuple[Any, ...]) -> tuple[list[Any], Hashable]:
         leaves: list[Any] = []
         key: list[Hashable] = [_APART]
         for arg in args:
-            part = self._module(arg) if isinstance(arg, eqx.Module) else None
-            if part is None:
-                flat, treedef = tree_flatten(arg)
-                leaves += flat
-                key += (treedef, *map(type, flat))
-            else:
-                leaves += part.leaves
-                key.append(part.key)
+            self._add(arg, leaves, key)
         return leaves, tuple(key)
 
-    def _module(self, module: eqx.Module) -> _Remembered | None:
-        """What is remembered of a module, if it is this one and is as it was."""
-        remembered = self._remembered.get(id(module))
-        if remembered is not None and remembered.module() is module and remembered.holds():
-            return remembered
-        if self._last is not None and self._last() is module:
-            return self._remember(module)
-        self._last = weakref.ref(module)
-        return None
+    def _add(self, node: Any, leaves: list[Any], key: list[Hashable]) -> None:
+        """The leaves of one argument, or part of one; and its part of the key, which tells where it ends."""
+        kind = type_of(node)
+        if kind in self._arrays:
+            leaves.append(node)
+            key.append(kind)
+            return
+        part = _get(id(node))
+        if part is not None and part.module() is node and part.holds():
+            if part.found is not None:
+                part.found()
+        elif is_a(node, jax.Array) and not is_a(node, Tracer):
+            self._arrays.add(kind)
+            self._add(node, leaves, key)
+            return
+        elif is_a(node, tuple):
+            if self._holds_more(node):
+                key += (kind, len(node))
+                for child in node:
+                    self._add(child, leaves, key)
+                return
+            part = None
+        else:
+            part = self._second(node) if isinstance(node, eqx.Module) else None
+        if part is None:
+            flat, treedef = tree_flatten(node)
+            leaves += flat
+            key += (treedef, *map(type, flat))
+        else:
+            leaves += part.leaves
+            key.append(part.structure)
 
-    def _remember(self, module: eqx.Module) -> _Remembered | None:
-        """Called when a module comes twice in a row: one that is new on every call, as in training, costs nothing more."""
-        nodes = list(_modules(module))
-        if None in nodes or len(nodes) < _LEAST_MODULES:
-            return None
-        leaves, treedef = tree_flatten(module)
-        structure = (treedef, *map(type, leaves))
-        number = self._keys.setdefault(structure, len(self._keys))
+    def _holds_more(self, node: Any) -> bool:
+        """Whether it is a tuple of modules, or of tuples, which may be of modules; not one that JAX takes apart in another way."""
+        if not any(isinstance(child, _NODES) for child in node):
+            return False
+        kind = type_of(node)
+        plain = self._tuples.get(kind)
+        if plain is None:
+            parts = [*map(id, node)]
+            if len(set(parts)) < len(parts):
+                return False  # equal ones do not show in which order JAX takes them
+            plain = self._tuples[kind] = [*map(id, children(node))] == parts
+        return plain
+
+    def _second(self, module: eqx.Module) -> Remembered | None:
+        """What is remembered of a module from its second call on: one that is new on every call costs nothing more."""
         name = id(module)
-        forget = weakref.ref(module, lambda _: self._remembered.pop(name, None))
-        remembered = _Remembered(forget, leaves, ("module", number), [vars(node) for node in nodes if node is not None])
-        self._remembered[name] = remembered
-        return remembered
+        seen = self._seen.get(name)
+        if seen is None or seen() is not module:
+            if len(self._seen) >= _MOST_SEEN:
+                self._seen.clear()
+            self._seen[name] = weakref.ref(module)
+            return None
+        nodes = list(_nodes(module))
+        holders = [holder for node in nodes for holder in holders_of(node)]
+        if any(holder is None for holder in holders) or sum(isinstance(node, eqx.Module) for node in nodes) < LEAST_MODULES:
+            return None
+        del self._seen[name]
+        leaves, treedef = tree_flatten(module)
+        holders.append(END)
+        remember(module, leaves, structure(treedef, leaves), holders, [*chain.from_iterable(holders)])
+        return _get(name)
 
 
-def _modules(node: Any) -> Iterator[eqx.Module | None]:
-    """Every module in a tree of modules, tuples and leaves; None for anything that could change in place."""
-    if isinstance(node, eqx.Module):
-        yield node
-    elif not isinstance(node, tuple) and node is not None:
-        yield from () if all_leaves([node]) else (None,)
+def _nodes(node: Any) -> Iterator[Any]:
+    """It, and every node in it."""
+    yield node
+    if node is None or is_leaf(node):
         return
-    for child in _children(node):
-        yield from _modules(child)
+    for child in children(node):
+        yield from _nodes(child)
 
 
-def _children(node: Any) -> list[Any]:
-    leaves: Any = jax.tree.leaves
+def is_leaf(node: Any) -> bool:
+    """Whether JAX takes it for one; None is not."""
+    return all_leaves([node])
+
+
+def children(node: Any) -> list[Any]:
+    """The parts of a node, in JAX's order; of a leaf, itself."""
 
     def is_child(inner: Any) -> bool:
         return inner is not node
 
-    return leaves(node, is_leaf=is_child)
+    return _leaves(node, is_leaf=is_child)

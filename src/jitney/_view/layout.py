@@ -48,7 +48,7 @@ class Layout:
         self.dynamic = tuple(i for i, leaf in enumerate(leaves) if is_traced(leaf, hints[i]))
         self.static = tuple(sorted(set(range(len(leaves))) - set(self.dynamic)))
         self._where = binder.where
-        self.names = tuple(_name(binder, path) for path, _ in paths)
+        self.names = tuple(name_of(binder, path) for path, _ in paths)
         self.donated = tuple(n for n, i in enumerate(self.dynamic) if self.names[i][0] in donate)
         self.nested = traced(leaves)
         self.pick = self._picker(leaves, hints)
@@ -188,7 +188,7 @@ def _number(hint: LeafHint, value: Any) -> Any:
     return complex(value) if isinstance(hint, ScalarHint) and hint.kind == "complex" else float(value)
 
 
-def _name(binder: Binder, path: Path) -> tuple[str, str]:
+def name_of(binder: Binder, path: Path) -> tuple[str, str]:
     """The argument that a leaf belongs to, and its path as a person would write it."""
     first: Any = path[0]
     rest = path[1:]

@@ -15,6 +15,7 @@ import jax
 from .._axes import Refused, is_symbolic
 from .._jax.trees import is_a, register_pytree_node, tree_flatten, tree_map, tree_unflatten, type_of
 from .._signature.static_values import keyer_of, snapshot
+from .building import Build, builder, holds_modules
 from .cuts import Cut
 from .layout import described
 from .true_sizes import Proof
@@ -30,13 +31,17 @@ class Outcome:
         self.seen: list[tuple[Any, tuple[tuple[int, Any], ...]]] = []  # of each trace, where a body is traced at several sizes
         self.levels: tuple[str, ...] = ()  # the axes that Vmap adds in front of the results, outermost first
         self.proof: Proof | None = None  # of the body's program, if an axis of the body is padded
+        self.uncut: Refused | None = None  # why an axis that was to be cut into chunks was not
         self.cuts: list[Cut] = []  # which axes of which results are padded
+        self._build: Build | None = None
+        self._is_built = False
 
     def take_apart(self, result: Any) -> list[Any]:
         """The arrays of a result; the structure is kept."""
         leaves, self.treedef = tree_flatten(result)
         self.rest = tuple((i, snapshot(leaf)) for i, leaf in enumerate(leaves) if not is_computed(leaf))
         self.seen.append((self.treedef, self.rest))
+        self._build, self._is_built = None, False
         return [leaf for leaf in leaves if is_computed(leaf)]
 
     def refuse_differences(self) -> None:
@@ -65,6 +70,15 @@ class Outcome:
             raise AssertionError("the body has not run")
         return tree_unflatten(self.treedef, leaves)
 
+    def built(self, arrays: Sequence[Any]) -> Any:
+        """The same for the user: its modules are remembered, should they come back as arguments."""
+        if self._build is None:
+            if not self._is_built:  # as the only one, perhaps
+                self._is_built = True
+                return self.whole(arrays)
+            self._build = builder(self.treedef, self.rest, snapshot)
+        return self._build(arrays)
+
     def inner(self, arrays: Sequence[Any]) -> Any:
         """The result as the body returned it for one element, with a shape and a dtype in place of each array."""
         return tree_map(self._without_levels, self.whole(arrays))
@@ -76,8 +90,8 @@ class Outcome:
         return jax.ShapeDtypeStruct(shape[len(self.levels) :], dtype, weak_type=weak)
 
     def output(self, arrays: Sequence[Any]) -> Any:
-        """What a transformed function returns to JAX: the result itself if it holds arrays only."""
-        return Mixed(self, tuple(arrays)) if self.rest else self.whole(arrays)
+        """What a transformed function returns to JAX: the result itself if it holds arrays only, in no modules."""
+        return Mixed(self, tuple(arrays)) if self.rest or holds_modules(self.treedef) else self.whole(arrays)
 
 
 def is_computed(leaf: Any) -> bool:
@@ -93,7 +107,7 @@ def _key(value: Any) -> Any:
 
 
 class Mixed:
-    """A result that holds more than arrays; to JAX it is the arrays."""
+    """A result that holds more than arrays, or modules; to JAX it is the arrays."""
 
     def __init__(self, outcome: Outcome, arrays: tuple[Any, ...]):
         self.outcome = outcome
@@ -102,7 +116,7 @@ class Mixed:
 
 def unmixed(result: Any) -> Any:
     """The user's own tree."""
-    return result.outcome.whole(result.arrays) if type(result) is Mixed else result
+    return result.outcome.built(result.arrays) if type(result) is Mixed else result
 
 
 register_pytree_node(Mixed, lambda mixed: (mixed.arrays, mixed.outcome), lambda outcome, arrays: Mixed(outcome, arrays))

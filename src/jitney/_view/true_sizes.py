@@ -59,7 +59,8 @@ class Counts:
         return Counts(values, self.names, self.weak, numbers, self.sizes)
 
 
-_MOST_SIZES = 65_536  # that one program remembers
+_MOST_SIZES = 65_536  # that one program remembers,
+_MOST_BYTES = 1 << 26  # and of their numbers
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ class Proof:
             numbers = self.program.numbers_at(self.fn, self.avals, {symbol: sizes[name] for name, symbol in self.symbols.items()})
             if self.check is not None:
                 self.check()
-            if len(self._done) < _MOST_SIZES:
+            if len(self._done) < min(_MOST_SIZES, _MOST_BYTES // (sum(x.nbytes for x in numbers) or 1)):
                 self._done[key] = numbers
         return numbers
 

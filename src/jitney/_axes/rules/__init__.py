@@ -4,16 +4,20 @@ An operation that is not here is refused as soon as a symbolic size touches it.
 """
 
 from ..rule import Rule as Rule
-from . import callback, control, elementwise, index, linear, order, random, reduce, shape
+from . import callback, control, elementwise, index, linear, mapped, matrices, order, pooling, random, reduce, shape, windows
 
 RULES: dict[str, Rule] = {
     **elementwise.RULES,
     **shape.RULES,
     **reduce.RULES,
+    **mapped.RULES,
+    **windows.RULES,
     **linear.RULES,
+    **matrices.RULES,
     **order.RULES,
     **index.RULES,
     **random.RULES,
     **control.RULES,
     **callback.RULES,
+    **pooling.RULES,
 }

@@ -15,6 +15,7 @@ from ..monoids import MONOIDS
 from ..rule import Across, Rule, Use, ragged_dims, use
 from ..typed_jax import jnp, lax, make_jaxpr
 from ..walk import Op, Walk, shape_of
+from .reduce import as_reduction
 
 
 def inner(op: Op) -> Sequence[Any]:
@@ -31,11 +32,15 @@ def inner(op: Op) -> Sequence[Any]:
         return [params["jaxpr"]]
     if name == "call_hi_primitive":
         return [expanded(op)]
+    if name == "reduce":
+        return [program for program in [as_reduction(op)] if program is not None]
     return [params["jaxprs"].solve] if name == "custom_linear_solve" else []
 
 
 def entered(eqn: Any) -> Any | None:
     """The program of an operation that does nothing but to run it: of a call, and of an operation of JAX's newer kind."""
+    if eqn.primitive.name == "reduce":
+        return as_reduction(Op(eqn))
     return expanded(Op(eqn)) if eqn.primitive.name == "call_hi_primitive" else called(eqn)
 
 

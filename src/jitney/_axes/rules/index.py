@@ -27,7 +27,7 @@ def _leaves_room(op: Op, dim: Dim, window: Dim) -> bool:
     return grows(dim - window, op.ranges)
 
 
-def _wide(positions: Any) -> Any:
+def wide(positions: Any) -> Any:
     """Positions in int32, which every size fits: a size is no number of a narrow type. What is beyond int32 is beyond any array."""
     dtype, info = positions.dtype, np.iinfo(np.int32)
     if dtype == np.int32:
@@ -43,7 +43,7 @@ def _bounded(walk: Walk, start: Any, dim: Dim, window: Dim) -> Any:
 
     Starts along axes of fixed size are clamped too: JAX's functions count a negative one from the end, as was done while this was traced.
     """
-    return lax.clamp(np.int32(0), _wide(start), walk.count(dim) - walk.count(window))
+    return lax.clamp(np.int32(0), wide(start), walk.count(dim) - walk.count(window))
 
 
 # dynamic_slice, dynamic_update_slice.
@@ -130,11 +130,36 @@ def _outside(positions: Any) -> Any:
 
 
 def _gather(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
-    x, indices = values
-    numbers, sizes = op.params["dimension_numbers"], op.params["slice_sizes"]
-    indices = _move(walk, _wide(indices), op.ins[0], sizes, numbers.start_index_map, op.params["mode"])
-    mode = op.params["mode"] if op.params["mode"] == _DROP else _CLIP
+    x, indices = values[0], wide(values[1])
+    numbers, sizes, mode = op.params["dimension_numbers"], op.params["slice_sizes"], op.params["mode"]
+    if mode not in (_DROP, _CLIP) and not is_ragged(op.ins[1][-1]):
+        moved = _promised(walk, op, x, indices)
+        if moved is not None:
+            return walk.bind(op, list(moved), slice_sizes=walk.shape(sizes), indices_are_sorted=False, unique_indices=False)
+    indices = _move(walk, indices, op.ins[0], sizes, numbers.start_index_map, mode)
+    mode = mode if mode == _DROP else _CLIP
     return walk.bind(op, [x, indices], slice_sizes=walk.shape(sizes), indices_are_sorted=False, unique_indices=False, mode=mode)
+
+
+def _promised(walk: Walk, op: Op, x: Any, indices: Any) -> tuple[Any, Any] | None:
+    """An array and positions that are promised to be inside of it. XLA clamps those that are not, and drops them on the way back, so their
+    mode stays. None where they have to be clamped here, and nobody goes back.
+    """
+    dims, sizes = op.ins[0], op.params["slice_sizes"]
+    columns = [lax.index_in_dim(indices, i, indices.ndim - 1) for i in range(indices.shape[-1])]
+    for i, axis in enumerate(op.params["dimension_numbers"].start_index_map):
+        if walk.is_full(dims[axis]) or not is_ragged(dims[axis]):
+            continue
+        if not walk.is_differentiated or is_ragged(sizes[axis]):
+            return None
+        x, columns[i] = _behind_all(x, columns[i], walk.count(dims[axis]) - np.int32(sizes[axis]), axis, sizes[axis])
+    return x, lax.concatenate(columns, indices.ndim - 1) if columns else indices
+
+
+def _behind_all(x: Any, positions: Any, last: Any, axis: int, size: int) -> tuple[Any, Any]:
+    """An array with its window at `last` behind all of it too, and positions above `last` moved beyond that: XLA clamps them to it."""
+    window = lax.dynamic_slice_in_dim(x, last, size, axis)
+    return lax.concatenate([x, window], axis), lax.select(positions > last, _outside(positions), positions)
 
 
 def _window_sizes(op: Op) -> list[Dim]:
@@ -179,7 +204,7 @@ def _scatter_uses(op: Op) -> Iterator[Use]:
 
 
 def _scatter(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
-    x, indices, updates = values[0], _wide(values[1]), values[2]
+    x, indices, updates = values[0], wide(values[1]), values[2]
     numbers, mode = op.params["dimension_numbers"], op.params["mode"]
     indexed, sizes = numbers.scatter_dims_to_operand_dims, _window_sizes(op)
     mode = mode if mode == _CLIP else _DROP  # out of bounds, XLA drops an update that was promised to be inside
@@ -225,9 +250,9 @@ def _protected(walk: Walk, op: Op, x: Any, indices: Any, updates: Any, partly: S
 
 
 RULES: dict[str, Rule] = {
-    "dynamic_slice": Rule(_slice_uses, _dynamic_slice),
-    "dynamic_update_slice": Rule(_update_uses, _dynamic_update),
-    "gather": Rule(_gather_uses, _gather),
-    "scatter": Rule(_scatter_uses, _scatter),
-    **{name: Rule(_scatter_uses, _scatter, Across("written", MONOIDS[monoid])) for name, monoid in SCATTERS.items()},
+    "dynamic_slice": Rule(_slice_uses, _dynamic_slice, Across("picked"), at_once=True),
+    "dynamic_update_slice": Rule(_update_uses, _dynamic_update, at_once=True),
+    "gather": Rule(_gather_uses, _gather, Across("picked"), at_once=True),
+    "scatter": Rule(_scatter_uses, _scatter, at_once=True),
+    **{name: Rule(_scatter_uses, _scatter, Across("written", MONOIDS[monoid]), at_once=True) for name, monoid in SCATTERS.items()},
 }

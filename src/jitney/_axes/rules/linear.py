@@ -1,4 +1,4 @@
-"""Products, convolutions, factorisations and transforms: zeros behind what is valid where an axis is summed over, anything elsewhere."""
+"""Products, convolutions and transforms: zeros behind what is valid where an axis is summed over, anything elsewhere."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ..._jax.primitives import FACTORISATIONS
-from ..dims import is_ragged
+from ..dims import Dim, evaluate, is_ragged
 from ..monoids import MONOIDS
 from ..rule import Across, Rule, Use, ragged_dims, refuse, same, use
+from ..typed_jax import lax
 from ..walk import Op, Walk
+from .windows import cut_or_padded, is_within, laid_out, reach
 
 
 def _zero(x: Any) -> Any:
@@ -42,68 +43,46 @@ def _dot(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
 def _conv_uses(op: Op) -> Iterator[Use]:
     lhs, rhs = op.ins
     numbers = op.params["dimension_numbers"]
-    grouped = op.params["feature_group_count"] != 1 or op.params["batch_group_count"] != 1
     kernel = ragged_dims(rhs[axis] for axis in numbers.rhs_spec[2:])
-    features = ragged_dims([lhs[numbers.lhs_spec[1]], rhs[numbers.rhs_spec[1]], rhs[numbers.rhs_spec[0]]])
-    batch = ragged_dims([lhs[numbers.lhs_spec[0]]])
-    window = [part for pair in op.params["padding"] for part in pair]
-    if kernel:
-        yield refuse(op, kernel, "is the kernel of a convolution along it")
-    if any(map(is_ragged, window)):
-        yield refuse(op, ragged_dims(window), "pads a convolution by its size")
-    if grouped and (features or batch):
-        yield refuse(op, features + batch, "is in a grouped convolution")
-    elif is_ragged(lhs[numbers.lhs_spec[1]]):
-        yield use(op, lhs[numbers.lhs_spec[1]], "contracted", monoid=MONOIDS["add"])
-    spatial = ragged_dims(lhs[axis] for axis in numbers.lhs_spec[2:])
+    for (low, _), size, dilation, apart in _windows(op):
+        if is_ragged(low) and (is_ragged(size) or apart != 1 or not is_within(low, reach(size, dilation), op.ranges)):
+            yield refuse(op, low, "pads a convolution in front by its size")
+    summed = ragged_dims([lhs[numbers.lhs_spec[1]], rhs[numbers.rhs_spec[1]]])
+    batch, made = ragged_dims([lhs[numbers.lhs_spec[0]]]), ragged_dims([rhs[numbers.rhs_spec[0]]])
+    of_features = summed + made if op.params["feature_group_count"] != 1 else []  # groups divide these axes
+    of_batches = batch + made if op.params["batch_group_count"] != 1 else []
+    if of_features or of_batches:
+        yield refuse(op, of_features + of_batches, "is in a grouped convolution")
+    elif summed:
+        yield use(op, summed, "contracted", monoid=MONOIDS["add"])
+    spatial = kernel + ragged_dims(lhs[axis] for axis in numbers.lhs_spec[2:])
     if spatial:
         yield use(op, spatial, "mixed", "convolved along it")
 
 
+def _windows(op: Op) -> Iterator[tuple[tuple[Dim, Dim], Dim, int, int]]:
+    """Of each axis along which a kernel moves: the padding, the kernel's size, and how far its elements and the array's are apart."""
+    kernel = [op.ins[1][axis] for axis in op.params["dimension_numbers"].rhs_spec[2:]]
+    return zip(op.params["padding"], kernel, op.params["rhs_dilation"], op.params["lhs_dilation"], strict=True)
+
+
 def _conv(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
-    """Zeros behind the true size are what a convolution's own padding would be."""
+    """Zeros behind the true size are what a convolution's own padding would be; a kernel as long as the axis ends in zeros."""
     lhs, rhs = values
     numbers = op.params["dimension_numbers"]
     lhs = walk.keep(lhs, op.ins[0], numbers.lhs_spec[1:], _zero(lhs))
-    rhs = walk.keep(rhs, op.ins[1], [numbers.rhs_spec[1]], _zero(rhs))
-    return walk.bind(op, [lhs, rhs])
-
-
-# Factorisations and solves, over batches of matrices.
-
-
-def _matrix_uses(op: Op) -> Iterator[Use]:
-    dims = ragged_dims(dim for operand in op.ins for dim in operand[-2:])
-    if dims:
-        yield refuse(op, dims, "factorises matrices along it")
-
-
-def _vector_uses(op: Op) -> Iterator[Use]:
-    dims = ragged_dims(dim for operand in op.ins for dim in operand[-1:])
-    if dims:
-        yield refuse(op, dims, "works on vectors along it")
-
-
-def _triangular_uses(op: Op) -> Iterator[Use]:
-    a, b = op.ins
-    rows = b[-2] if op.params["left_side"] else b[-1]  # the other axis of `b` holds separate systems
-    dims = ragged_dims((*a[-2:], rows))
-    if dims:
-        yield refuse(op, dims, "solves systems along it")
-
-
-def _qr_uses(op: Op) -> Iterator[Use]:
-    *_, rows, columns = op.ins[0]
-    if is_ragged(columns) or op.params["full_matrices"] or op.params.get("pivoting"):
-        yield from _matrix_uses(op)
-    elif is_ragged(rows):
-        yield use(op, rows, "mixed", "factorised along it, by Householder's method")
-
-
-def _qr(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
-    """Rows of zeros below a matrix change neither R nor the rows of Q above."""
-    (x,) = values
-    return walk.bind(op, [walk.keep(x, op.ins[0], [len(op.ins[0]) - 2], _zero(x))])
+    rhs = walk.keep(rhs, op.ins[1], numbers.rhs_spec[1:], _zero(rhs))
+    padding: list[tuple[int, int]] = []
+    for i, ((low, high), size, dilation, _) in enumerate(_windows(op)):
+        if not is_ragged(low):
+            padding.append((low, evaluate(high, walk.allocated)))
+            continue
+        axis, span = numbers.lhs_spec[2 + i], reach(size, dilation)
+        (windows,) = walk.shape([op.outs[0][numbers.out_spec[2 + i]]])
+        seen, more = cut_or_padded(lhs.shape[axis] + span, windows, op.params["window_strides"][i], span)
+        lhs = lax.slice_in_dim(laid_out(walk, lhs, axis, low, span, _zero(lhs)), 0, seen, axis=axis)
+        padding.append((0, more))
+    return walk.bind(op, [lhs, rhs], padding=tuple(padding))
 
 
 # Fourier transform.
@@ -118,11 +97,6 @@ def _fft_uses(op: Op) -> Iterator[Use]:
 
 RULES: dict[str, Rule] = {
     "dot_general": Rule(_dot_uses, _dot, Across("folded", MONOIDS["add"])),
-    "conv_general_dilated": Rule(_conv_uses, _conv),
-    **dict.fromkeys((*sorted(FACTORISATIONS), "tridiagonal"), Rule(_matrix_uses, same)),
-    "qr": Rule(_qr_uses, _qr),
-    "triangular_solve": Rule(_triangular_uses, same),
-    "tridiagonal_solve": Rule(_matrix_uses, same),
-    "lu_pivots_to_permutation": Rule(_vector_uses, same),
+    "conv_general_dilated": Rule(_conv_uses, _conv, Across("folded", MONOIDS["add"])),
     "fft": Rule(_fft_uses, same),
 }

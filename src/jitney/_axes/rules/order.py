@@ -9,7 +9,7 @@ import numpy as np
 
 from ..dims import is_ragged
 from ..monoids import is_low, last_in_order
-from ..rule import Rule, Use, refuse, use
+from ..rule import Across, Rule, Use, refuse, use
 from ..typed_jax import jnp, lax
 from ..walk import Op, Walk
 
@@ -31,7 +31,7 @@ _TWO_BITS = (
 
 def _sort(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
     axis = op.params["dimension"]
-    if not is_ragged(op.ins[0][axis]):
+    if not is_ragged(op.ins[0][axis]) or walk.is_full(op.ins[0][axis]):
         return walk.bind(op, values)
     behind = lax.convert_element_type(lax.bitwise_not(walk.inside(op.ins[0], axis)), np.uint8)
     out = lax.sort([behind, *values], dimension=axis, is_stable=op.params["is_stable"], num_keys=op.params["num_keys"] + 1)
@@ -41,9 +41,7 @@ def _sort(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
 def _top_uses(op: Op) -> Iterator[Use]:
     axis = op.params.get("axis", len(op.ins[0]) - 1)
     dim = op.ins[0][axis]
-    if is_ragged(op.params["k"]):
-        yield refuse(op, op.params["k"], "takes as many of the largest as it is long")
-    elif is_ragged(dim):
+    if is_ragged(dim):
         yield use(op, dim, "sorted", "the largest of it")
 
 
@@ -52,13 +50,17 @@ def _top(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
     (x,) = values
     axis = op.params.get("axis", x.ndim - 1)
     last = last_in_order(x.dtype)
+    (count,) = walk.shape([op.params["k"]])
     if not is_low(x.dtype):
-        return walk.bind(op, [walk.keep(x, op.ins[0], [axis], last)])
+        return walk.bind(op, [walk.keep(x, op.ins[0], [axis], last)], k=count)
     # On CPUs XLA selects low types in a wider one, from which a NaN comes back without its sign: so bits are selected, and values looked up
     bits = np.dtype(f"u{x.dtype.itemsize}")
     kept = walk.keep(lax.bitcast_convert_type(lax.stop_gradient(x), bits), op.ins[0], [axis], last.view(bits))
-    _, places = walk.bind(op, [lax.bitcast_convert_type(kept, x.dtype)])
+    _, places = walk.bind(op, [lax.bitcast_convert_type(kept, x.dtype)], k=count)
     return [jnp.take_along_axis(x, places, axis), places]
 
 
-RULES: dict[str, Rule] = {"sort": Rule(_sort_uses, _sort), "top_k": Rule(_top_uses, _top)}
+RULES: dict[str, Rule] = {
+    "sort": Rule(_sort_uses, _sort, at_once=True),
+    "top_k": Rule(_top_uses, _top, Across("topped")),
+}

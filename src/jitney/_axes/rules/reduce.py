@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ..dims import Dim, evaluate, is_ragged
+import jax
+import numpy as np
+
+from ..._jax.jaxprs import is_written, opened, variables
+from ..dims import Dim, evaluate
 from ..monoids import CUMULATIVE, MONOIDS, PLACES, REDUCTIONS, Monoid, is_ordered
-from ..rule import Across, Rule, Use, Way, ragged_dims, refuse, same, use
-from ..typed_jax import dtypes
+from ..rule import Across, Rule, Use, Way, ragged_dims, refuse, use
+from ..typed_jax import dtypes, make_jaxpr
 from ..walk import Op, Walk
 
 
@@ -27,6 +31,19 @@ def uncounted(op: Op, dims: Sequence[Dim]) -> list[Use]:
     if dtype is None or all(evaluate(dim, most) - 1 <= dtypes.iinfo(dtype).max for dim in dims):
         return []
     return [refuse(op, dims, f"gives places along it as {dtype}, which cannot count them")]
+
+
+_COMPUTATIONS = {name: MONOIDS[name] for name in ("add", "mul", "max", "min", "and", "or", "xor")}
+
+
+def monoid_of_program(program: Any) -> Monoid | None:
+    """The monoid of a program of two values that does nothing but to put them together; None of any other."""
+    jaxpr, held = opened(program)
+    if len(jaxpr.eqns) != 1 or len(jaxpr.invars) != 2 or held:
+        return None
+    (eqn,) = jaxpr.eqns
+    puts_together = {*variables(eqn.invars)} == {*jaxpr.invars} and list(eqn.outvars) == list(jaxpr.outvars)
+    return _COMPUTATIONS.get(eqn.primitive.name) if puts_together else None
 
 
 def _reduction(monoid: Monoid, word: str = "", way: Way = "folded") -> Rule:
@@ -59,17 +76,48 @@ def _cumulative(monoid: Monoid) -> Rule:
     return Rule(uses, pad, Across("cumulated", monoid))
 
 
-def _window_uses(op: Op) -> Iterator[Use]:
-    params = op.params
-    parts = zip(params["window_dimensions"], params["window_strides"], params["padding"], strict=True)
-    for dim, (size, stride, padding) in zip(op.ins[0], parts, strict=True):
-        if is_ragged(dim) and (size, stride, *padding) != (1, 1, 0, 0):
-            yield refuse(op, dim, "reduces windows along it")
+# `lax.reduce`: with a monoid that is known it is that one's own reduction, put together with what it begins with. XLA may begin with that
+# in several places, so that of a sum the number is its own affair.
+
+_ONCE_OR_OFTEN = tuple(MONOIDS[name] for name in ("max", "min", "and", "or"))
+
+
+def as_reduction(op: Op) -> Any | None:
+    """The program of a `lax.reduce` in terms of the reduction by its monoid; None where that is not known."""
+    monoid = monoid_of_program(op.params["jaxpr"]) if len(op.eqn.outvars) == 1 else None
+    if monoid is None or not (monoid in _ONCE_OR_OFTEN or begins_with_nothing(op, monoid)):
+        return None
+
+    def reduced(x: Any, first: Any) -> Any:
+        return monoid.combine(first, monoid.fold(x, axes=tuple(op.params["dimensions"])))
+
+    return make_jaxpr(reduced)(*(jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype) for atom in op.eqn.invars))
+
+
+def begins_with_nothing(op: Op, monoid: Monoid) -> bool:
+    """Whether it is written into a program that a reduction begins with what changes nothing."""
+    first = op.eqn.invars[-1]
+    return is_written(first) and bool(np.all(np.asarray(first.val) == monoid.identity(first.aval.dtype)))
+
+
+def _reduce_uses(op: Op) -> Iterator[Use]:
+    dims = ragged_dims(op.ins[0][axis] for axis in op.params["dimensions"])
+    if not dims or as_reduction(op) is not None:
+        return
+    if len(op.eqn.outvars) == 1 and monoid_of_program(op.params["jaxpr"]) is not None:
+        yield refuse(op, dims, "begins a sum or product along it with a number that XLA may count several times")
+    else:
+        yield refuse(op, dims, "reduces it by no known sum, product or extreme")
+
+
+def _reduce(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+    program = as_reduction(op)
+    return walk.bind(op, values) if program is None else walk.run(program, values)
 
 
 RULES: dict[str, Rule] = {
     **{name: _reduction(MONOIDS[monoid]) for name, monoid in REDUCTIONS.items()},
     **{name: _reduction(MONOIDS[monoid], name, "placed") for name, monoid in PLACES.items()},
+    "reduce": Rule(_reduce_uses, _reduce),
     **{name: _cumulative(MONOIDS[monoid]) for name, monoid in CUMULATIVE.items()},
-    **dict.fromkeys(("reduce_window_sum", "reduce_window_max", "reduce_window_min"), Rule(_window_uses, same)),
 }

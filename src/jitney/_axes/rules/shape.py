@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ..dims import Dim, evaluate, is_ragged, is_symbolic
-from ..rule import POINTWISE, Rule, Use, nothing, ragged_dims, refuse, same, use
+from ..rule import POINTWISE, Across, Rule, Use, nothing, ragged_dims, refuse, same, use
 from ..typed_jax import jnp, lax
-from ..walk import Op, Walk, ragged, take
+from ..walk import Op, Ranges, Walk, grows, ragged, take
 
 # Broadcast, iota and sizes.
 
@@ -20,7 +20,7 @@ def _broadcast(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
 
 
 def _iota(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
-    start = walk.start.get(str(op.outs[0][op.params["dimension"]]))
+    start = walk.start_of(op.outs[0][op.params["dimension"]])
     if start is None:
         return walk.bind(op, [], shape=walk.shape(op.params["shape"]))
     positions = lax.broadcasted_iota(np.int32, walk.shape(op.params["shape"]), op.params["dimension"])
@@ -123,7 +123,9 @@ def _rev(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
     fixed = tuple(axis for axis in op.params["dimensions"] if not is_ragged(dims[axis]))
     x = lax.rev(x, fixed) if fixed else x
     for axis in op.params["dimensions"]:
-        if is_ragged(dims[axis]):
+        if is_ragged(dims[axis]) and walk.is_full(dims[axis]):
+            x = lax.rev(x, (axis,))
+        elif is_ragged(dims[axis]):
             x = take(x, walk.count(dims[axis]) - 1 - jnp.arange(x.shape[axis], dtype=np.int32), axis)
     return [x]
 
@@ -149,23 +151,47 @@ def _concatenate(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
     return [out]
 
 
+def _is_empty(dims: Sequence[Dim]) -> bool:
+    return any(not is_ragged(dim) and dim == 0 for dim in dims)
+
+
 def _pad_uses(op: Op) -> Iterator[Use]:
+    if _is_empty(op.ins[0]):
+        return
     for axis, (low, high, interior) in enumerate(op.params["padding_config"]):
         dim = op.ins[0][axis]
-        if is_ragged(low) or is_ragged(interior):
+        if is_ragged(interior) or (is_ragged(low) and not _is_in_front(low, op.ranges)):
             yield refuse(op, (dim, low, interior), "pads it by an amount that depends on its size")
-        elif is_ragged(dim) and (low, high, interior) != (0, 0, 0):
-            yield use(op, dim, "gathered", "padded")
+        elif is_ragged(low) or (is_ragged(dim) and (low, high, interior) != (0, 0, 0)):
+            yield use(op, (dim, low), "gathered", "padded")
+
+
+def _is_in_front(low: Dim, ranges: Ranges) -> bool:
+    """Whether nothing is cut off in front, and the padding there is longest where the axis is."""
+    return grows(low, ranges)
 
 
 def _pad(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
     x, filler = values
     dims, config = op.ins[0], op.params["padding_config"]
+    if _is_empty(dims):  # nothing in it, so that all of the result is padding
+        return [lax.broadcast(filler, walk.shape(op.outs[0]))]
     for axis in ragged(dims):
         if config[axis] != (0, 0, 0):
             x = lax.select(walk.inside(dims, axis), x, lax.broadcast(filler, x.shape))
-    fixed = tuple((low, evaluate(high, walk.allocated), interior) for low, high, interior in config)
-    return [lax.pad(x, filler, fixed)]
+    fixed = tuple((0 if is_ragged(low) else low, evaluate(high, walk.allocated), interior) for low, high, interior in config)
+    x = lax.pad(x, filler, fixed)
+    for axis, (low, _, _) in enumerate(config):
+        if is_ragged(low):
+            x = _behind(x, axis, walk.count(low), walk.shape([op.outs[0][axis]])[0], filler)
+    return [x]
+
+
+def _behind(x: Any, axis: int, at: Any, size: int, filler: Any) -> Any:
+    """`x` from a position on along an axis of some size, and a filler around it."""
+    room = lax.full([size + x.shape[i] if i == axis else x.shape[i] for i in range(x.ndim)], filler, x.dtype)
+    placed = lax.dynamic_update_slice(room, x, [at if i == axis else np.int32(0) for i in range(x.ndim)])
+    return lax.slice_in_dim(placed, 0, size, axis=axis)
 
 
 def _slice_uses(op: Op) -> Iterator[Use]:
@@ -200,6 +226,8 @@ def _split(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
     (x,), axis, sizes = values, op.params["axis"], op.params["sizes"]
     if len(sizes) == 1:
         return [x]
+    if not any(map(is_ragged, sizes)):  # of another axis: by XLA's slices, which are views where gathers are copies
+        return walk.bind(op, values)
     out: list[Any] = []
     at: Any = np.int32(0)
     for size in sizes:
@@ -238,12 +266,12 @@ RULES: dict[str, Rule] = {
     "squeeze": POINTWISE,
     "expand_dims": POINTWISE,
     "transpose": POINTWISE,
-    "rev": Rule(_rev_uses, _rev),
-    "concatenate": Rule(_concatenate_uses, _concatenate),
-    "pad": Rule(_pad_uses, _pad),
-    "slice": Rule(_slice_uses, _slice),
-    "split": Rule(_split_uses, _split),
+    "rev": Rule(_rev_uses, _rev, at_once=True),
+    "concatenate": Rule(_concatenate_uses, _concatenate, at_once=True),
+    "pad": Rule(_pad_uses, _pad, at_once=True),
+    "slice": Rule(_slice_uses, _slice, Across("picked"), at_once=True),
+    "split": Rule(_split_uses, _split, at_once=True),
     "stack": POINTWISE,
     "unstack": Rule(_unstack_uses, same),
-    "tile": Rule(_tile_uses, _tile),
+    "tile": Rule(_tile_uses, _tile, at_once=True),
 }

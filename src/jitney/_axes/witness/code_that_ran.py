@@ -29,10 +29,12 @@ _BLIND = "other tools watch the code that runs, so that nobody sees whether it l
 def scanned(report: Callable[[str], None]) -> Generator[None]:
     """Report each function that runs here, in this thread, and that may look at a size unseen, with its line and what it holds."""
     watch = _Watch(report, sys._getframe(2))  # pyright: ignore[reportPrivateUsage]
+    gc.callbacks.append(watch.collects)
     try:
         with _monitored(watch) if sys.version_info >= (3, 12) else _profiled(watch):
             yield
     finally:
+        gc.callbacks.remove(watch.collects)
         watch.outside = None
 
 
@@ -49,6 +51,8 @@ class _Watch:
         self.outside = outside
         self.seen: set[types.CodeType] = set()
         self.others: set[types.CodeType] = set()  # code of nobody who is trusted
+        self.here = threading.get_ident()
+        self.collections = -1  # ended when Python last began to collect garbage in this thread
 
     def started(self, frame: types.FrameType) -> None:
         """A function runs that has not been looked at."""
@@ -67,8 +71,18 @@ class _Watch:
         if not is_allowed(value):
             self._tell(code, f"calls `{getattr(value, '__name__', type_of(value).__name__)}`")
 
+    def collects(self, phase: str, _: dict[str, int]) -> None:
+        """Python begins to collect garbage, or has (a callback of `gc`)."""
+        if phase == "start" and threading.get_ident() == self.here:
+            self.collections = _collections()
+
     def _is_aside(self, frame: types.FrameType | None) -> bool:
-        """Whether code runs because Python collects garbage just now, or imports a module: nobody hands it a size."""
+        """Whether code runs because Python collects garbage just now, or imports a module: nobody hands it a size.
+
+        What is collected may run code too: a generator that is closed, a finalizer.
+        """
+        if self.collections == _collections():
+            return True
         callbacks = {getattr(callback, "__code__", None) for callback in gc.callbacks}
         while frame is not None and frame is not self.outside:
             if frame.f_code in callbacks or frame.f_code.co_filename == _IMPORTS:
@@ -78,6 +92,11 @@ class _Watch:
 
     def _tell(self, code: types.CodeType, what: str) -> None:
         self.report(f"{short(code.co_filename)}:{code.co_firstlineno} ({code.co_name}) {what}")
+
+
+def _collections() -> int:
+    """How many collections of garbage have ended."""
+    return sum(generation["collections"] for generation in gc.get_stats())
 
 
 _IMPORTS = "<frozen importlib._bootstrap>"

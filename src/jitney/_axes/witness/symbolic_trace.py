@@ -5,33 +5,32 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 from jax import export
 
 from ..._jax.jaxprs import opened, programs
 from ..._jax.primitives import HOLDERS
-from ..._owners import is_users, short
+from ..._jax.user_contexts import FRESH
+from ..._owners import is_users, owner, short
 from ..refusal import Refused
 from ..typed_jax import make_jaxpr
 from .compare_traces import Witness
+from .scope import SCOPE, Scope
 from .watch import watched
 
 _jax: Any = jax
 
 Shape = tuple[Any, ...]
-
+W = TypeVar("W")
+S = TypeVar("S")
 
 Sizes = Mapping[str, Any]
 """Symbol -> a size, symbolic or not."""
 Avals = Callable[[Sizes], Sequence[Any]]
 """The abstract arguments, from a size for each symbol."""
-
-# Bodies that JAX has traced before are not run again: a value that nobody has had before makes it forget them for one trace.
-_fresh: Any = _jax.make_user_context(None)
 
 
 @dataclass(frozen=True)
@@ -43,12 +42,14 @@ class SymbolicProgram:
         ranges: Symbol -> the least and the largest size it stands for.
         numbers: What Python computes of the sizes, by the variables of the program that stand in for it, and its values at one size.
         each: Why each new size is traced once more, for a line of the plan; None if the program is the same at all sizes.
+        choices: What was chosen for it, once for all sizes.
     """
 
     jaxpr: Any
     ranges: Mapping[str, tuple[int, int]]
     numbers: Mapping[Any, Any] = field(default_factory=dict[Any, Any])
     each: str | None = None
+    choices: Choices | None = field(default=None, compare=False)
 
     @property
     def out_dims(self) -> list[Shape]:
@@ -60,7 +61,7 @@ class SymbolicProgram:
         Raises:
             Refused: At these sizes the function does other operations.
         """
-        numbers = witnessed(self.jaxpr, fn, avals, self.ranges, sizes).numbers
+        numbers = witnessed(self.jaxpr, fn, avals, self.ranges, sizes, self.choices).numbers
         if numbers.keys() != self.numbers.keys():
             raise Refused("", f"does other operations at size {' and '.join(map(str, sizes.values()))}")
         return [numbers[variable] for variable in self.numbers]
@@ -73,7 +74,12 @@ def symbolic_sizes(ranges: Mapping[str, tuple[int, int]]) -> dict[str, Any]:
 
 
 def trace(
-    fn: Callable[..., Any], avals: Avals, ranges: Mapping[str, tuple[int, int]], sizes: Mapping[str, int] | None = None
+    fn: Callable[..., Any],
+    avals: Avals,
+    ranges: Mapping[str, tuple[int, int]],
+    sizes: Mapping[str, int] | None = None,
+    *,
+    choices: Choices | None = None,
 ) -> SymbolicProgram:
     """Trace `fn` for all sizes in the ranges at once, and compare with what it is at the sizes at hand.
 
@@ -82,26 +88,31 @@ def trace(
         avals: The abstract arguments, from a size for each symbol.
         ranges: Symbol -> the least and the largest size it stands for.
         sizes: Symbol -> the size at hand; without it, two of the ranges.
+        choices: Where it is kept what is chosen by what the function is at some sizes; None where nothing may be.
 
     Raises:
         Refused: The function needs to know a size, or does different things for different ones.
         Exception: What the function raises at any size, known or not.
     """
     at_hand = [sizes] if sizes is not None else probes(ranges)
-    jaxpr, looks = _symbolic(fn, avals, ranges, at_hand[0])
+    if choices is not None:
+        choices.begin(fn, avals, ranges)
+    jaxpr, looks = _symbolic(fn, avals, ranges, at_hand[0], choices)
     if not ranges:
         return SymbolicProgram(jaxpr, ranges)
-    seen = [witnessed(jaxpr, fn, avals, ranges, known) for known in at_hand]
+    seen = [witnessed(jaxpr, fn, avals, ranges, known, choices) for known in at_hand]
     first = seen[0]
     if any(other.numbers.keys() != first.numbers.keys() for other in seen):
         raise Refused("", "computes other numbers of its size at each size")
     if not first.numbers.keys() <= set(_evaluated(jaxpr)):
         raise Refused("", "computes a number of its size where it cannot be put in")
     lines = list(dict.fromkeys(filter(None, first.places.values())))
+    if choices is not None and choices.any:
+        lines.append("the structure of its derivative")
     why = f"{', '.join(lines) or 'it'} computes numbers of the size" if first.numbers else None
     if looks:
         why = "; ".join(filter(None, [why, looks[0]]))
-    return SymbolicProgram(jaxpr, ranges, first.numbers, why)
+    return SymbolicProgram(jaxpr, ranges, first.numbers, why, choices)
 
 
 def _evaluated(jaxpr: Any) -> Iterator[Any]:
@@ -112,47 +123,116 @@ def _evaluated(jaxpr: Any) -> Iterator[Any]:
             yield from _evaluated(inner)
 
 
-def witnessed(jaxpr: Any, fn: Callable[..., Any], avals: Avals, ranges: Mapping[str, tuple[int, int]], sizes: Mapping[str, int]) -> Witness:
+def witnessed(
+    jaxpr: Any,
+    fn: Callable[..., Any],
+    avals: Avals,
+    ranges: Mapping[str, tuple[int, int]],
+    sizes: Mapping[str, int],
+    choices: Choices | None = None,
+) -> Witness:
     """Compare a program with symbolic sizes with what the function is at known ones."""
-    with _scope(ranges):
+    with _scope(ranges, choices):
         exact = make_jaxpr(_anew(fn))(*avals(sizes))
     witness = Witness(sizes, ranges)
     witness.compare(jaxpr, exact)
     return witness
 
 
+class Choices:
+    """What is chosen once for a program, by what its function is at some sizes, and holds at all of them.
+
+    The trace with symbolic sizes asks first; then the function is rehearsed at sizes that are known. Every later trace is given the same,
+    in the order in which they ask.
+    """
+
+    def __init__(self) -> None:
+        self._begun: tuple[Callable[..., Any], Avals, Mapping[str, tuple[int, int]]] | None = None
+        self._made: list[Any] | None = None
+
+    def begin(self, fn: Callable[..., Any], avals: Avals, ranges: Mapping[str, tuple[int, int]]) -> None:
+        """Of which function."""
+        self._begun = fn, avals, ranges
+
+    @property
+    def any(self) -> bool:
+        """Whether anything was chosen."""
+        return any(choice is not None for choice in self._made or ())
+
+    @property
+    def made(self) -> list[Any]:
+        """What was chosen, in the order of the trace."""
+        if self._made is None:
+            asked = list(self._asked())
+            first = asked[0] if len({len(wishes) for wishes in asked}) == 1 else []
+            self._made = [_settled(settle, [wishes[i][0] for wishes in asked]) for i, (_, settle) in enumerate(first)]
+        return self._made
+
+    def _asked(self) -> Iterator[list[tuple[Any, Callable[[Sequence[Any]], Any]]]]:
+        """What is asked for at the largest sizes. No size at hand is among them: what is chosen is the same in every process."""
+        if self._begun is None:
+            return
+        fn, avals, ranges = self._begun
+        for below in range(_REHEARSED):
+            sizes = {name: max(low, high - below) for name, (low, high) in ranges.items()}
+            with _scope(ranges, self, rehearsed=[]) as scope:
+                make_jaxpr(_anew(fn))(*avals(sizes))
+            yield scope.rehearsed or []
+
+
+_REHEARSED = 3  # sizes; the colours of a ring of neighbours depend on the remainder by 3
+
+
+def _settled(settle: Callable[[Sequence[Any]], Any], wishes: Sequence[Any]) -> Any:
+    return None if any(wish is None for wish in wishes) else settle(wishes)
+
+
+def chosen(wish: Callable[[], W | None], settle: Callable[[Sequence[W]], S | None]) -> S | None:
+    """What holds at all sizes of the trace under way; None where nothing is chosen.
+
+    Args:
+        wish: What this would be at the size of the trace, which is known when it is asked; None for nothing.
+        settle: Makes a choice of the wishes of several sizes; those of the largest stand first.
+    """
+    scope = SCOPE.get()
+    if scope is None or scope.choices is None:
+        return None
+    if scope.rehearsed is not None:
+        scope.rehearsed.append((wish(), settle))
+        return None
+    made = scope.choices.made
+    scope.turn += 1
+    return made[scope.turn - 1] if scope.turn <= len(made) else None
+
+
 @contextmanager
-def _scope(ranges: Mapping[str, tuple[int, int]]) -> Generator[None]:
+def _scope(
+    ranges: Mapping[str, tuple[int, int]],
+    choices: Choices | None = None,
+    rehearsed: list[tuple[Any, Callable[[Sequence[Any]], Any]]] | None = None,
+) -> Generator[Scope]:
     """What is traced here is traced anew, and nothing in it is chosen by a size."""
-    token = _AT_ANY_SIZE.set(ranges)
+    scope = Scope(ranges, choices, rehearsed)
+    token = SCOPE.set(scope)
     try:
-        with _fresh(object()):
-            yield
+        with FRESH(object()):  # bodies that JAX has traced before are not run again: a value that nobody has had makes it forget them
+            yield scope
     finally:
-        _AT_ANY_SIZE.reset(token)
-
-
-def at_any_size() -> bool:
-    """Whether what is traced now must do the same at every size, so that nothing may be chosen by a size."""
-    return _AT_ANY_SIZE.get() is not None
-
-
-def ranges_at_hand() -> Mapping[str, tuple[int, int]]:
-    """The symbols of the trace under way, and which sizes they stand for; none if all sizes are known."""
-    return _AT_ANY_SIZE.get() or {}
-
-
-_AT_ANY_SIZE: ContextVar[Mapping[str, tuple[int, int]] | None] = ContextVar("at_any_size", default=None)
+        SCOPE.reset(token)
 
 
 def _symbolic(
-    fn: Callable[..., Any], avals: Avals, ranges: Mapping[str, tuple[int, int]], known: Mapping[str, int]
+    fn: Callable[..., Any],
+    avals: Avals,
+    ranges: Mapping[str, tuple[int, int]],
+    known: Mapping[str, int],
+    choices: Choices | None,
 ) -> tuple[Any, Sequence[str]]:
     """The program with symbolic sizes, and where code looked at a size in a way that is right only if each size is traced."""
     sizes = symbolic_sizes(ranges)
     jaxpr: Any = None
     failed: Exception | None = None
-    with watched() as seen, _scope(ranges):
+    with watched() as seen, _scope(ranges, choices):
         try:
             jaxpr = make_jaxpr(_anew(fn))(*avals(sizes))
         except Refused:
@@ -160,9 +240,9 @@ def _symbolic(
         except Exception as error:  # noqa: BLE001
             failed = error
     if failed is not None:
-        with _scope(ranges):
+        with _scope(ranges, choices):
             make_jaxpr(_anew(fn))(*avals(known))  # raises what is wrong at any size
-        raise Refused(_place(failed), f"needs to know a size: {_first_line(failed)}") from failed
+        raise Refused(_place(failed), f"needs to know a size: {_first_line(failed)}{_instead(failed)}") from failed
     if seen.refused:  # code that catches everything has caught it
         raise seen.refused[0]
     return jaxpr, seen.looks
@@ -182,6 +262,23 @@ def probes(ranges: Mapping[str, tuple[int, int]]) -> list[dict[str, int]]:
     low = {name: min(first + i, last) for i, (name, (first, last)) in enumerate(ranges.items())}
     high = {name: max(last - i, first) for i, (name, (first, last)) in enumerate(ranges.items())}
     return [low] if low == high else [low, high]
+
+
+_INSTEAD = {
+    "convolve": "`jax.scipy.signal.convolve`",
+    "correlate": "`jax.scipy.signal.correlate`",
+    "accumulate": "`jax.lax.cummax`, `cummin`, `cumsum` or `cumprod`",
+    "take": "`x[i % x.shape[0]]`",
+    "searchsorted": "`jnp.sum(table < x[..., None], -1)`",
+}
+"""Functions of `jax.numpy` that ask for the length of an array as a number, and what does the same without."""
+
+
+def _instead(error: BaseException) -> str:
+    """What to write in place of a function of JAX that asked, if that is known."""
+    frames = [f.name for f in traceback.extract_tb(error.__traceback__) if owner(f.filename) == "jax"]
+    names = [name for name in frames if name in _INSTEAD]
+    return f" (asked by JAX's `{names[0]}`; not by {_INSTEAD[names[0]]})" if names else ""
 
 
 def _first_line(error: BaseException) -> str:

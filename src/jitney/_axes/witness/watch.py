@@ -28,6 +28,7 @@ from ..dims import is_symbolic, symbolic_class
 from ..refusal import Refused
 from ..typed_jax import InconclusiveDimensionOperation
 from .code_that_ran import scanned
+from .mapped_sizes import named_sizes
 
 _LOCK = threading.RLock()
 _QUESTIONS = {
@@ -124,7 +125,7 @@ def watched() -> Generator[Seen]:
         for name, method in hooks.items():
             setattr(kind, name, method)
         try:
-            with scanned(seen.looks.append):
+            with scanned(seen.looks.append), named_sizes():
                 yield seen
         finally:
             for name, method in before.items():

@@ -1,0 +1,85 @@
+"""Write the pictures of the pages anew: `python docs/pictures.py`, in the root of the project.
+
+Those of `docs/in-pictures.md` are what its blocks write, and one more of its functions on eight virtual devices. The chart of sizes is
+drawn from the table in `docs/axes.md`, which `python -m tests.perf.sizes` measures. Tests compare the files with what is drawn.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from html import escape
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+PICTURES = ROOT / "docs" / "pictures"
+SIDES = {"`jax.jit` at exact size": "jax.jit", '`pad={"n": "pow2"}`': 'pad={"n": "pow2"}', "masks written by hand": "masks by hand"}
+WIDE, LEFT, HIGH = 480, 146, 30
+
+
+def written(folder: Path) -> dict[str, object]:
+    """Run the page in a folder; what it makes by name."""
+    page = ROOT / "docs" / "in-pictures.md"
+    names: dict[str, object] = {"__name__": "__main__"}
+    here = Path.cwd()
+    os.chdir(folder)
+    try:
+        exec(compile(code_of(page), str(page), "exec"), names)  # noqa: S102 - a page of the project
+    finally:
+        os.chdir(here)
+    return names
+
+
+def code_of(page: Path) -> str:
+    """All Python of a page, each line at its place."""
+    lines, inside = [], False
+    for line in page.read_text().splitlines():
+        fence = line.startswith("```")
+        lines.append(line if inside and not fence else "")
+        inside = line == "```python" if fence else inside
+    return "\n".join(lines)
+
+
+def shards(names: dict[str, object]) -> str:
+    """The layer of the page on eight devices."""
+    import jax.numpy as jnp
+
+    import jitney
+
+    layer: Any = names["layer"]
+    with jitney.mesh(data=4, model=2):
+        return layer.plan(jnp.ones((64, 32)), jnp.ones((256, 64)), jnp.ones(32)).draw()
+
+
+def sizes() -> str:
+    """The table of `docs/axes.md` as bars: seconds of a thousand calls, each of a size of its own."""
+    from jitney._svg import box, picture, words
+
+    rows = re.findall(r"^\| (.+?) \| (\d+) \| ([\d.]+) \| \d+ \|$", (ROOT / "docs" / "axes.md").read_text(), flags=re.MULTILINE)
+    rows = [(SIDES[name], int(count), float(seconds)) for name, count, seconds in rows]
+    most = max(seconds for _, _, seconds in rows)
+    parts = [words(8, 20, "A thousand calls of random sizes, compiling included", "name")]
+    for i, (name, count, seconds) in enumerate(rows):
+        y = 34 + i * HIGH
+        wide = max(1.5, (WIDE - LEFT - 150) * seconds / most)
+        parts += [
+            words(LEFT - 8, y + 14, name, "", "end"),
+            box(LEFT, y, wide, 20, f"var(--{'bac'[i]})", "none"),
+            words(LEFT + wide + 8, y + 14, f"{seconds:g} s, {count} programs", "soft"),
+        ]
+    y = 34 + len(rows) * HIGH + 12
+    parts.append(words(8, y, "python -m tests.perf.sizes, two cores, jax 0.10.2", "code"))
+    return picture("jitney-chart", escape("seconds of a thousand sizes"), WIDE, y + 12, parts, 680)
+
+
+def main() -> None:
+    """Write all of them."""
+    names = written(PICTURES)
+    (PICTURES / "shards.svg").write_text(shards(names))
+    (PICTURES / "sizes.svg").write_text(sizes())
+
+
+if __name__ == "__main__":
+    os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"  # before JAX starts
+    main()

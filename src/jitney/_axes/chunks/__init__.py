@@ -1,0 +1,1 @@
+"""An axis worked on in chunks: the passes of a program over it, and their evaluation."""

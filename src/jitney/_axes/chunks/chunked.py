@@ -1,0 +1,409 @@
+"""The chunked evaluator: the passes of a program, one chunk at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..._jax.evaluation import Const
+from ..._jax.jaxprs import scan_parts
+from ..callbacks import answers, told
+from ..derivative import Derivative, with_derivative
+from ..monoids import Monoid
+from ..rules import RULES
+from ..typed_jax import jnp, lax
+from ..walk import Op, Walk
+from .along import carried, is_along, monoid_of, way_of
+from .numbered import Node, has_axis, has_state, is_accumulated, monoids_of
+from .over_devices import Devices
+from .parts import Parts
+from .passes import Pass, Passes
+from .picks import picked, top_begins, topped
+
+_jax: Any = jax
+State = list[list[Any]]
+"""Of each node with a state, in order, what is carried from chunk to chunk."""
+Kept = dict[int, list[Any]]
+"""By the number of a node's first result, what it carried into a chunk, in the pass that went its way."""
+
+
+@dataclass
+class KnownValues:
+    """The values that do not have the axis, as far as they are known."""
+
+    values: dict[int, Any]
+
+    def read(self, refs: Sequence[Any], made: dict[int, Any] | None = None) -> list[Any]:
+        """The values with these numbers; `made` holds those of the chunk at hand."""
+        chunk = made or {}
+        return [ref.value if isinstance(ref, Const) else chunk[ref] if ref in chunk else self.values[ref] for ref in refs]
+
+
+class Chunked:
+    """Evaluates the passes of one program.
+
+    Args:
+        passes: What is done when.
+        size: The size of the whole axis, an int or an int32 scalar.
+        devices: Those that share the axis, if several do; what is called here is called inside their `mapped` then.
+        is_spread: Whether XLA lays other axes over devices.
+    """
+
+    def __init__(self, passes: Passes, size: Any, devices: Devices | None = None, *, is_spread: bool = False):
+        self.passes = passes
+        self.size = size
+        self.devices = devices
+        self.is_spread = is_spread or (devices is not None and devices.is_part)
+
+    def known(self, given: Sequence[Any]) -> KnownValues:
+        """The arguments, in order: those with the axis are whole."""
+        return KnownValues(dict(zip(self.passes.flat.takes, given, strict=True)))
+
+    def settle(self, nodes: Sequence[Node], known: KnownValues) -> None:
+        """Compute what can be computed now, once: from what does not have the axis, and on what is there as a whole."""
+        apart = self._walk(1, 1, 0)
+        for node in nodes:
+            walk = self._walk(int(self.size), int(self.size)) if has_axis(node, self.passes.streamed) else apart
+            values = known.read(node.reads)
+            out = walk.make(node.op, values) if node.token is None or self.devices is None else self._once(self.devices, walk, node, values)
+            known.values.update(zip(node.makes, out, strict=True))
+
+    def _once(self, devices: Devices, walk: Walk, node: Node, values: list[Any]) -> list[Any]:
+        """What calls back, on the first of the devices; what it is answered, the others get from there."""
+        out = told(walk, node.op, values, devices.index() == 0)
+        return [lax.all_gather(x, devices.along)[0] for x in out] if answers(node.op, is_used=True) else out
+
+    def start(self, work: Pass, known: KnownValues) -> State:
+        """The states that a pass begins with."""
+        return [self._begin(node, known) for node in work.states(self.passes.streamed)]
+
+    def kept(self, work: Pass, state: State) -> Kept:
+        """What a pass keeps of the states before a chunk."""
+        keys = [node.makes[0] for node in work.states(self.passes.streamed)]
+        return {key: state[keys.index(key)] for key in work.keeps}
+
+    def step(
+        self,
+        work: Pass,
+        known: KnownValues,
+        chunk: dict[int, Any],
+        state: State,
+        start: Any,
+        count: Any,
+        allocated: int,
+        *,
+        kept: Kept | None = None,
+        here: Any = True,
+    ) -> tuple[State, list[Any]]:
+        """One chunk: the next states, and the results that come out of it, what is collected behind them. `kept` is what was carried into
+        this chunk by the nodes that the pass replays. Where `here` is false it is worked on elsewhere as well, and its callbacks are called
+        there."""
+        walk = self._walk(allocated, count, start)
+        made = dict(chunk)
+        for n in work.slices:
+            dims, axis = self.passes.flat.dims[n], self.passes.axis(n)
+            made[n] = lax.dynamic_slice_in_dim(known.values[n], walk.start_of(dims[axis]), walk.shape(dims)[axis], axis)
+        before = kept or {}
+        states = iter(state)
+        new: State = []
+        for node in work.nodes:
+            values = known.read(node.reads, made)
+            if node.makes and node.makes[0] in work.replays:
+                out, _ = self._carry(walk.muted(), node, values, before[node.makes[0]], back=work.back)
+            elif node.parts is not None and has_state(node, self.passes.streamed):
+                out, after = self._add(walk, node, node.parts, values, next(states), self._is_told(node, start, here=here))
+                new.append(after)
+            elif has_state(node, self.passes.streamed):
+                out, after = self._carry(walk.muted() if node.is_mute else walk, node, values, next(states), back=work.back)
+                new.append(after)
+            else:
+                out = told(walk, node.op, values, self._is_told(node, start, here=here))
+            made.update((n, x) for n, x in zip(node.makes, out, strict=True) if x is not None)
+        return new, known.read([*(self.passes.flat.gives[i] for i in work.emits), *work.collects], made)
+
+    def together(self, work: Pass, state: State) -> State:
+        """What a pass has accumulated, of all devices, rounded to the types of the program."""
+        state = state if self.devices is None else self.devices.together(work, self.passes.streamed, state)
+        with_state = work.states(self.passes.streamed)
+        return [
+            [_as(x, self.passes.flat.dtypes[n]) for n, x in zip(self._accumulated(node), held, strict=False)]
+            for node, held in zip(with_state, state, strict=True)
+        ]
+
+    def finish(self, work: Pass, known: KnownValues, state: State) -> None:
+        """What the pass has accumulated, put `together`, is known from now on."""
+        with_state = work.states(self.passes.streamed)
+        for node, held in zip(with_state, state, strict=True):
+            known.values.update(zip(self._accumulated(node), held, strict=False))
+
+    def results(self, known: KnownValues, emitted: dict[int, Any]) -> list[Any]:
+        """All results; those with the axis are given."""
+        self.settle(self.passes.after, known)
+        gives = self.passes.flat.gives
+        return [emitted[i] if i in emitted else known.read([ref])[0] for i, ref in enumerate(gives)]
+
+    def _walk(self, allocated: int, count: Any, start: Any = None) -> Walk:
+        symbol = self.passes.symbol
+        starts = {} if start is None else {symbol: start}
+        walk = Walk({symbol: allocated}, {symbol: count}, RULES, {symbol: self.size}, starts, self.passes.numbers)
+        walk.is_spread = self.is_spread
+        return walk
+
+    def _is_told(self, node: Node, start: Any, *, here: Any) -> Any:
+        """Whether an operation calls its callbacks in this chunk: one that is the same in all of them does in the first."""
+        if node.token is None or node.is_mute:
+            return node.token is None
+        return here if is_along(node.op) else (start == 0) & here
+
+    @property
+    def accumulators(self) -> list[str]:
+        """The types of what is carried from chunk to chunk: a file of other ones cannot be gone on from."""
+        nodes = [node for work in self.passes.passes for node in work.states(self.passes.streamed)]
+        return [
+            str(monoid.accumulator(self.passes.flat.dtypes[n]))
+            for node in nodes if node.parts is not None or way_of(node.op) not in ("looped", "placed", "picked", "topped")
+            for n, monoid in zip(self._accumulated(node) or node.makes, monoids_of(node), strict=True)
+        ]  # fmt: skip
+
+    def _accumulated(self, node: Node) -> list[int]:
+        return [n for n in node.makes if is_accumulated(node, n, self.passes.streamed)]
+
+    def _begin(self, node: Node, known: KnownValues) -> list[Any]:
+        op, way = node.op, way_of(node.op)
+        if node.parts is not None:
+            dtypes, dims = self.passes.flat.dtypes, self.passes.flat.dims
+            made = zip(self._accumulated(node), monoids_of(node), strict=True)
+            return [_begun(monoid, dims[n], monoid.accumulator(dtypes[n])) for n, monoid in made]
+        if way == "looped":
+            values = [None if isinstance(ref, int) and ref in self.passes.streamed else known.read([ref])[0] for ref in node.reads]
+            return [jnp.asarray(x) for x in carried(op, values)]
+        if way == "topped":
+            return top_begins(op)
+        if way == "picked":
+            aval = op.eqn.outvars[0].aval
+            return [lax.full(aval.shape, 0, aval.dtype)]
+        monoid = monoid_of(op)
+        if way == "written":
+            (x,) = known.read(node.reads[:1])
+            return [self._on_first(_as(jnp.asarray(x), monoid.accumulator(op.eqn.outvars[0].aval.dtype)), monoid)]
+        aval = op.eqn.outvars[0].aval
+        if way == "cumulated":
+            shape = [1 if axis == op.params["axis"] else size for axis, size in enumerate(aval.shape)]
+            return [_identity(op, shape)]
+        if way == "placed":
+            dtype = op.eqn.invars[0].aval.dtype
+            return [lax.full(aval.shape, 0, aval.dtype), lax.full(aval.shape, monoid.identity(dtype), dtype)]
+        return [_identity(op, aval.shape)]
+
+    def _on_first(self, x: Any, monoid: Monoid) -> Any:
+        """What is added to is there once, on the first of the devices."""
+        if self.devices is None:
+            return x
+        return jnp.where(self.devices.index() == 0, x, lax.full(x.shape, monoid.identity(x.dtype), x.dtype))
+
+    def _add(self, walk: Walk, node: Node, parts: Parts, values: list[Any], state: list[Any], when: Any) -> tuple[list[Any], list[Any]]:
+        """The results of a loop or a branch over another axis for one chunk, and what is put together until now."""
+        is_first = jnp.equal(walk.start[self.passes.symbol], 0)
+        begins = [jnp.asarray(x) if i in parts.begun else x for i, x in enumerate(values)]
+        for i, monoid in parts.begun.items():
+            begins[i] = lax.select(is_first, begins[i], _begun(monoid, begins[i].shape, begins[i].dtype))
+        out = told(walk, node.op, begins, when)
+        both = list(zip(out, parts.monoids, strict=True))
+        added = [(x, monoid) for x, monoid in both if monoid is not None]
+        new = [monoid.combine(held, _as(x, held.dtype)) for held, (x, monoid) in zip(state, added, strict=True)]
+        return [None if monoid is not None else x for x, monoid in both], new
+
+    def _carry(self, walk: Walk, node: Node, values: list[Any], state: list[Any], *, back: bool) -> tuple[list[Any], list[Any]]:
+        """The results for one chunk (None where they are known only later), and the next state."""
+        op, way = node.op, way_of(node.op)
+        rule = RULES[op.name]
+        if way == "looped":
+            constants, _, xs = scan_parts(op.eqn, values)
+            out = rule.pad(walk, op, [*constants, *state, *xs])
+            return [*(None for _ in state), *out[len(state) :]], out[: len(state)]
+        if way == "written":
+            return [None], rule.pad(walk, op, [state[0], values[1], _as(values[2], state[0].dtype)])
+        if way == "topped":
+            return [None for _ in node.makes], topped(walk, op, values[0], state, back=back)
+        if way == "picked":
+            return [None], [picked(walk, op, values, state[0])]
+        if way == "placed":
+            part = rule.pad(walk, op, values)[0]
+            return [None], _further(op, values[0], part, state, walk.start_of(op.ins[0][op.params["axes"][0]]), back=back)
+        part = _wide(walk, op, values)
+        combine = monoid_of(op).combine
+        if way == "cumulated":
+            whole = combine(part, jnp.broadcast_to(state[0], part.shape))
+            axis = op.params["axis"]
+            end = 0 if op.params["reverse"] else part.shape[axis] - 1
+            return [_as(whole, values[0].dtype)], [lax.slice_in_dim(whole, end, end + 1, axis=axis)]
+        return [None], [combine(state[0], part)]
+
+
+def _as(x: Any, dtype: Any) -> Any:
+    return x if x.dtype == dtype else lax.convert_element_type(x, dtype)
+
+
+def _identity(op: Op, shape: Any) -> Any:
+    """What an operation starts with, in the type that it accumulates in."""
+    monoid = monoid_of(op)
+    return _begun(monoid, shape, monoid.accumulator(op.eqn.outvars[0].aval.dtype))
+
+
+def _begun(monoid: Monoid, shape: Any, dtype: Any) -> Any:
+    return lax.full(shape, monoid.identity(dtype), dtype)
+
+
+def _wide(walk: Walk, op: Op, values: list[Any]) -> Any:
+    """The result for one chunk, in the type that it is accumulated in: it is rounded when all chunks are done."""
+    dtype = op.eqn.outvars[0].aval.dtype
+    wide = monoid_of(op).accumulator(dtype)
+    if wide == dtype:
+        return RULES[op.name].pad(walk, op, values)[0]
+    if op.name not in ("dot_general", "conv_general_dilated"):
+        return RULES[op.name].pad(walk, op, [_as(x, wide) for x in values])[0]
+    return _as(RULES[op.name].pad(walk, op.changed(preferred_element_type=wide), values)[0], wide)
+
+
+def _further(op: Op, x: Any, part: Any, state: list[Any], start: Any, *, back: bool) -> list[Any]:
+    """Where the extreme element is of all chunks until now, and that element: the first of equal ones, and the first NaN before all."""
+    (axis,) = op.params["axes"]
+    index, best = state
+    extreme = jnp.squeeze(jnp.take_along_axis(x, jnp.expand_dims(part, axis), axis), axis)
+    above, below = (lax.ge, lax.le) if back else (lax.gt, lax.lt)  # of equal ones the chunk further in front has the first
+    better = above(extreme, best) if op.name == "argmax" else below(extreme, best)
+    if jnp.issubdtype(extreme.dtype, jnp.inexact):
+        better |= jnp.isnan(extreme) & (back | ~jnp.isnan(best))
+    return [lax.select(better, part + lax.convert_element_type(start, part.dtype), index), lax.select(better, extreme, best)]
+
+
+def run_chunked(passes: Passes, arrays: Sequence[Any], size: int, chunk: int, devices: Devices | None = None) -> list[Any]:
+    """Evaluate a program in memory, chunk by chunk.
+
+    Args:
+        passes: The plan.
+        arrays: The arguments.
+        size: The size of the axis.
+        chunk: How much of it is worked on at a time, by each device.
+        devices: Those that share the axis, if several do.
+    """
+    with passes.width:
+        return _run(Chunked(passes, size, devices), arrays, size, chunk)
+
+
+def run_chunked_differentiable(passes: Passes, derivative: Derivative[Passes], arrays: Sequence[Any], size: int, chunk: int) -> list[Any]:
+    """`run_chunked` on one device, for whoever differentiates it once: what a chunk computes is made again on the way back.
+
+    Args:
+        passes: The plan.
+        derivative: That of its derivative.
+        arrays: The arguments.
+        size: The size of the axis.
+        chunk: How much of it is worked on at a time.
+    """
+
+    def run(arrays: Sequence[Any], _: None) -> list[Any]:
+        return run_chunked(passes, arrays, size, chunk)
+
+    def along(passes: Passes, arrays: Sequence[Any], _: None, tangents: Sequence[Any]) -> list[Any]:
+        with passes.width:
+            work = Chunked(passes, size)
+            return _in_turn(work, [*arrays, *tangents], size, chunk, frozenset(passes.flat.takes[len(arrays) :]))
+
+    return with_derivative(run, along, derivative, arrays, None, len(passes.flat.gives))
+
+
+def _run(work: Chunked, arrays: Sequence[Any], size: int, chunk: int) -> list[Any]:
+    passes, devices = work.passes, work.devices
+    if devices is None:
+        return _in_turn(work, arrays, size, chunk)
+    gives, takes = passes.flat.gives, passes.flat.takes
+    made = [i for i, ref in enumerate(gives) if not isinstance(ref, Const)]
+    emitted = {i for turn in passes.passes for i in turn.emits}
+
+    def here(*parts: Any) -> list[Any]:
+        out = _in_turn(work, parts, size // devices.parts, chunk)
+        return [out[i] for i in made]
+
+    ins = tuple(devices.spec(passes.axis(n) if n in passes.streamed else None) for n in takes)
+    outs = [devices.spec(passes.axis_of_result(i) if i in emitted else None) for i in made]
+    results = dict(zip(made, devices.mapped(here, ins, outs)(*arrays), strict=True))
+    return [ref.value if isinstance(ref, Const) else results[i] for i, ref in enumerate(gives)]
+
+
+def _in_turn(work: Chunked, arrays: Sequence[Any], size: int, chunk: int, tangents: frozenset[int] | None = None) -> list[Any]:
+    """The chunks that are here one after the other: `size` elements of the axis, which lie where this device's part begins.
+
+    If some of the arguments are tangents, JAX goes back through them. Of a chunk it keeps nothing then; and the loop is handed the
+    tangents in parts, since a slice out of a whole would come back as a whole in every turn.
+    """
+    passes = work.passes
+    takes = passes.flat.takes
+    streamed = {n: x for n, x in zip(takes, arrays, strict=True) if n in passes.streamed}
+    known = work.known(arrays)
+    full, rest = divmod(size, chunk)
+    parted = {n: _parted(streamed[n], passes.axis(n), full, chunk) for n in tangents or () if n in streamed}
+    numbered = jnp.arange(full, dtype=np.int32)
+    offset = np.int32(0) if work.devices is None else lax.convert_element_type(work.devices.index() * size, np.int32)
+    emitted: dict[int, Any] = {}
+    kept: Kept = {}
+    kept_rest: Kept = {}
+
+    for number, turn in enumerate(passes.passes, 1):
+        with _jax.named_scope(f"pass {number}{' from the end' if turn.back else ''}"):
+            work.settle(turn.before, known)
+            here = known
+
+            def step(state: State, given: Any, turn: Pass = turn, here: KnownValues = here) -> tuple[State, Any]:
+                i, parts, before = given
+                at = i * np.int32(chunk)
+                cut = {n: parts[n] if n in parts else lax.dynamic_slice_in_dim(x, at, chunk, passes.axis(n)) for n, x in streamed.items()}
+                new, outs = work.step(turn, here, cut, state, offset + at, chunk, chunk, kept=before)
+                return new, (outs, work.kept(turn, state))
+
+            def remainder(state: State, before: Kept, turn: Pass = turn, here: KnownValues = here) -> tuple[State, Any]:
+                at = full * chunk
+                cut = {n: lax.slice_in_dim(x, at, size, axis=passes.axis(n)) for n, x in streamed.items()}
+                new, outs = work.step(turn, here, cut, state, offset + np.int32(at), rest, rest, kept=before)
+                return new, (outs, work.kept(turn, state))
+
+            again: Any = partial(_jax.checkpoint, prevent_cse=False) if tangents is not None else _as_is
+            state, tail = work.start(turn, known), list[Any]()
+            before, before_rest = ({key: each[key] for key in turn.replays if key in each} for each in (kept, kept_rest))
+            if rest and turn.back:
+                state, (tail, carried_in) = again(remainder)(state, before_rest)
+                kept_rest.update(carried_in)
+            state, (outs, carried_in) = lax.scan(again(step), state, (numbered, parted, before), reverse=turn.back)
+            kept.update(carried_in)
+            if rest and not turn.back:
+                state, (tail, carried_in) = again(remainder)(state, before_rest)
+                kept_rest.update(carried_in)
+            axes = [*(passes.axis_of_result(i) for i in turn.emits), *map(passes.axis, turn.collects)]
+            joined = [_joined(x, axis) for axis, x in zip(axes, outs, strict=True)]
+            if rest:
+                joined = [lax.concatenate([a, b], axis) for axis, a, b in zip(axes, joined, tail, strict=True)]
+            work.finish(turn, known, work.together(turn, state))
+            emitted.update(zip(turn.emits, joined, strict=False))
+            known.values.update(zip(turn.collects, joined[len(turn.emits) :], strict=True))
+    return work.results(known, emitted)
+
+
+def _as_is(step: Any) -> Any:
+    return step
+
+
+def _parted(x: Any, axis: int, full: int, chunk: int) -> Any:
+    """The full chunks of an array along a new leading axis."""
+    whole = lax.slice_in_dim(x, 0, full * chunk, axis=axis)
+    return jnp.moveaxis(whole.reshape(*whole.shape[:axis], full, chunk, *whole.shape[axis + 1 :]), axis, 0)
+
+
+def _joined(chunks: Any, axis: int) -> Any:
+    """The chunks of a result, which lie along a new leading axis, one behind the other."""
+    moved = jnp.moveaxis(chunks, 0, axis)
+    return moved.reshape(*moved.shape[:axis], moved.shape[axis] * moved.shape[axis + 1], *moved.shape[axis + 2 :])

@@ -1,0 +1,167 @@
+"""Passes over an axis that lies along axes of a mesh: each device works on its own part, and what the passes accumulate is put together
+over the devices when a pass is over.
+
+What goes on from one element to the next has no such end: it is refused. What the body says of positions and of the size of the axis is
+that of the whole axis, never of a part: an unaided `jnp.mean` inside `shard_map` would be the mean of a part.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..._jax.jaxprs import inside
+from ..._jax.primitives import spelled
+from ..callbacks import answers, is_ordered
+from ..monoids import MONOIDS, Monoid, highest, sendable
+from ..refusal import Refused
+from ..typed_jax import jnp, lax
+from .along import is_along, monoid_of, way_of
+from .numbered import Node, has_state, monoids_of
+from .passes import Pass, Passes
+
+_jax: Any = jax
+_AxisType: Any = jax.sharding.AxisType
+
+
+@dataclass(frozen=True)
+class Devices:
+    """The devices that share an axis.
+
+    Args:
+        mesh: JAX's mesh.
+        along: The axes of it that the axis lies along, the slowest first. Along others XLA goes on to place what it likes.
+    """
+
+    mesh: Any
+    along: tuple[str, ...]
+
+    @property
+    def parts(self) -> int:
+        """How many parts the axis has."""
+        return math.prod(self.mesh.shape[name] for name in self.along)
+
+    @property
+    def is_part(self) -> bool:
+        """Whether the mesh has other axes, along which XLA lays what it likes."""
+        return self.parts < math.prod(self.mesh.shape.values())
+
+    @property
+    def text(self) -> str:
+        """For a line of the plan."""
+        return " and ".join(map(repr, self.along))
+
+    def spec(self, axis: int | None) -> Any:
+        """Where an array lies that has the axis there; None if it has not."""
+        return _jax.sharding.PartitionSpec() if axis is None else _jax.sharding.PartitionSpec(*[None] * axis, self.along)
+
+    def index(self) -> Any:
+        """Which part a device works on, inside `mapped`."""
+        return lax.axis_index(self.along)
+
+    @property
+    def inside(self) -> Any:
+        """The scope in which a program is traced that is evaluated inside `mapped`: JAX notes the mesh with each operation."""
+        mesh = getattr(self.mesh, "abstract_mesh", self.mesh)
+        kinds = [_AxisType.Manual if name in self.along else _AxisType.Auto for name in mesh.axis_names]
+        return _jax.sharding.use_abstract_mesh(mesh.update(axis_types=tuple(kinds)))
+
+    def mapped(self, fn: Callable[..., Any], ins: Any, outs: Any) -> Callable[..., Any]:
+        """A function of the parts as a function of whole arrays, by JAX's `shard_map`."""
+        return _jax.shard_map(fn, mesh=self.mesh, in_specs=ins, out_specs=outs, axis_names=set(self.along), check_vma=False)
+
+    def together(self, work: Pass, streamed: frozenset[int], state: list[list[Any]]) -> list[list[Any]]:
+        """What a pass has accumulated, of all devices. All sums are one collective operation."""
+        nodes = work.states(streamed)
+        held = [(i, k, monoid) for i, node in enumerate(nodes) if not _is_placed(node) for k, monoid in enumerate(monoids_of(node))]
+        sums = [(i, k) for i, k, monoid in held if monoid is MONOIDS["add"]]
+        out = [list(each) for each in state]
+        for (i, k), total in zip(sums, self._reduced(lax.psum, [state[i][k] for i, k in sums]), strict=True):
+            out[i][k] = total
+        for i, node in enumerate(nodes):
+            if _is_placed(node):
+                out[i] = _first_place(monoid_of(node.op), [lax.all_gather(x, self.along) for x in state[i]])
+        for i, k, monoid in held:
+            if monoid in (MONOIDS["max"], MONOIDS["min"]):
+                out[i][k] = self._extreme(state[i][k], monoid)
+            elif monoid is not MONOIDS["add"]:
+                out[i][k] = monoid.fold(lax.all_gather(state[i][k], self.along), axes=(0,))
+        return out
+
+    def _reduced(self, over: Any, xs: Sequence[Any]) -> list[Any]:
+        wide = [lax.convert_element_type(x, sendable(x.dtype)) for x in xs]
+        return [lax.convert_element_type(y, x.dtype) for x, y in zip(xs, over(wide, self.along) if wide else [], strict=True)]
+
+    def _extreme(self, x: Any, monoid: Monoid) -> Any:
+        """The largest or smallest of all devices. Collectives leave a NaN out or take it, as it comes, so it goes beside."""
+        over, least = lax.pmax if monoid is MONOIDS["max"] else lax.pmin, monoid.identity
+        if not jnp.issubdtype(x.dtype, jnp.inexact):
+            return self._reduced(over, [x])[0]
+        bad = jnp.isnan(x)
+        (extreme,) = self._reduced(over, [jnp.where(bad, least(x.dtype), x)])
+        (flag,) = self._reduced(lax.pmax, [bad])
+        return jnp.where(flag, jnp.asarray(np.nan, x.dtype), extreme)
+
+
+def _is_placed(node: Node) -> bool:
+    return node.parts is None and way_of(node.op) == "placed"
+
+
+def _first_place(monoid: Monoid, parts: Sequence[Any]) -> list[Any]:
+    """Where the extreme element is, of the places that the devices found: of equal ones, or of NaNs, that in front. In a stream a device
+    whose part of one chunk is in front may have found its element in a later chunk.
+    """
+    index, best = parts
+    extreme = (jnp.max if monoid is MONOIDS["max"] else jnp.min)(best, axis=0, keepdims=True)
+    same = best == extreme
+    if jnp.issubdtype(best.dtype, jnp.inexact):
+        same |= jnp.isnan(best) & jnp.isnan(extreme)
+    return [jnp.min(jnp.where(same, index, highest(index.dtype)), axis=0), jnp.squeeze(extreme, 0)]
+
+
+def check_order(passes: Passes, devices: Devices) -> None:
+    """Check that nothing goes on from one element of the axis to the next, and that callbacks are such as devices can call.
+
+    Raises:
+        Refused: Something does.
+    """
+    for node in (node for work in passes.passes for node in work.nodes):
+        if node.parts is None and has_state(node, passes.streamed) and way_of(node.op) not in ("folded", "placed", "written"):
+            few = way_of(node.op) in ("picked", "topped")
+            what = (
+                "looks for elements of it on all devices"
+                if few
+                else "goes on from one element of it to the next, and so from device to device"
+            )
+            raise Refused(node.op.place, f"{what} (`{spelled(node.op.name)}`)")
+    for node in passes.at_once:
+        raise Refused(node.op.place, f"needs all of it at once, of which each device has a part (`{spelled(node.op.name)}`)")
+    for node in passes.flat.nodes:
+        if devices.is_part and any(eqn.primitive.name in _ANSWERED for eqn in (node.op.eqn, *inside(node.op.eqn))):
+            raise Refused(node.op.place, f"calls back where the mesh has other axes too, which JAX does not (`{spelled(node.op.name)}`)")
+        if node.token is not None and is_ordered(node.op):
+            raise Refused(node.op.place, f"calls back in order, which several devices do not (`{spelled(node.op.name)}`)")
+        if node.token is not None and is_along(node.op) and answers(node.op, is_used=True):
+            raise Refused(node.op.place, f"calls back for each element, and needs the answer (`{spelled(node.op.name)}`)")
+
+
+_ANSWERED = ("io_callback", "pure_callback")  # in jax 0.10.2 and 0.12.0.1; `jax.debug.callback` is called there
+
+
+def told(passes: Passes) -> str:
+    """What is put together over the devices, for a line of the plan."""
+    counts = Counter(_collectives(passes))
+    sent = [f"{count} {'value' if count == 1 else 'values'} by {name}" for name, count in counts.items()]
+    return f"{', '.join(sent)} at the end of a pass" if sent else "nothing is sent"
+
+
+def _collectives(passes: Passes) -> Iterator[str]:
+    for node in (node for work in passes.passes for node in work.nodes):
+        if has_state(node, passes.streamed):
+            yield from ["all_gather"] if _is_placed(node) else [monoid.collective for monoid in monoids_of(node)]

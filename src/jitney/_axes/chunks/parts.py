@@ -1,0 +1,222 @@
+"""What a loop, a branch or a solve makes of an axis that is cut and that it does not run over: what is made in each chunk, and what is put
+together over the chunks.
+
+The gradient of a weight that every turn of a loop over time uses is added up in the loop: over the batch in each turn, and over the turns.
+Where the batch is cut each chunk can do so with its part, beginning from zero, if all that reads such a sum is linear in it. That is proven
+here, on the program inside. What the loop began with is given to one chunk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..._jax.equinox_checks import only_raises
+from ..._jax.evaluation import evaluated
+from ..._jax.jaxprs import scan_parts, solve_operands, while_parts
+from ..._jax.primitives import spelled
+from ..._jax.trees import issubdtype
+from ..dims import is_ragged
+from ..monoids import MONOIDS, Monoid
+from ..refusal import Refused
+from ..rule import Use
+from ..rules import RULES
+from ..rules.additive import Standing, is_fixed, is_zero, keeps, of_fixed, within
+from ..rules.control import entered
+from ..walk import Op, mentions, ragged
+
+_OVER_ANOTHER = ("scan", "while", "cond", "custom_linear_solve")
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What of an operation's results is put together.
+
+    Args:
+        monoids: Of each result, by what the parts of the chunks are put together; None of one that is made in each chunk.
+        begun: Which operands are what a loop begins with, and are added to: they are there in one chunk, and the identity in the others.
+    """
+
+    monoids: tuple[Monoid | None, ...]
+    begun: Mapping[int, Monoid]
+
+
+def is_over_another(op: Op) -> bool:
+    """Whether an operation runs programs, and not along the axis that is cut."""
+    return op.name in _OVER_ANOTHER and not (op.name == "scan" and is_ragged(op.params["length"]))
+
+
+def parts_of(op: Op, zeros: Sequence[bool]) -> Parts:
+    """What of the results of a loop, a branch or a solve over another axis is put together.
+
+    Args:
+        op: The operation; no use of the axis in it is refused.
+        zeros: Which operands are known to be zero.
+
+    Raises:
+        Refused: What is put together over the chunks is read before it is.
+    """
+    given: list[Standing] = [_standing(dims, "zero" if zero else "fixed") for dims, zero in zip(op.ins, zeros, strict=True)]
+    made = _Inside(op).control(op, given, begins=True)
+    monoids = tuple(each if isinstance(each, Monoid) else None for each in made)
+    if op.name not in ("scan", "while"):
+        return Parts(monoids, {})
+    places = list(range(len(given)))
+    carry = (scan_parts if op.name == "scan" else while_parts)(op.eqn, places)[1 if op.name == "scan" else 2]
+    return Parts(monoids, {at: monoid for at, monoid in zip(carry, monoids, strict=False) if monoid is not None})
+
+
+def _standing(dims: Sequence[Any], otherwise: Standing) -> Standing:
+    return "along" if ragged(dims) else otherwise
+
+
+class _Inside:
+    """Goes through the programs that one operation holds.
+
+    Args:
+        outer: The operation.
+    """
+
+    def __init__(self, outer: Op):
+        self.outer = outer
+
+    def run(self, jaxpr: Any, given: Sequence[Standing], seen_at: str) -> list[Standing]:
+        """What the results of a program are, from what its arguments are."""
+
+        def number(value: Any, aval: Any, _eqn: Any) -> Standing:
+            return _standing(getattr(aval, "shape", ()), "zero" if is_zero(value) else "fixed")
+
+        def results(eqn: Any, standings: list[Standing]) -> list[Standing]:
+            return self.made(Op(eqn, self.outer.ranges, seen_at), standings)
+
+        return evaluated(jaxpr, given, results, constant=number)
+
+    def made(self, op: Op, given: list[Standing]) -> list[Standing]:
+        """What the results of one operation are."""
+        if any(len(ragged(dims)) > 1 for dims in op.outs):
+            raise Refused(op.place, f"makes an array that has it twice, inside `{spelled(self.outer.name)}` (`{spelled(op.name)}`)")
+        if all(map(is_fixed, given)) and not mentions(op):
+            return [of_fixed(op, given)] * len(op.outs)
+        program = entered(op.eqn)
+        if program is not None:
+            return self.run(program, given, op.place)
+        if is_over_another(op):
+            return self.control(op, given)
+        if op.name == "optimization_barrier":
+            return given
+        return self.plain(op, given)
+
+    def plain(self, op: Op, given: list[Standing]) -> list[Standing]:
+        """Of an operation that holds no program."""
+        rule = RULES.get(op.name)
+        for use in rule.uses(op) if rule is not None else ():
+            return [self.folded(op, given, use)] * len(op.outs)
+        parts = [each for each in given if isinstance(each, Monoid)]
+        along = "along" in given
+        if rule is None or (along and (parts or not all(map(ragged, op.outs)))):
+            raise self.read_early(op)
+        if not parts:
+            return [_standing(dims, of_fixed(op, given)) for dims in op.outs]
+        monoid = _truths(op, parts[0])
+        if any(map(ragged, op.outs)) or any(each is not parts[0] for each in parts) or (
+            monoid is parts[0] and not keeps(op, given, monoid)
+        ):  # fmt: skip
+            raise self.read_early(op)
+        return [monoid] * len(op.outs)
+
+    def folded(self, op: Op, given: list[Standing], use: Use) -> Monoid:
+        """Of an operation that looks along the axis: the part of a reduction, or of what is written into an array without the axis."""
+        across = RULES[op.name].across
+        if across is None or across.monoid is None or use.monoid is None or any(map(ragged, op.outs)):
+            raise self.looks(op, use)
+        base, rest = (given[:1], given[1:]) if across.way == "written" else ([], given)
+        if across.way not in ("folded", "written") or any(isinstance(each, Monoid) for each in rest):
+            raise self.looks(op, use)
+        if not all(within(across.monoid, each) for each in base):
+            raise self.read_early(op)
+        return across.monoid
+
+    def looks(self, op: Op, use: Use) -> Refused:
+        what = use.refused or use.how
+        return Refused(op.place, f"looks along it inside `{spelled(self.outer.name)}`: {what} (`{spelled(op.name)}`)")
+
+    def read_early(self, op: Op) -> Refused:
+        what = "is put together over all of it only when that is done"
+        return Refused(op.place, f"reads what {what}, inside `{spelled(self.outer.name)}` (`{spelled(op.name)}`)")
+
+    # Loops, branches and solves.
+
+    def control(self, op: Op, given: list[Standing], *, begins: bool = False) -> list[Standing]:
+        """Of an operation that runs programs. The outermost loop may begin with any numbers, which one chunk has."""
+        if op.name == "cond":
+            return self.branches(op, given)
+        if op.name == "custom_linear_solve":
+            return self.run(op.params["jaxprs"].solve, solve_operands(op.eqn, given), op.place)
+        if op.name == "scan":
+            constants, start, xs = scan_parts(op.eqn, given)
+            carry, rest = self.loop(op, op.params["jaxpr"], constants, start, xs, begins=begins)
+            return [*carry, *rest]
+        of_condition, of_body, start = while_parts(op.eqn, given)
+        carry, _ = self.loop(op, op.params["body_jaxpr"], of_body, start, [], begins=begins)
+        (goes_on,) = self.run(op.params["cond_jaxpr"], [*of_condition, *carry], op.place)
+        if isinstance(goes_on, Monoid) or (goes_on == "along" and any(each != "along" for each in carry)):
+            raise self.read_early(op)
+        return carry
+
+    def loop(
+        self, op: Op, body: Any, constants: list[Standing], start: list[Standing], xs: list[Standing], *, begins: bool
+    ) -> tuple[list[Standing], list[Standing]]:
+        """The carry of a loop, whichever turn it is in, and the rest of what its turns make."""
+        carry: list[Standing] = ["start" if is_fixed(each) else each for each in start]
+        while True:
+            out = self.run(body, [*constants, *carry, *xs], op.place)
+            after = self.either(op, carry, out[: len(carry)])
+            if after == carry:  # what no turn changes is what it was
+                after = _unchanged(start, carry)
+            if after == carry:
+                break
+            carry = after
+        if not all(begins or not isinstance(b, Monoid) or within(b, a) for a, b in zip(start, carry, strict=True)):
+            raise self.read_early(op)
+        return carry, out[len(carry) :]
+
+    def branches(self, op: Op, given: list[Standing]) -> list[Standing]:
+        index, *operands = given
+        programs = op.params["branches"]
+        if not is_fixed(index):
+            programs = [program for program in programs if not only_raises(program)]
+            if len(programs) != 1:
+                raise self.read_early(op)
+        made = self.run(programs[0], operands, op.place)
+        for program in programs[1:]:
+            made = self.either(op, made, self.run(program, operands, op.place))
+        return made
+
+    def either(self, op: Op, these: Sequence[Standing], those: Sequence[Standing]) -> list[Standing]:
+        """What values are that are the ones or the others."""
+        made: list[Standing] = []
+        for a, b in zip(these, those, strict=True):
+            if a == b or b == "start" or (isinstance(a, Monoid) and within(a, b)):
+                made.append(a)
+            elif a == "start" or (isinstance(b, Monoid) and within(b, a)):
+                made.append(b)
+            elif is_fixed(a) and is_fixed(b):
+                made.append("fixed")
+            else:
+                raise self.read_early(op)
+        return made
+
+
+def _unchanged(start: Sequence[Standing], carry: Sequence[Standing]) -> list[Standing]:
+    """The carry of a loop, of which what no turn makes anything else of is what it started with."""
+    return [a if b == "start" or (a, b) == ("fixed", "zero") else b for a, b in zip(start, carry, strict=True)]
+
+
+def _truths(op: Op, monoid: Monoid) -> Monoid:
+    """Of truths as whole numbers, which a branch is chosen by, the "or" is the largest."""
+    dtypes = [atom.aval.dtype for atom in (*op.eqn.invars, *op.eqn.outvars)]
+    is_counted = op.name == "convert_element_type" and dtypes[0] == np.bool_ and issubdtype(dtypes[1], np.integer)
+    return MONOIDS["max"] if is_counted and monoid is MONOIDS["or"] else monoid

@@ -1,0 +1,38 @@
+"""Reductions over the axis of a `vmap` by its name (`jax.lax.psum(x, "batch")`), which is an axis of the array once it is mapped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ..._jax.trees import is_a
+from ..monoids import MONOIDS, Monoid
+from ..rule import Across, Rule, Use, ragged_dims, refuse, use
+from ..spreading import spread
+from ..walk import Op, Walk
+from .reduce import unordered
+
+
+def _over(monoid: Monoid) -> Rule:
+    def uses(op: Op) -> Iterator[Use]:
+        axes = op.params["axes"]
+        if len(op.ins) != 1 or op.params["axis_index_groups"] is not None or not all(is_a(axis, int) for axis in axes):
+            yield refuse(op, [dim for dims in op.ins for dim in ragged_dims(dims)], "reduces over an axis of a mesh, or in groups")
+            return
+        dims = ragged_dims(op.ins[0][axis] for axis in axes)
+        if dims:
+            yield from unordered(op, dims, monoid) or [use(op, dims, "reduced", monoid=monoid)]
+
+    def pad(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
+        axes = tuple(op.params["axes"])
+        x = walk.keep(values[0], op.ins[0], axes, monoid.identity(values[0].dtype))
+
+        def reduced(x: Any) -> list[Any]:
+            return [monoid.fold(x, axes=axes)]
+
+        return spread(reduced)(x) if walk.is_spread else reduced(x)
+
+    return Rule(uses, pad, Across("folded", monoid))
+
+
+RULES: dict[str, Rule] = {"psum": _over(MONOIDS["add"]), "pmax": _over(MONOIDS["max"]), "pmin": _over(MONOIDS["min"])}

@@ -1,0 +1,27 @@
+"""Derivatives of pooling: windows along other axes leave each element of this one alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..dims import is_ragged
+from ..rule import Rule, Use, refuse, same
+from ..walk import Op
+
+_ALONE = (1, 1, 0, 0, 1, 1)
+
+
+def is_alone(op: Op, axis: int) -> bool:
+    """Whether each element along an axis is a window of its own."""
+    sizes, strides, padding = (op.params[name] for name in ("window_dimensions", "window_strides", "padding"))
+    dilations = [(op.params.get(name) or (1,) * len(sizes))[axis] for name in ("base_dilation", "window_dilation")]
+    return (sizes[axis], strides[axis], *padding[axis], *dilations) == _ALONE
+
+
+def _uses(op: Op) -> Iterator[Use]:
+    for axis, dim in enumerate(op.ins[0]):
+        if is_ragged(dim) and not is_alone(op, axis):
+            yield refuse(op, dim, "reduces windows along it")
+
+
+RULES: dict[str, Rule] = dict.fromkeys(("select_and_gather_add", "select_and_scatter_add"), Rule(_uses, same))

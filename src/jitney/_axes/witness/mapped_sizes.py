@@ -1,0 +1,84 @@
+"""The size of a mapped axis that code asks for by its name, as `jax.lax.pmean` does under `jax.vmap(..., axis_name="batch")`.
+
+JAX makes a Python integer of that size (`psum(1, "batch")`), which a symbol is not, though it is only divided by, as in batch
+normalisation. So for the time of one trace the public `jax.lax.pmean`, `psum` of a whole number and `axis_size` answer with the symbol,
+in the thread that traces and where the size is one. Who imported them by `from jax.lax import pmean` has JAX's own, and is refused.
+Tried on jax 0.10.0, 0.10.2 and 0.12.0.1.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any
+
+import jax
+
+from ..._jax.trees import is_a
+from ..dims import is_symbolic, symbolic_class
+
+_lax: Any = jax.lax
+
+
+@contextmanager
+def named_sizes() -> Generator[None]:
+    """Let the sizes of mapped axes be symbols. The caller holds the lock of traces."""
+    tracing = threading.get_ident()
+    psum, pmean, axis_size = before = _lax.psum, _lax.pmean, _lax.axis_size
+
+    def symbol(axis_name: Any) -> Any | None:
+        if threading.get_ident() != tracing:
+            return None
+        size = _asked(lambda: psum(1, axis_name))
+        return size if is_symbolic(size) else None
+
+    def sum_over(x: Any, axis_name: Any, **options: Any) -> Any:
+        if type(x) is int and not options and (size := symbol(axis_name)) is not None:
+            return size * x
+        return psum(x, axis_name, **options)
+
+    def mean_over(x: Any, axis_name: Any, **options: Any) -> Any:
+        leaves: list[Any] = jax.tree.leaves(x)
+        if not options and leaves and all(is_a(leaf, jax.Array) for leaf in leaves) and (size := symbol(axis_name)) is not None:
+
+            def shared(total: Any) -> Any:
+                return total / size
+
+            return jax.tree.map(shared, psum(x, axis_name))
+        return pmean(x, axis_name, **options)
+
+    def size_of(axis_name: Any) -> Any:
+        size = symbol(axis_name)
+        return axis_size(axis_name) if size is None else size
+
+    _lax.psum, _lax.pmean, _lax.axis_size = sum_over, mean_over, size_of
+    try:
+        yield
+    finally:
+        _lax.psum, _lax.pmean, _lax.axis_size = before
+
+
+class _Symbol(Exception):
+    """A symbol that was to become an integer."""
+
+    def __init__(self, size: Any):
+        super().__init__()
+        self.size = size
+
+
+def _asked(size: Callable[[], Any]) -> Any:
+    """A size that JAX makes an integer of, or the symbol that it wanted to make one of."""
+    kind: Any = symbolic_class()
+    integer: Any = kind.__int__
+
+    def tell(self: Any) -> int:
+        raise _Symbol(self)
+
+    kind.__int__ = tell
+    try:
+        return size()
+    except _Symbol as asked:
+        return asked.size
+    finally:
+        kind.__int__ = integer

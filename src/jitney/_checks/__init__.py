@@ -1,0 +1,5 @@
+"""Run-time checks of Equinox as data: a program with its checks made numbers that it returns."""
+
+from .flagged import Kept as Kept
+from .flagged import flagged as flagged
+from .table import Table as Table

@@ -1,0 +1,325 @@
+"""Evaluate a program with its checks as data: what fails becomes a number, which travels along, in place of a callback that raises.
+
+The number is that of the first check that fails in the order of the program, 0 while none has. Once one has, no `while` is entered or goes
+on, and nothing else calls Python, as if the program had stopped there. The `cond` of a check stays, with zeros in the branch that raised:
+XLA fuses what stands around it as it did, so that all numbers are equal to the bit (without it, a product before a check and a sum
+behind it become one operation with one rounding). Derivatives and maps have been taken by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+
+from .._jax.equinox_checks import Insides, calls_equinox, is_callback, raising, which
+from .._jax.evaluation import evaluated
+from .._jax.jaxprs import bound, opened, runs, scan_parts, solve_operands, standing_at, unfollowed, while_parts
+from .._jax.mesh import explicit_around
+from .._jax.primitives import PLAIN_CALLS, REMATS
+from .._jax.trees import extended, is_a, issubdtype
+from .live import Liveness, Used
+from .table import LEAST_INDEX, MASK, MOST, MOST_INDEX, Table, message_bits
+
+_jax: Any = jax
+_lax: Any = jax.lax
+_sharding: Any = jax.sharding
+
+Flag = Any
+"""An int32 of the program; None where no check has been made yet."""
+Results = tuple[list[Any], Flag]
+
+
+class Kept(Exception):
+    """A program keeps its checks as callbacks, for this reason."""
+
+
+def flagged(closed: Any, arrays: Sequence[Any], table: Table) -> tuple[list[Any], Any]:
+    """The results of a closed program, and the number of the check that failed first.
+
+    Raises:
+        Kept: It has effects in an order, explicit axes, or a check where none can be followed.
+    """
+    ordered = [effect for effect in closed.effects if type(effect).__name__.startswith("Ordered")]  # JAX has no public names for them
+    if ordered:
+        raise Kept("what it does in order would be done after a check that failed")
+    if any(True for _ in unfollowed(opened(closed)[0].eqns)):
+        raise Kept("it changes references in place")
+    if explicit_around(arrays) is not None:
+        raise Kept("where its arrays lie is a part of their types")
+    out, flag = _Flagged(table).run(closed, arrays, None, (True,) * len(opened(closed)[0].outvars))
+    return out, np.int32(0) if flag is None else flag
+
+
+class _Flagged:
+    """One evaluation. Values that nothing needs are None."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self.live = Liveness()
+        self._calls: dict[Any, tuple[Any, Any]] = {}  # functions of programs that are called, so that one called twice is one
+        self._asked: dict[Any, tuple[Any, bool]] = {}
+        self.insides = Insides()
+
+    def run(self, program: Any, values: Sequence[Any], flag: Flag, used: Sequence[bool]) -> Results:
+        needed = self.live.of(program, used).results
+
+        def results(eqn: Any, inputs: list[Any]) -> list[Any]:
+            nonlocal flag
+            mine = needed.get(id(eqn))
+            if mine is None:
+                return [None] * len(eqn.outvars)
+            out, flag = self.operation(eqn, inputs, flag, mine)
+            return out
+
+        return evaluated(program, values, results), flag
+
+    def operation(self, eqn: Any, values: list[Any], flag: Flag, used: Used) -> Results:
+        callback = raising(eqn)
+        if callback is not None:
+            return self.check(eqn, values, flag, callback, used)
+        if calls_equinox(eqn):
+            raise Kept("it calls back into Equinox for more than an error")
+        if is_callback(eqn):
+            return self.quiet(eqn, values, flag), flag
+        if not self.enters(eqn, values, flag):
+            return bound(eqn, values), flag
+        return self.entered(eqn, values, flag, used)
+
+    def check(self, eqn: Any, values: list[Any], flag: Flag, callback: Any, used: Used) -> Results:
+        code = self.table.code(callback)
+        if len(self.table) > MOST or any(issubdtype(atom.aval.dtype, extended) for atom in eqn.outvars):
+            raise Kept("it has more checks than a number can tell, or one of keys")
+        index = which(eqn, values)
+        if is_a(index, _jax.Array):
+            index = _lax.clamp(_typed(LEAST_INDEX, index), index, _typed(MOST_INDEX, index))
+            code = _lax.bitwise_or(np.int32(code), _lax.bitwise_and(_lax.convert_element_type(index, np.int32), np.int32(MASK)))
+        else:
+            code = np.int32(code | message_bits(int(index)))
+        failed = _lax.select(_lax.ne(values[0], _typed(0, values[0])), code, np.int32(0))
+        at = self.live.inputs(eqn, used)[1:]
+        given = _at(values[1:], at)
+        results = [atom.aval for atom in _at(eqn.outvars, used)]
+        good = _program(lambda *x: self.part(eqn.params["branches"][0], used, at)(None, *x)[0], given)
+        blank = _program(lambda *_: list(map(_zeros, results)), given)
+        return _spread(bound(eqn, [values[0], *given], branches=(good, blank)), used), _first(flag, failed)
+
+    def quiet(self, eqn: Any, values: list[Any], flag: Flag) -> list[Any]:
+        """What a callback returns, which is called while no check has failed."""
+        if flag is None:
+            return bound(eqn, values)
+        blank = [atom.aval for atom in eqn.outvars]
+        return list(_lax.cond(_lax.eq(flag, np.int32(0)), lambda: bound(eqn, values), lambda: list(map(_zeros, blank))))
+
+    def enters(self, eqn: Any, values: list[Any], flag: Flag) -> bool:
+        """Whether an operation is evaluated anew: it holds a check, or what a check before it stops, or gets less than it takes."""
+        if not self.insides.programs(eqn):
+            return False
+        return any(value is None for value in values) or self.asks(eqn, "checks") or (flag is not None and self.asks(eqn, "stops"))
+
+    def asks(self, eqn: Any, what: str) -> bool:
+        """Whether an operation has a callback of Equinox's in it ("checks"), or something that has to stop where one failed."""
+        key = (id(eqn), what)
+        if key not in self._asked:
+            test: Callable[[Any], bool] = calls_equinox if what == "checks" else _stops
+            self._asked[key] = (eqn, (what != "checks" and _stops(eqn)) or any(map(test, self.insides.within(eqn))))
+        return self._asked[key][1]
+
+    def entered(self, eqn: Any, values: list[Any], flag: Flag, used: Used) -> Results:
+        name, program = eqn.primitive.name, runs(eqn)
+        with standing_at(eqn):
+            if name in PLAIN_CALLS:
+                return self.called(eqn, values, flag, used)
+            if name in REMATS:
+                return self.rebuilt(eqn, values, flag, used)
+            if program is not None or (program := self.insides.compiled_as(eqn)) is not None:
+                return self.run(program, values, flag, used)
+            if name == "cond":
+                return self.branches(eqn, values, flag, used)
+            if name == "scan":
+                return self.scan(eqn, values, flag, used)
+            if name == "while":
+                return self.loop(eqn, values, flag, used)
+            if name == "custom_linear_solve":
+                return self.run(eqn.params["jaxprs"].solve, solve_operands(eqn, values), flag, (True,) * len(eqn.outvars))
+        raise Kept(f"it has a check, or a loop behind one, inside of `{name}`")
+
+    def part(self, program: Any, used: Sequence[bool], at: Sequence[bool]) -> Callable[..., Results]:
+        """A program as a function of the flag and of those of its arguments that are at hand; it returns what is needed of it."""
+
+        def run(flag: Flag, *given: Any) -> Results:
+            left = iter(given)
+            out, flag = self.run(program, [next(left) if is_given else None for is_given in at], flag, used)
+            return [x for x, is_used in zip(out, used, strict=True) if is_used], flag
+
+        return run
+
+    def called(self, eqn: Any, values: list[Any], flag: Flag, used: Used) -> Results:
+        params = eqn.params
+        if any(is_a(place, _sharding.Sharding) for name in ("in_shardings", "out_shardings") for place in params.get(name, ())):
+            raise Kept("it has a check in a function that says where its arrays lie")
+        at = self.live.inputs(eqn, used)
+        key = (id(params["jaxpr"]), used, flag is None)
+        if key not in self._calls:
+            run = self.part(params["jaxpr"], used, at)
+            run.__name__ = run.__qualname__ = params["name"]
+            self._calls[key] = (params["jaxpr"], _jax.jit(run, inline=params["inline"]))
+        out, flag = self._calls[key][1](flag, *_at(values, at))
+        return _spread(out, used), flag
+
+    def rebuilt(self, eqn: Any, values: list[Any], flag: Flag, used: Used) -> Results:
+        """What a backward pass computes again stays apart from what it computed first."""
+        at = self.live.inputs(eqn, used)
+        given = [_int32(flag), *_at(values, at)]
+        program = _program(_flat(self.part(eqn.params["jaxpr"], used, at)), given)
+        plain, constants = opened(program)
+        if constants:
+            raise Kept("it has a check in what is computed again, with constants")
+        *out, flag = bound(eqn, given, jaxpr=plain)
+        return _spread(out, used), flag
+
+    def branches(self, eqn: Any, values: list[Any], flag: Flag, used: Used) -> Results:
+        at = self.live.inputs(eqn, used)[1:]
+        given = [_int32(flag), *_at(values[1:], at)]
+        made = [_program(_flat(self.part(branch, used, at)), given) for branch in eqn.params["branches"]]
+        *out, flag = bound(eqn, [values[0], *given], branches=tuple(made))
+        return _spread(out, used), flag
+
+    def scan(self, eqn: Any, values: list[Any], flag: Flag, used: Used) -> Results:
+        used = self.live.looped(eqn, used)
+        at = self.live.inputs(eqn, used)
+        fixed, carry, rows = (_at(part, needed) for part, needed in zip(scan_parts(eqn, values), scan_parts(eqn, list(at)), strict=True))
+        body = self.part(eqn.params["jaxpr"], used, at)
+        count = len(carry)
+
+        def turn(state: tuple[Flag, list[Any]], row: Any) -> Any:
+            out, flag = body(state[0], *fixed, *state[1], *row)
+            return (_int32(flag), out[:count]), out[count:]
+
+        options = {name: eqn.params[name] for name in ("length", "reverse", "unroll")}
+        (flag, last), ys = _lax.scan(turn, (_int32(flag), carry), rows, **options)
+        return _spread([*last, *ys], used), flag
+
+    def loop(self, eqn: Any, values: list[Any], flag: Flag, used: Used) -> Results:
+        used = self.live.looped(eqn, used)
+        at = list(self.live.inputs(eqn, used))
+        tested, told, carry = (_at(part, needed) for part, needed in zip(while_parts(eqn, values), while_parts(eqn, at), strict=True))
+        for_test, for_turn, carried = while_parts(eqn, at)
+        asked = self.live.of(eqn.params["cond_jaxpr"], (True,)).inputs[len(for_test) :]
+        test = self.part(eqn.params["cond_jaxpr"], (True,), [*for_test, *asked])
+        turn = self.part(eqn.params["body_jaxpr"], used, [*for_turn, *carried])
+
+        def goes_on(flag: Flag, carry: Sequence[Any]) -> tuple[Any, Flag]:
+            whole = _spread(carry, carried)
+            (go,), flag = test(flag, *tested, *_at(whole, asked))
+            return go, _int32(flag)
+
+        if self.asks_of(eqn.params["cond_jaxpr"]):
+            return self.rotated(goes_on, partial(_spliced, turn, told), carry, flag, used)
+
+        def goes(state: tuple[Flag, list[Any]]) -> Any:
+            return _lax.bitwise_and(_lax.eq(state[0], np.int32(0)), _any(goes_on(None, state[1])[0]))
+
+        def step(state: tuple[Flag, list[Any]]) -> Any:
+            out, flag = turn(state[0], *told, *state[1])
+            if is_mapped:
+                out = _where(goes_on(None, state[1])[0], out, state[1])
+            return _int32(flag), out
+
+        is_mapped = bool(opened(eqn.params["cond_jaxpr"])[0].outvars[0].aval.shape)
+        flag, last = _lax.while_loop(goes, step, (_int32(flag), carry))
+        return _spread(last, used), flag
+
+    def asks_of(self, test: Any) -> bool:
+        """Whether the condition of a loop holds a check, or calls Python."""
+        return any(calls_equinox(eqn) or is_callback(eqn) for eqn in self.insides.equations(test))
+
+    def rotated(self, goes_on: Any, turn: Any, carry: list[Any], flag: Flag, used: Used) -> Results:
+        """A loop whose condition checks too: the condition comes behind the turn, whose results it sees as they are carried."""
+
+        def step(state: Any) -> Any:
+            out, flag = turn(state[0], state[2])
+            out, flag = _where(state[1], out, state[2]), _int32(flag)
+            out = _lax.cond(_lax.eq(flag, np.int32(0)), list, _blank, out)
+            go, flag = goes_on(flag, out)
+            return flag, go, out
+
+        def goes(state: Any) -> Any:
+            return _lax.bitwise_and(_lax.eq(state[0], np.int32(0)), _any(state[1]))
+
+        go, flag = goes_on(flag, carry)
+        flag, _, last = _lax.while_loop(goes, step, (flag, go, carry))
+        return _spread(last, used), flag
+
+
+def _stops(eqn: Any) -> bool:
+    return eqn.primitive.name == "while" or is_callback(eqn)
+
+
+def _first(flag: Flag, failed: Any) -> Any:
+    return failed if flag is None else _lax.select(_lax.ne(flag, np.int32(0)), flag, failed)
+
+
+def _any(go: Any) -> Any:
+    """Whether a loop goes on: one that is mapped does while one of its elements does."""
+    shape = _jax.typeof(go).shape
+    return _lax.reduce_or(go, tuple(range(len(shape)))) if shape else go
+
+
+def _where(go: Any, new: Sequence[Any], old: Sequence[Any]) -> list[Any]:
+    """What a mapped loop carries: an element that does not go on stays as it is. JAX says so where it compiles the loop."""
+    shape = _jax.typeof(go).shape
+    if not shape:
+        return list(new)
+    return [_lax.select(_lax.broadcast_in_dim(go, x.shape, tuple(range(len(shape)))), x, y) for x, y in zip(new, old, strict=True)]
+
+
+def _int32(flag: Flag) -> Any:
+    return np.int32(0) if flag is None else flag
+
+
+def _typed(number: int, like: Any) -> Any:
+    """A number in the type of another; as far into it as it goes."""
+    dtype: Any = _jax.typeof(like).dtype
+    if dtype == np.bool_:
+        return np.bool_(number)
+    limits = np.iinfo(dtype)
+    return dtype.type(min(max(number, int(limits.min)), int(limits.max)))
+
+
+def _zeros(aval: Any) -> Any:
+    return _lax.full(aval.shape, 0, aval.dtype)
+
+
+def _blank(values: Sequence[Any]) -> list[Any]:
+    return [_zeros(_jax.typeof(x)) for x in values]
+
+
+def _spliced(turn: Callable[..., Results], told: Sequence[Any], flag: Flag, carry: Sequence[Any]) -> Results:
+    return turn(flag, *told, *carry)
+
+
+def _at(values: Sequence[Any], needed: Sequence[bool]) -> list[Any]:
+    return [value for value, is_needed in zip(values, needed, strict=True) if is_needed]
+
+
+def _spread(values: Sequence[Any], needed: Sequence[bool]) -> list[Any]:
+    left = iter(values)
+    return [next(left) if is_needed else None for is_needed in needed]
+
+
+def _flat(part: Callable[..., Results]) -> Callable[..., list[Any]]:
+    def run(*given: Any) -> list[Any]:
+        out, flag = part(*given)
+        return [*out, flag]
+
+    return run
+
+
+def _program(fn: Callable[..., Any], like: Sequence[Any]) -> Any:
+    """The program of a function, of arguments of the types of these values."""
+    avals = [_jax.typeof(x) for x in like]
+    return _jax.make_jaxpr(fn)(*[_jax.ShapeDtypeStruct(x.shape, x.dtype, weak_type=bool(getattr(x, "weak_type", False))) for x in avals])

@@ -1,0 +1,1 @@
+"""`bench`: what a function costs by the size of its axes."""

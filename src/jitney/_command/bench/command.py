@@ -1,0 +1,112 @@
+"""`bench script.py:function --sizes points=1e3:1e6`: what compiling, calling and memory cost by size, and how they grow."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from ..._console import figures, text_of
+from ..._errors import OptionError, sentence
+from ..._jax.memory import text as bytes_text
+from .growth import Growth, growths
+from .made import maker
+from .measuring import Measurements, Run, measured
+from .plot import seconds_text, svg
+from .target import find
+from .typed import WHERE, combinations, read_sizes, read_values
+
+FORMATS = (".html", ".svg")
+_HEADS = ("compile", "programs", "warm call", "quartiles", "arguments", "outputs", "temporaries")
+
+
+def carry_out(given: argparse.Namespace) -> int:
+    """Measure, tell, draw; 1 where a size did not fit into memory."""
+    sizes, values = read_sizes(given.sizes or ()), read_values(given.set or ())
+    if given.out is not None and Path(given.out).suffix not in FORMATS:
+        what = f"--out {given.out!r} is no picture."
+        raise OptionError(sentence(WHERE, what, f"It is a file that ends in {' or '.join(FORMATS)}.", "write --out bench.svg."))
+    if not given.seconds > 0:
+        raise OptionError(sentence(WHERE, f"--seconds {given.seconds:g} is no time.", "It is a positive number.", "write --seconds 5."))
+    target = find(given.function)
+    found = measured(maker(target, values, given.arguments), list(combinations(sizes)), given.seconds)
+    if found.runs:
+        told = growths(found.runs)
+        sys.stdout.write(_data(given.function, found, told) if given.json else _text(given.function, found, told))
+        _draw(given.function, given.out, found, told)
+    if not found.stopped:
+        return 0
+    rule = "Sizes are measured upwards, and all arguments are held at once, so that sizes are called in turn."
+    sys.stderr.write(sentence(WHERE, f"{found.stopped}.", rule, "end the range before it, or give `chunk=` or `memory=`.") + "\n")
+    return 1
+
+
+def _data(name: str, found: Measurements, told: Sequence[Growth]) -> str:
+    data = {"function": name, "called": found.how, "runs": [run.to_dict() for run in found.runs],
+            "growth": [growth.to_dict() for growth in told], "stopped": found.stopped}  # fmt: skip
+    return json.dumps(data, indent=1) + "\n"
+
+
+def _text(name: str, found: Measurements, told: Sequence[Growth]) -> str:
+    rows = [("size", "", *_HEADS), *((_size(run), "", *_row(run)) for run in found.runs)]
+    return "\n".join([text_of(figures(f"{name}, {found.how}", rows)), *map(sentence_of, told)]) + "\n"
+
+
+def sentence_of(growth: Growth) -> str:
+    """One exponent in words."""
+    upper = f"; {growth.axis}^({growth.upper}) over the upper {growth.upper.sizes}" if growth.upper is not None else ""
+    grows = "grow" if growth.of == "temporaries" else "grows"
+    return f"{growth.of} {grows} as {growth.axis}^({growth.exponent}) over {growth.exponent.sizes} sizes{upper}"
+
+
+def _size(run: Run) -> str:
+    return " ".join(f"{axis}={size}" for axis, size in run.sizes.items()) or "as it is"
+
+
+def _row(run: Run) -> tuple[str, ...]:
+    low, median, high = map(seconds_text, run.quartiles)
+    memory: Any = run.memory
+    took = ("unknown",) * 3 if memory is None else tuple(map(bytes_text, (memory.arguments, memory.outputs, memory.temporaries)))
+    making = seconds_text(run.making) if run.programs else "shared"
+    return making, str(run.programs), median, f"{low} to {high}", *took
+
+
+def _draw(name: str, out: str | None, found: Measurements, told: Sequence[Growth]) -> None:
+    if out is None:
+        return
+    picture = svg(name, found.runs, told)
+    text = picture if out.endswith(".svg") else _page(name, picture, found, told)
+    try:
+        Path(out).write_text(text, encoding="utf-8")
+    except OSError as error:
+        what = f"{out} cannot be written ({error.strerror or error})."
+        raise OptionError(sentence(WHERE, what, "--out names a file in a folder that is there.", "correct the name.")) from None
+    sys.stderr.write(f"The picture is in {out}.\n")
+
+
+def _page(name: str, picture: str, found: Measurements, told: Sequence[Growth]) -> str:
+    heads = "".join(f"<th>{each}</th>" for each in ("size", *_HEADS))
+    rows = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in (_size(run), *_row(run)))}</tr>" for run in found.runs)
+    grown = "".join(f"<li>{escape(sentence_of(growth))}</li>" for growth in told)
+    return "\n".join([
+        "<!doctype html>", '<html lang="en">', "<head>", '<meta charset="utf-8">', f"<title>jitney bench: {escape(name)}</title>",
+        '<meta name="viewport" content="width=device-width, initial-scale=1">', f"<style>{_STYLE}</style>", "</head>", "<body>",
+        f"<h1>{escape(name)}</h1>", f"<p>{escape(found.how)}; {escape(found.stopped) or 'all sizes were measured'}.</p>",
+        f'<div class="scroll">{picture}</div>',
+        f'<ul>{grown}</ul><div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>',
+        "</body>", "</html>", "",
+    ])  # fmt: skip
+
+
+_STYLE = """
+:root { color-scheme: light dark; } body { margin: 0 auto; max-width: 1000px; padding: 1rem; font: 15px/1.45 system-ui, sans-serif; }
+@media (prefers-color-scheme: dark) { body { background: #16181b; color: #e6e8ea; } }
+h1 { font-size: 1.3rem; overflow-wrap: anywhere; } .scroll { overflow-x: auto; } .scroll svg { min-width: 560px; }
+table { border-collapse: collapse; }
+th, td { text-align: right; padding: .25rem .8rem .25rem 0; border-bottom: 1px solid #8886; white-space: nowrap; }
+th:first-child, td:first-child { text-align: left; }
+"""

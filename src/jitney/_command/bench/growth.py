@@ -1,0 +1,95 @@
+"""How time and memory grow with the size of an axis: the exponent of a power law, by least squares through the logarithms.
+
+What a call costs at any size, its dispatch, hides the growth at small sizes, so the upper half of the sizes is told apart.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .measuring import Run
+
+_KINDS: dict[str, Callable[[Run], float | None]] = {
+    "warm call": lambda run: run.quartiles[1],
+    "compile": lambda run: run.making if run.programs else None,
+    "memory": lambda run: None if run.memory is None else float(run.memory.total),
+    "temporaries": lambda run: None if run.memory is None else float(run.memory.temporaries),
+}
+_LEAST = 3  # sizes, for a spread
+
+
+@dataclass(frozen=True)
+class Exponent:
+    """The power by which something grows.
+
+    Args:
+        value: 1 is linear, 0 constant.
+        error: Its standard error, from how far the sizes lie off the line; None where they are too few to say.
+        sizes: How many it goes through.
+    """
+
+    value: float
+    error: float | None
+    sizes: int
+
+    def __str__(self) -> str:
+        return f"{round(self.value, 2) + 0.0:.2f} ± " + ("unknown" if self.error is None else f"{self.error:.2f}")
+
+
+@dataclass(frozen=True)
+class Growth:
+    """Of one figure along one axis.
+
+    Args:
+        of: "warm call", "compile", "memory" or "temporaries".
+        axis: Which.
+        exponent: Over all sizes.
+        upper: Over the upper half of them; None where these are too few.
+    """
+
+    of: str
+    axis: str
+    exponent: Exponent
+    upper: Exponent | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As data, for JSON."""
+        upper = None if self.upper is None else vars(self.upper)
+        return {"of": self.of, "axis": self.axis, "exponent": vars(self.exponent), "upper": upper}
+
+
+def growths(runs: Sequence[Run]) -> list[Growth]:
+    """Of each figure along each axis that has several sizes; those that are 0 or unknown have no logarithm, and are left out."""
+    found: list[Growth] = []
+    for of, figure in _KINDS.items():
+        told = [(run.sizes, value) for run in runs if (value := figure(run))]
+        for axis, exponent in fitted(told).items():
+            middle = sorted({sizes[axis] for sizes, _ in told})
+            upper = [(sizes, value) for sizes, value in told if sizes[axis] >= middle[len(middle) // 2]]
+            many = len({sizes[axis] for sizes, _ in upper}) >= _LEAST
+            found.append(Growth(of, axis, exponent, fitted(upper).get(axis) if many else None))
+    return found
+
+
+def fitted(told: Sequence[tuple[Mapping[str, int], float]]) -> dict[str, Exponent]:
+    """The exponents k, l, ... of c * n^k * m^l * ..., for the axes that have several sizes."""
+    axes = [axis for axis in (told[0][0] if told else ()) if len({sizes[axis] for sizes, _ in told}) > 1]
+    if not axes:
+        return {}
+    x = np.array([[1.0, *(math.log(sizes[axis]) for axis in axes)] for sizes, _ in told])
+    y = np.log(np.array([value for _, value in told]))
+    slopes, _, rank, _ = np.linalg.lstsq(x, y, rcond=None)
+    if rank < x.shape[1]:
+        return {}
+    free = len(y) - x.shape[1]
+    errors: list[float | None] = [None] * len(axes)
+    if free > 0:
+        spread = float(np.sum((y - x @ slopes) ** 2)) / free
+        errors = [math.sqrt(spread * each) for each in np.diag(np.linalg.inv(x.T @ x))[1:].tolist()]
+    counts = [len({sizes[axis] for sizes, _ in told}) for axis in axes]
+    return {a: Exponent(float(k), e, n) for a, k, e, n in zip(axes, slopes[1:], errors, counts, strict=True)}

@@ -1,0 +1,182 @@
+"""What the calls of each size cost: compiled one by one, past the persistent cache, then called warm in turn, so that what the machine
+does meanwhile hits all sizes alike.
+
+A size that does not fit into memory ends it: those below are measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+
+from ..._diagnosis.jax_work import Watch, watch
+from ..._interface.program import Program
+from ..._jax.compile_cache import cache
+from ..._jax.memory import free_bytes, text
+from ..._jax.trees import is_a, tree_flatten
+from ..._measured.arguments import put
+from ..._measured.measure import MOST, Measured, ways_of
+from ..._measured.rounds import rounds
+from ..._measured.verdict import quartiles
+from .made import Maker, filled
+
+_jax: Any = jax
+_LEAST = 5  # rounds, however long they take
+_FULL = "RESOURCE_EXHAUSTED"
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What one program takes, as XLA plans it, in bytes.
+
+    Args:
+        arguments, outputs, temporaries: Of each.
+        shared: Of results that lie in donated arguments, which count once.
+    """
+
+    arguments: int
+    outputs: int
+    temporaries: int
+    shared: int
+
+    @property
+    def total(self) -> int:
+        """All together."""
+        return self.arguments + self.outputs + self.temporaries - self.shared
+
+
+@dataclass(frozen=True)
+class Run:
+    """One size.
+
+    Args:
+        sizes: Of each axis.
+        trace_seconds, lower_seconds, compile_seconds: Of its programs.
+        programs: How many were compiled; none where the size shares one with a size before it.
+        seconds: Of a warm call, round by round.
+        memory: None where XLA does not say.
+    """
+
+    sizes: Mapping[str, int]
+    trace_seconds: float
+    lower_seconds: float
+    compile_seconds: float
+    programs: int
+    seconds: tuple[float, ...]
+    memory: Memory | None
+
+    @property
+    def quartiles(self) -> tuple[float, float, float]:
+        """Of the seconds of a warm call."""
+        return quartiles(self.seconds)
+
+    @property
+    def making(self) -> float:
+        """Seconds of tracing, lowering and compiling."""
+        return self.trace_seconds + self.lower_seconds + self.compile_seconds
+
+    def to_dict(self) -> dict[str, Any]:
+        """As data, for JSON."""
+        memory = None if self.memory is None else {**vars(self.memory), "total": self.memory.total}
+        return {**vars(self), "sizes": dict(self.sizes), "seconds": list(self.seconds), "quartiles": list(self.quartiles), "memory": memory}
+
+
+@dataclass(frozen=True)
+class Measurements:
+    """All of them.
+
+    Args:
+        runs: By size.
+        how: What was called.
+        stopped: Why larger sizes were left out; empty where none were.
+    """
+
+    runs: tuple[Run, ...]
+    how: str
+    stopped: str
+
+
+class _TooLarge(Exception):
+    """A size does not fit, and what it takes, in words."""
+
+
+@dataclass(frozen=True)
+class _Made:
+    sizes: Mapping[str, int]
+    side: Measured
+    work: Sequence[Watch]
+    memory: Memory | None
+
+
+def measured(maker: Maker, wanted: Sequence[Mapping[str, int]], seconds: float) -> Measurements:
+    """Compile and call each size.
+
+    Args:
+        maker: Makes the arguments.
+        wanted: The sizes, ascending.
+        seconds: For the warm calls of all sizes, if that leaves enough rounds.
+    """
+    made: list[_Made] = []
+    how = stopped = ""
+    for sizes in wanted:
+        try:
+            called, one = _made(maker, sizes, made)
+            how = how or called
+        except (_TooLarge, MemoryError, _jax.errors.JaxRuntimeError) as error:
+            if is_a(error, _jax.errors.JaxRuntimeError) and _FULL not in str(error):
+                raise
+            said = str(error).partition("\n")[0] or "no memory is left"
+            stopped = f"{' '.join(f'{axis}={size}' for axis, size in sizes.items())} does not fit: {said}"
+            break
+        made.append(one)
+    if not made:
+        return Measurements((), how, stopped)
+    columns = zip(*rounds(ways_of([each.side for each in made]), _LEAST, MOST, seconds), strict=True)
+    return Measurements(tuple(_run(each, tuple(times)) for each, times in zip(made, columns, strict=True)), how, stopped)
+
+
+def _made(maker: Maker, sizes: Mapping[str, int], before: Sequence[_Made]) -> tuple[str, _Made]:
+    """Compile one size, look at what it takes, and call it once."""
+    bound = maker.abstract(sizes)
+    f: Any
+    f, how = (before[0].side.f, "") if before else maker.target.called(bound.arguments)
+    leaves = tree_flatten((bound.args, bound.kwargs))[0]
+    _check(sum(leaf.size * leaf.dtype.itemsize for leaf in leaves if is_a(leaf, jax.ShapeDtypeStruct)), "its arguments take")
+    bound = filled(bound)
+    given = put(bound.args, bound.kwargs, on_device=True)
+    with cache.disabled():
+        with watch() as ahead:
+            compiled = f.ahead(given.args, given.kwargs) if is_a(f, Program) else f.lower(*given.args, **given.kwargs).compile()
+        memory = _memory(compiled)
+        if memory is not None:
+            _check(memory.total - memory.arguments, "its results and temporaries take")
+        side = Measured(f, maker.target.core.name, given)
+    side.result = None
+    return how, _Made(sizes, side, (ahead, side.work), memory)
+
+
+def _check(size: int, what: str) -> None:
+    free = free_bytes()
+    if size > free:
+        raise _TooLarge(f"{what} {text(size)}, of {text(free)} that may be taken")
+
+
+def _memory(compiled: Any) -> Memory | None:
+    stats = getattr(compiled, "compiled", compiled).memory_analysis()  # Equinox has JAX's inside of its own
+    if stats is None:
+        return None
+    return Memory(
+        int(stats.argument_size_in_bytes), int(stats.output_size_in_bytes), int(stats.temp_size_in_bytes), int(stats.alias_size_in_bytes)
+    )
+
+
+def _run(made: _Made, seconds: tuple[float, ...]) -> Run:
+    spent = {
+        phase: sum(getattr(work, f"{phase}_seconds") for watched in made.work for work in watched.work)
+        for phase in ("trace", "lower", "compile")
+    }
+    programs = sum(watched.compiles for watched in made.work)
+    return Run(made.sizes, spent["trace"], spent["lower"], spent["compile"], programs, seconds, made.memory)

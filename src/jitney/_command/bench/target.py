@@ -1,0 +1,139 @@
+"""The function that `bench` names, found where it is: in a file, which is run as a module of its own name, or in a module."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import equinox as eqx
+import jax
+
+from ..._errors import OptionError, sentence
+from ..._interface.program import Program
+from ..._jax.trees import is_a, tree_flatten
+from ..._program.core import REGISTRY, Core
+from ..._signature.options import Options
+from .typed import WHERE
+
+_jax: Any = jax
+_eqx: Any = eqx
+_RULE = "It is `script.py:function` or `package.module:function`."
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is measured.
+
+    Args:
+        name: As it was typed.
+        f: The function, as the file has it.
+        module: Where it stands.
+        core: Its signature as data.
+    """
+
+    name: str
+    f: Any
+    module: ModuleType
+    core: Core
+
+    def called(self, values: Mapping[str, Any]) -> tuple[Any, str]:
+        """What is called, and how that is told: what is not compiled is put under `jax.jit`, all that is no array being static.
+
+        Args:
+            values: Its arguments by name.
+        """
+        if is_a(self.f, Program):
+            return self.f, "as it is decorated"
+        if hasattr(self.f, "lower"):
+            return self.f, "as it is compiled there"
+        static = [name for name, value in values.items() if not all(map(_is_number, _leaves(value)))]
+        if any(is_a(values[name], eqx.Module) or len(_leaves(values[name])) > 1 for name in static):
+            return _eqx.filter_jit(self.f), "under eqx.filter_jit"
+        return _jax.jit(self.f, static_argnames=static), "under jax.jit" + (f", {', '.join(static)} static" if static else "")
+
+
+def find(typed: str) -> Target:
+    """Import what is named. Errors of the file itself are its own.
+
+    Raises:
+        OptionError: It is not there, or no function.
+    """
+    place, colon, name = typed.rpartition(":")
+    if not colon or not place or not name:
+        raise _wrong(typed, "it names no function.", "write script.py:function.")
+    module = _file(typed, Path(place)) if place.endswith(".py") or os.sep in place else _module(typed, place)
+    f = attribute(typed, module, name)
+    if not callable(f):
+        raise _wrong(typed, f"{name!r} is no function.", "name one.")
+    held: Any = f
+    core = held.core if is_a(f, Program) else REGISTRY.core(inspect.unwrap(f), Options())
+    return Target(typed, f, module, core)
+
+
+def attribute(typed: str, module: Any, path: str) -> Any:
+    """What a module holds under a name, which may have dots in it.
+
+    Raises:
+        OptionError: It does not.
+    """
+    held, named = module, module.__dict__
+    for part in path.split("."):
+        if not hasattr(held, part):
+            names = [name for name, value in named.items() if inspect.isroutine(value) or is_a(value, Program)]
+            there = f"It has {', '.join(names[:10])}." if names else "It has no functions."
+            raise OptionError(sentence(WHERE, f"{typed}: {part!r} is not in {module.__name__}.", there, "correct the name."))
+        held = getattr(held, part)
+    return held
+
+
+def _file(typed: str, file: Path) -> ModuleType:
+    if not file.is_file():
+        raise _wrong(typed, f"{str(file)!r} is not there.", "correct the name, or start where it is found.")
+    sys.path.insert(0, str(file.resolve().parent))
+    spec: Any = importlib.util.spec_from_file_location(file.stem, file)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[file.stem] = module
+    before = _settings()
+    spec.loader.exec_module(module)
+    changed = sorted(name for name, value in _settings().items() if before.get(name) != value)
+    if changed:
+        what = f"{typed}: the file sets {', '.join(changed)} in os.environ, which JAX has read before."
+        fix = f"export {changed[0]} in the shell, or use jax.config.update in the file."
+        raise OptionError(sentence(WHERE, what, "JAX reads its environment when it is imported, which `bench` does first.", fix))
+    return module
+
+
+def _settings() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name.startswith("JAX_")}
+
+
+def _module(typed: str, name: str) -> ModuleType:
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not (name == error.name or name.startswith(f"{error.name}.")):
+            raise
+        fix = "start where it can be imported, or set PYTHONPATH; a file is `script.py:function`."
+        raise _wrong(typed, f"there is no module {name!r}.", fix) from None
+
+
+def _leaves(value: Any) -> list[Any]:
+    return tree_flatten(value)[0]
+
+
+def _is_number(leaf: Any) -> bool:
+    return hasattr(leaf, "dtype") or is_a(leaf, (float, complex))
+
+
+def _wrong(typed: str, what: str, fix: str) -> OptionError:
+    return OptionError(sentence(WHERE, f"{typed}: {what}", _RULE, fix))

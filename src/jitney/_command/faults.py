@@ -1,0 +1,43 @@
+"""Known faults of XLA, each measured with a small program whose answer is known."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .checks import Check
+
+_jax: Any = jax
+_jnp: Any = jnp
+_OFF = "--xla_cpu_experimental_ynn_fusion_type="
+_ROWS = 64
+_CLOSE = 1e-3
+
+
+def fusion() -> Check:
+    """Products of matrices that end in a reduction, which XLA for CPUs miscompiles in jaxlib 0.10.2 and 0.12.0.1.
+
+    Delete it, and its line in `docs/command-line.md`, when the oldest supported jaxlib gives the right number without the flag
+    (https://github.com/jax-ml/jax/issues/39103 is one of the kind).
+    """
+    h = np.random.default_rng(0).normal(size=(_ROWS, _ROWS)).astype(np.float32)
+    wide = h.astype(np.float64)
+    want = float(np.mean((np.sin(wide) @ np.ones(h.shape)) * np.cos(wide)))
+    device = _jax.default_backend()
+
+    @_jax.jit
+    def mean(h: Any) -> Any:
+        product = _jnp.matmul(_jnp.sin(h), _jnp.ones((_ROWS, _ROWS), np.float32), precision="highest")
+        return _jnp.mean(product * _jnp.cos(h))
+
+    got = float(mean(h))
+    data = {"got": got, "want": want}
+    if abs(got - want) <= _CLOSE * abs(want):
+        return Check("XLA: product and reduction", f"right, on {device}", data=data)
+    flags = f"{os.environ.get('XLA_FLAGS', '')} {_OFF}".strip()
+    value = f"{device} computes {got:.3g} for {want:.3g}: jaxlib {_jax.lib.__version__} miscompiles a product that ends in a reduction"
+    return Check("XLA: product and reduction", value, "fail", f"export XLA_FLAGS='{flags}'", data)

@@ -1,0 +1,472 @@
+"""What the lines of a program do with arrays while it runs: which read them back, and which hand them to compiled functions.
+
+The mechanism is Python's `sys.monitoring`, from 3.12 on, and nothing of JAX or of the program is altered: calls in the program's own
+files, and the starts and ends of the methods of `jax.Array` that read it (`__float__`, `item`, ...), which are Python functions in jax
+0.10.0 to 0.12.0.1. Arguments are read from the names that stand in the call, at the first calls of a place and then at each power of two.
+
+What it misses: all of it under Python 3.11, or where other tools hold every place for one; names inside of functions under Python 3.12;
+calls and reads that libraries make of their own, as `eqx.filter_jit` does of what it wraps; arguments that are no plain names; reads by
+C code that asks for a buffer, but for `np.asarray`, its kin, and NumPy's functions of each element with the array first; a place whose
+first hundred calls were of nothing of the kind.
+
+`launch.py` loads this file by its path, since the program is not to find jitney imported: it imports nothing but Python's own.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import linecache
+import os
+import sys
+import sysconfig
+import threading
+import time
+import weakref
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from types import CodeType, FrameType, FunctionType
+from typing import Any
+
+_READS = (
+    "__float__",
+    "__int__",
+    "__bool__",
+    "__index__",
+    "__complex__",
+    "__array__",
+    "item",
+    "tolist",
+    "__repr__",
+    "__str__",
+    "__format__",
+)
+_COPIES = ("asarray", "array", "ascontiguousarray", "asanyarray", "copyto")  # of NumPy, written in C
+_IDLE = 100  # calls of nothing of the kind, until a place is left alone
+_LARGE = 2**28  # bytes, beyond which numbers are not compared
+_EACH = 4  # calls that are looked at, before powers of two
+_TOOLS = (4, 3)  # which Python leaves free
+_current: Any = inspect.currentframe
+_LOCALS = sys.version_info >= (3, 13)  # before, reading the names of a function keeps their values alive
+
+
+@dataclass
+class _Handed:
+    """What one argument of a place was, at the calls that were looked at."""
+
+    nbytes: int
+    shape: tuple[int, ...]
+    dtype: str
+    numpy: bool  # at each call
+    last: Any  # a weak reference
+    sum: int  # of its bytes, where it is NumPy's
+    same: bool = True  # the same array with the same numbers
+    moved: bool = True  # on fewer devices than another argument
+    target: Any = None  # where that one is
+
+
+@dataclass
+class _Place:
+    """A call that stands in the program, of a compiled function."""
+
+    file: str
+    line: int
+    function: str
+    name: str
+    defined: tuple[str, int] | None
+    arguments: tuple[tuple[str, str], ...]  # their names there, and where each goes: a position or a keyword
+    rebound: tuple[str, ...]  # those whose name the same statement binds to a result
+    until: int  # the last line of the statement
+    times: int = 0
+    looked: int = 0
+    traced: bool = False  # called by JAX, which traces it
+    handed: dict[str, _Handed] = field(default_factory=dict[str, _Handed])
+    doubles: dict[str, None] = field(default_factory=dict[str, None])  # names of NumPy's float64
+    passed: dict[str, list[_Passed]] = field(default_factory=dict[str, "list[_Passed]"])
+
+
+class _Passed:
+    """Arrays of an argument at one call, and whether they died when the statement bound its name anew."""
+
+    def __init__(self, place: _Place, name: str, code: CodeType, leaves: list[Any], leaves_of: Callable[[Any], list[Any]]):
+        self._place, self._name, self._code, self._leaves_of = place, name, code, leaves_of
+        self._results: Counter[Any] | None = None
+        self.alive = len(leaves)
+        self.donated = False
+        self.saved = 0  # bytes
+        self._refs = [weakref.ref(leaf, self._gone((_kind(leaf), leaf.nbytes))) for leaf in leaves]
+
+    def returned(self) -> None:
+        """The call is over."""
+        self.donated = any(leaf is not None and leaf.is_deleted() for leaf in (ref() for ref in self._refs))
+
+    def rest(self) -> None:
+        """Wait for nothing any more."""
+        self._refs.clear()
+
+    def _gone(self, told: tuple[Any, int]) -> Callable[[Any], None]:
+        def gone(_: Any) -> None:
+            frame = _caller()
+            if frame.f_code is not self._code or not self._place.line <= frame.f_lineno <= self._place.until:
+                return
+            if self._results is None:
+                value = _value(frame, self._name)
+                self._results = Counter(_kind(leaf) for leaf in self._leaves_of(value))
+            self.alive -= 1
+            if self._results[told[0]]:
+                self._results[told[0]] -= 1
+                self.saved += told[1]
+
+        return gone
+
+
+class Lines:
+    """What was seen. `unseen` is a sentence where nothing can be."""
+
+    def __init__(self) -> None:
+        self.unseen = ""
+        self._tool: int | None = None
+        self._users: dict[str, bool] = {}
+        self._codes: dict[int, CodeType] = {}  # by `id`: they are slow to hash, and equal where only their files differ
+        self._places: dict[tuple[int, int], _Place | None] = {}
+        self._idle: Counter[tuple[int, int]] = Counter()
+        self._reads: dict[tuple[str, int, str, str], list[float]] = {}
+        self._open: dict[int, tuple[CodeType, float, tuple[str, int, str, str] | None]] = {}
+        self._calls: dict[int, list[_Passed]] = {}
+        self._parsed: dict[str, dict[tuple[int, int, int, int], tuple[ast.Call, ast.stmt]]] = {}
+        self._arrays: tuple[type, ...] = ()
+        self._methods: dict[int, str] = {}
+        self._jax: Any = None
+        self._jitted: Any = None
+        self._tree: Any = None
+
+    def begin(self, jax: Any) -> None:
+        """From now on, in all threads."""
+        monitoring: Any = getattr(sys, "monitoring", None)
+        if monitoring is None:
+            self.unseen = "what lines do with arrays, which needs Python 3.12: reads in loops, transfers, donation, moves between devices"
+            return
+        self._tool = next((tool for tool in _TOOLS if monitoring.get_tool(tool) is None), None)
+        self._arrays = tuple(each for each in jax.Array.__subclasses__() if each.__module__.startswith("jaxlib"))
+        if self._tool is None or not self._arrays:
+            self._tool = None
+            self.unseen = "what lines do with arrays: `sys.monitoring` is taken by other tools, or this JAX is not known"
+            return
+        self._jax = os.path.dirname(jax.__file__) + os.sep  # noqa: PTH120 - compared with each frame
+        self._jitted, self._tree = type(jax.jit(_nothing)), jax.tree.leaves
+        events, tool = monitoring.events, self._tool
+        monitoring.use_tool_id(tool, "jitney run")
+        for event, callback in ((events.PY_START, self._starts), (events.CALL, self._called), (events.PY_RETURN, self._ends),
+                                (events.C_RETURN, self._returned), (events.C_RAISE, self._raised)):  # fmt: skip
+            monitoring.register_callback(tool, event, callback)
+        for kind in self._arrays:
+            for name in _READS:
+                method = kind.__dict__.get(name)
+                if isinstance(method, FunctionType):
+                    self._methods[id(method.__code__)] = name
+                    self._codes[id(method.__code__)] = method.__code__
+                    monitoring.set_local_events(tool, method.__code__, events.PY_START | events.PY_RETURN)
+        frame: FrameType | None = _caller()
+        while frame is not None:
+            self._watch(frame.f_code)
+            frame = frame.f_back
+        monitoring.set_events(tool, events.PY_START)
+
+    def end(self) -> None:
+        """Watch nothing any more."""
+        monitoring: Any = getattr(sys, "monitoring", None)
+        if self._tool is not None:
+            for code in self._codes.values():
+                monitoring.set_local_events(self._tool, code, 0)
+            monitoring.set_events(self._tool, 0)
+            monitoring.free_tool_id(self._tool)
+            self._tool = None
+        for place in self._places.values():
+            for passed in () if place is None else (one for each in place.passed.values() for one in each):
+                passed.rest()
+
+    def told(self) -> list[dict[str, Any]]:
+        """As plain data: reads by line, and calls of compiled functions by place."""
+        reads = [
+            {"kind": "read", "how": how, "file": file, "line": line, "function": function, "times": int(times), "seconds": seconds}
+            for (file, line, function, how), (times, seconds) in self._reads.items()
+        ]
+        return [*reads, *(_told(place) for place in self._places.values() if place is not None and not place.traced)]
+
+    def _watch(self, code: CodeType) -> None:
+        if self._is_users(code.co_filename):
+            monitoring: Any = getattr(sys, "monitoring", None)
+            self._codes[id(code)] = code
+            monitoring.set_local_events(self._tool, code, monitoring.events.CALL)
+
+    def _is_users(self, file: str) -> bool:
+        known = self._users.get(file)
+        if known is None:
+            path = os.path.realpath(file)
+            known = self._users[file] = not file.startswith("<") and not path.startswith(_OTHERS) and "-packages" + os.sep not in path
+        return known
+
+    def _starts(self, code: CodeType, _: int) -> Any:
+        name = self._methods.get(id(code))
+        if name is None:
+            self._watch(code)
+            return _disable()
+        thread, frame = threading.get_ident(), _caller()
+        outer = self._open.get(thread)
+        if outer is None or not _runs(frame.f_back, outer[0]):
+            self._open[thread] = code, time.perf_counter(), self._reader(frame.f_back, name)
+        return None
+
+    def _ends(self, code: CodeType, _: int, __: Any) -> None:
+        self._close(code)
+
+    def _close(self, code: CodeType) -> None:
+        thread = threading.get_ident()
+        opened = self._open.get(thread)
+        if opened is None or opened[0] is not code:
+            return
+        del self._open[thread]
+        if opened[2] is not None:
+            row = self._reads.setdefault(opened[2], [0.0, 0.0])
+            row[0] += 1
+            row[1] += time.perf_counter() - opened[1]
+
+    def _reader(self, frame: FrameType | None, name: str) -> tuple[str, int, str, str] | None:
+        """The user's line that reads; None where JAX or jitney does for reasons of its own."""
+        while frame is not None:
+            code = frame.f_code
+            if self._is_users(code.co_filename):
+                return code.co_filename, frame.f_lineno, code.co_name, name
+            if code.co_filename.startswith((str(self._jax), _JITNEY)):
+                if "device_get" not in code.co_name and name != "device_get":
+                    return None
+                name = "device_get"
+            frame = frame.f_back
+        return None
+
+    def _called(self, code: CodeType, offset: int, called: Any, first: Any) -> Any:
+        if type(called) is self._jitted:
+            place = self._counted(code, offset, called)
+            if place is not None:
+                self._looks(place, _caller())
+        elif type(first) in self._arrays and self._copies(called):
+            frame = _caller()
+            row = code.co_filename, frame.f_lineno, code.co_name, called.__name__
+            self._open[threading.get_ident()] = code, time.perf_counter(), row
+        else:
+            at = id(code), offset
+            self._idle[at] += 1
+            if self._idle[at] >= _IDLE:
+                return _disable()
+        return None
+
+    def _copies(self, called: Any) -> bool:
+        """Whether a function of NumPy reads its first argument. `np.sum` and its kin do not: they call the array's own."""
+        numpy: Any = sys.modules["numpy"]
+        known = type(called) is numpy.ufunc or (type(called) is type(len) and called.__name__ in _COPIES)
+        return known and getattr(numpy, called.__name__, None) is called
+
+    def _returned(self, code: CodeType, _: int, called: Any, __: Any) -> None:
+        if type(called) is self._jitted:
+            for passed in self._calls.pop(threading.get_ident(), ()):
+                passed.returned()
+        else:
+            self._close(code)
+
+    def _raised(self, code: CodeType, _: int, called: Any, __: Any) -> None:
+        thread = threading.get_ident()
+        if type(called) is self._jitted:
+            self._calls.pop(thread, None)
+        elif thread in self._open and self._open[thread][0] is code:
+            del self._open[thread]
+
+    def _counted(self, code: CodeType, offset: int, called: Any) -> _Place | None:
+        """The place, where this call of it is one to look at."""
+        at = id(code), offset
+        if at not in self._places:
+            self._places[at] = self._place(code, offset, called)
+        place = self._places[at]
+        if place is None:
+            return None
+        place.times += 1
+        skipped = place.traced or (place.times > _EACH and place.times & (place.times - 1))
+        return None if skipped else place
+
+    def _looks(self, place: _Place, frame: FrameType) -> None:
+        place.looked += 1
+        place.traced = _under(frame.f_back, str(self._jax))
+        values = {name: _value(frame, name) for name, _ in place.arguments}
+        self._look(place, values)
+        passing = list[_Passed]()
+        for name in place.rebound:
+            leaves = self._leaves(values[name])
+            if leaves:
+                passing.append(_Passed(place, name, frame.f_code, leaves, self._leaves))
+                place.passed.setdefault(name, []).append(passing[-1])
+        self._calls[threading.get_ident()] = passing
+
+    def _leaves(self, value: Any) -> list[Any]:
+        """The arrays in it, each once; none where one is there twice."""
+        if type(value) not in self._arrays and not isinstance(value, (dict, list, tuple)):
+            return []
+        leaves = [leaf for leaf in self._tree(value) if type(leaf) in self._arrays]
+        return leaves if len({id(leaf) for leaf in leaves}) == len(leaves) else []
+
+    def _look(self, place: _Place, values: dict[str, Any]) -> None:
+        numpy: Any = sys.modules["numpy"]
+        arrays = {name: value for name, value in values.items() if type(value) in self._arrays and not value.is_deleted()}
+        wide = max(arrays.values(), key=lambda value: len(value.sharding.device_set), default=None)
+        most = 1 if wide is None else len(wide.sharding.device_set)
+        for name, value in values.items():
+            if isinstance(value, (numpy.ndarray, numpy.float64)) and value.dtype == numpy.float64:
+                place.doubles[name] = None
+            is_numpy = type(value) is numpy.ndarray and not value.dtype.hasobject
+            before = place.handed.get(name)
+            if name not in arrays and not is_numpy:
+                if before is not None:
+                    before.same = before.numpy = False
+                continue
+            moved = not is_numpy and len(value.sharding.device_set) < most
+            sum_ = _sum(value) if is_numpy else 0
+            if before is None:
+                target = wide.sharding if moved and wide is not None else None
+                first = place.looked == 1
+                last, shape = weakref.ref(value), tuple(value.shape)
+                place.handed[name] = _Handed(
+                    value.nbytes, shape, str(value.dtype), is_numpy and first, last, sum_, same=first, moved=moved, target=target
+                )
+                continue
+            if value.nbytes > before.nbytes:
+                before.nbytes, before.shape = value.nbytes, tuple(value.shape)
+            before.same = before.same and before.last() is value and before.sum == sum_ and value.nbytes <= _LARGE
+            before.numpy = before.numpy and is_numpy
+            before.moved = before.moved and moved
+            before.last = weakref.ref(value)
+
+    def _place(self, code: CodeType, offset: int, called: Any) -> _Place | None:
+        first, last, start, end = list(code.co_positions())[offset // 2]
+        found = self._nodes(code.co_filename).get((first or 0, start or 0, last or 0, end or 0))
+        if found is None:
+            return None
+        call, statement = found
+        arguments = [(node.id, str(i)) for i, node in enumerate(call.args) if isinstance(node, ast.Name)]
+        arguments += [(word.value.id, word.arg) for word in call.keywords if isinstance(word.value, ast.Name) and word.arg]
+        if any(isinstance(node, ast.Starred) for node in call.args):
+            arguments = []
+        function: Any = getattr(called, "__wrapped__", None)
+        while hasattr(function, "__wrapped__"):
+            function = function.__wrapped__
+        inner: Any = getattr(function, "__code__", None)
+        readable = _LOCALS or code.co_name == "<module>"
+        name = getattr(called, "__name__", "a function")
+        defined = None if inner is None else (str(inner.co_filename), int(inner.co_firstlineno))
+        return _Place(code.co_filename, statement.lineno, code.co_name, name, defined, tuple(arguments) if readable else (),
+                      _rebound(call, statement) if readable else (), statement.end_lineno or statement.lineno)  # fmt: skip
+
+    def _nodes(self, file: str) -> dict[tuple[int, int, int, int], tuple[ast.Call, ast.stmt]]:
+        if file not in self._parsed:
+            try:
+                tree = ast.parse("".join(linecache.getlines(file)))
+            except (SyntaxError, ValueError, RecursionError):
+                tree = ast.Module([], [])
+            self._parsed[file] = {
+                (call.lineno, call.col_offset, call.end_lineno or 0, call.end_col_offset or 0): (call, statement)
+                for call, statement in _calls(tree)
+            }
+        return self._parsed[file]
+
+
+def watch_lines(jax: Any) -> Lines:
+    """See what lines do with arrays from now on; the text of this file says how, and what that misses."""
+    lines = Lines()
+    lines.begin(jax)
+    return lines
+
+
+def _calls(tree: ast.Module) -> Iterator[tuple[ast.Call, ast.stmt]]:
+    """Each call with the innermost statement that it stands in."""
+    waiting: list[tuple[ast.AST, ast.stmt | None]] = [(tree, None)]
+    while waiting:
+        node, statement = waiting.pop()
+        statement = node if isinstance(node, ast.stmt) else statement
+        if isinstance(node, ast.Call) and statement is not None:
+            yield node, statement
+        waiting += [(child, statement) for child in ast.iter_child_nodes(node)]
+
+
+def _rebound(call: ast.Call, statement: ast.stmt) -> tuple[str, ...]:
+    """The arguments that `x, y = f(x, y, z)` binds anew, where all arguments are names or constants and each stands there once."""
+    if not isinstance(statement, ast.Assign) or statement.value is not call or len(statement.targets) != 1:
+        return ()
+    values = [*call.args, *(word.value for word in call.keywords)]
+    if not all(isinstance(node, (ast.Name, ast.Constant)) for node in values) or any(word.arg is None for word in call.keywords):
+        return ()
+    names = Counter(node.id for node in values if isinstance(node, ast.Name))
+    target = statement.targets[0]
+    bound = [each.id for each in (target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]) if isinstance(each, ast.Name)]
+    return tuple(name for name in bound if names[name] == 1)
+
+
+def _told(place: _Place) -> dict[str, Any]:
+    shared = {
+        "kind": "call", "name": place.name, "file": place.file, "line": place.line, "function": place.function, "times": place.times,
+        "looked": place.looked, "defined": place.defined, "arguments": place.arguments,
+    }  # fmt: skip
+    handed = [{"name": name, **{key: value for key, value in vars(each).items() if key not in ("last", "sum")}}
+              for name, each in place.handed.items()]  # fmt: skip
+    passed = [
+        {
+            "name": name, "calls": len(each), "donated": any(one.donated for one in each),
+            "dead": [one.alive == 0 for one in each], "saved": min(one.saved for one in each[1:]) if each[1:] else 0,
+        }
+        for name, each in place.passed.items()
+    ]  # fmt: skip
+    return {**shared, "handed": handed, "passed": passed, "doubles": list(place.doubles)}
+
+
+def _caller() -> FrameType:
+    """The frame of what calls the function that asks. A name for its own would keep it alive, and the arrays of those above."""
+    return _current().f_back.f_back
+
+
+def _value(frame: FrameType, name: str) -> Any:
+    """What a name means there now; None where nothing is known."""
+    code = frame.f_code
+    if name in code.co_varnames or name in code.co_cellvars or name in code.co_freevars:
+        return frame.f_locals.get(name)
+    return frame.f_locals.get(name, frame.f_globals.get(name)) if code.co_name == "<module>" else frame.f_globals.get(name)
+
+
+def _kind(leaf: Any) -> Any:
+    return leaf.shape, leaf.dtype, leaf.sharding
+
+
+def _sum(array: Any) -> int:
+    return zlib.crc32(array.tobytes()) if array.nbytes <= _LARGE else 0
+
+
+def _runs(frame: FrameType | None, code: CodeType) -> bool:
+    while frame is not None and frame.f_code is not code:
+        frame = frame.f_back
+    return frame is not None
+
+
+def _under(frame: FrameType | None, folder: str) -> bool:
+    while frame is not None and not frame.f_code.co_filename.startswith(folder):
+        frame = frame.f_back
+    return frame is not None
+
+
+def _nothing() -> None:
+    """What is never called."""
+
+
+def _disable() -> Any:
+    monitoring: Any = getattr(sys, "monitoring", None)
+    return monitoring.DISABLE
+
+
+_JITNEY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__)))) + os.sep  # noqa: PTH120
+_OTHERS = (*(os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")), _JITNEY)

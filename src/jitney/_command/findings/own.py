@@ -1,0 +1,38 @@
+"""What the program's own decorated functions know of why they were traced and compiled: `stats.causes`, with what to write.
+
+They are found among all objects that still live when the program is over, since nothing lists them; those that it let go are missed.
+"""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+from ..._interface.program import Program
+from ..._owners import is_users, short
+
+
+def own_causes() -> list[dict[str, Any]]:
+    """By function and cause, what took longest first. The seconds are of whole programs, which may have several causes."""
+    rows: dict[tuple[str, str], dict[str, Any]] = {}
+    seen = set[Any]()
+    for each in gc.get_objects():
+        if not issubclass(type(each), Program):
+            continue
+        code = getattr(getattr(each, "__wrapped__", None), "__code__", None)
+        stats = each.stats
+        known = (code, stats.trace_seconds, stats.causes)  # several objects may share one program, as methods do
+        if code is None or not is_users(code.co_filename) or known in seen:
+            continue
+        seen.add(known)
+        line = f"{short(code.co_filename)}:{code.co_firstlineno}"
+        for event in stats.causes:
+            for cause in event:
+                nothing: dict[str, Any] = {"times": 0, "seconds": 0.0, "example": ""}
+                row = rows.setdefault((line, f"{cause.kind} {cause.argument} {cause.axis} {cause.remedy}"), {
+                    "function": code.co_name, "line": line, "cause": cause.kind, **nothing, "remedy": cause.remedy
+                })  # fmt: skip
+                row["times"] += 1
+                row["seconds"] += cause.seconds
+                row["example"] = str(cause)
+    return sorted(rows.values(), key=lambda row: -row["seconds"])

@@ -1,0 +1,102 @@
+"""Static arguments that take many values: each value is a program of its own.
+
+JAX 0.10.2 says which argument differs; 0.12 says nothing where statics do. There the same function, compiled again and again for equal
+shapes, has its statics named by the decorator that stands above it, and the text says that JAX does not.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ..._errors import few
+from ..._owners import short
+from ..happened import Compiled
+from .change import Change
+
+_VALUES = 5  # from how many on they vary
+
+
+def statics(compiled: Sequence[Compiled]) -> Iterator[Change]:
+    """By function."""
+    groups: dict[tuple[str, int, str], list[Compiled]] = defaultdict(list)
+    for each in compiled:
+        if each.cause is not None and each.defined == "user":
+            groups[each.cause.file, each.cause.line, each.name].append(each)
+    for (file, line, name), programs in groups.items():
+        declared = _declared(file, line)
+        again = [each for i, each in enumerate(programs) if _by_static(each, programs[:i], declared)]
+        if len(again) < _VALUES - 1 or declared is None:
+            continue
+        said = {_argument(detail, declared[0]) for each in again for detail in (each.cause.details if each.cause else ())} - {None}
+        names = sorted(str(each) for each in said) or declared[1]
+        quoted = few([f"`{each}`" for each in names])
+        unsaid = "" if said else ", which are its static arguments; JAX does not say which varies"
+        yield Change(
+            sum(each.seconds for each in again),
+            at_most=True,
+            what=f"{name} was compiled {len(again) + 1} times for equal shapes, a program for each value of {quoted}{unsaid}",
+            where=f"{short(file)}:{line}",
+            write=f"of a number: leave {quoted} out of the static arguments, and pass jnp.asarray({names[0]}), with jax.lax.fori_loop "
+            "where it counts turns; what sizes an array, or is no number, stays static, and should take few values",
+        )
+
+
+def _by_static(each: Compiled, before: Sequence[Compiled], declared: Any) -> bool:
+    """Whether a static value made a program: JAX says so, or says that it knows of no difference, with shapes that were there."""
+    if each.cause is None or declared is None or not declared[1]:
+        return False
+    if each.cause.why == "another static value":
+        return True
+    return each.cause.why == "unknown" and each.shapes is not None and any(other.shapes == each.shapes for other in before)
+
+
+def _declared(file: str, line: int) -> tuple[list[str], list[str]] | None:
+    """The parameters of the function that stands there, and those that `jit` is told are static."""
+    try:
+        tree = ast.parse("".join(linecache.getlines(file)))
+    except (SyntaxError, ValueError):
+        return None
+    for node in ast.walk(tree):
+        first = None if not isinstance(node, ast.FunctionDef) else min([node.lineno, *(each.lineno for each in node.decorator_list)])
+        if isinstance(node, ast.FunctionDef) and line in (first, node.lineno):
+            parameters = [each.arg for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+            calls = [*node.decorator_list, *_wraps(tree, node.name)]
+            return parameters, list(dict.fromkeys(name for call in calls for name in _static(call, parameters)))
+    return None
+
+
+def _wraps(tree: ast.Module, name: str) -> Iterator[ast.Call]:
+    """Calls that the function is the first argument of."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Name) and node.args[0].id == name:
+            yield node
+
+
+def _static(call: ast.expr, parameters: Sequence[str]) -> Iterator[str]:
+    if not isinstance(call, ast.Call):
+        return
+    for word in call.keywords:
+        if word.arg not in ("static_argnames", "static_argnums"):
+            continue
+        try:
+            value: Any = ast.literal_eval(word.value)
+        except ValueError:
+            continue
+        for each in value if isinstance(value, (tuple, list, set)) else [value]:  # pyright: ignore[reportUnknownVariableType]
+            if isinstance(each, str):
+                yield each
+            elif isinstance(each, int) and -len(parameters) <= each < len(parameters):
+                yield parameters[each]
+
+
+def _argument(detail: str, parameters: Sequence[str]) -> str | None:
+    """The parameter in `static value at [1]['steps'], now ...` or `... at [0][1], ...`."""
+    if word := re.match(r"static value at \[1\]\['(\w+)'\],", detail):
+        return word[1]
+    position = re.match(r"static value at \[0\]\[(\d+)\],", detail)
+    return parameters[int(position[1])] if position and int(position[1]) < len(parameters) else None

@@ -1,0 +1,321 @@
+"""Run a program as Python does, and record what JAX says meanwhile. `run` starts this file as a script, in a process of its own.
+
+It imports neither JAX nor jitney before the program does: what the program sets in `os.environ` before its `import jax` counts, as without
+it. What is recorded are plain dicts, which `happened.py` reads when all is over: after the program's threads and its own `atexit`.
+An error of the program passes through with none of this file's frames, and Python does the rest: hooks, status, signals.
+
+What JAX says comes in two public ways (0.10.0 to 0.12.0.1): spans of work through `jax.monitoring`, and the texts of
+`jax_explain_cache_misses` and of what is compiled through `logging`. Those texts are taken by a filter and reach no handler that they
+would not have reached. What lines of the program do with arrays, `findings/lines.py` sees.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import inspect
+import io
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator, Sequence
+from types import CodeType, ModuleType, TracebackType
+from typing import Any
+
+_EXPLAINED = "TRACING CACHE MISS"
+_KEYED = "PERSISTENT COMPILATION CACHE MISS"
+_KINDS = {_EXPLAINED: "explained", "Compiling ": "compiling", _KEYED: "keyed", "Persistent compilation cache hit": "keyed"}
+_LOUDER = (_KEYED, "Not writing ", "Writing ")  # texts of debugging, which are warnings while misses are explained
+_EXPLAINS = (0, 10, 1)  # jax 0.10.0 fails in its explanation of a loop or branch that it has traced before, and the program fails with it
+_UNEXPLAINED = "why JAX traced, with sizes and statics that vary: jax 0.10.0 can fail in its own explanation, which 0.10.1 mended"
+_LOGGERS = ("interpreters.pxla", "interpreters.partial_eval", ".compiler", ".compilation_cache")  # who says so; "jax" stands before
+_DEEP = 12  # frames outside of JAX that are kept of a stack
+
+
+class Recording:
+    """What JAX said, in order."""
+
+    def __init__(self) -> None:
+        self.began = time.time()
+        self.import_seconds: float | None = None  # of JAX; None while it was not imported
+        self.events: list[dict[str, Any]] = []
+        self.seconds: float | None = None  # from then until the program's last line
+        self.kept: Any = None  # what has to live as long
+        self.decorated: list[dict[str, Any]] = []  # what is known of jitney's own functions
+        self.lines: Any = None  # what is seen of the program's lines
+        self.seen: list[dict[str, Any]] | None = None  # of them, when the program is over
+        self.unexplained = ""  # a sentence where JAX does not say why it traces
+        self._jax = ""
+        self._explained: bool | None = None  # whether JAX explained before
+        self._taken: list[_Taken] = []
+
+    def listen(self) -> None:
+        """From now on; JAX has been imported."""
+        import jax
+
+        self._jax = os.path.dirname(jax.__file__) + os.sep  # noqa: PTH120 - compared with each frame
+        jax.monitoring.register_event_time_span_listener(self._span)
+        jax.monitoring.register_event_listener(self._event)
+        config: Any = jax.config
+        explained = self._explained = bool(config.jax_explain_cache_misses)
+        for name in [name for name in logging.Logger.manager.loggerDict if name.startswith("jax.") and name.endswith(_LOGGERS)]:
+            logger = logging.getLogger(name)
+            self._taken.append(_Taken(self, logger, explained=explained))
+        if jax.__version_info__ < _EXPLAINS:
+            self.unexplained = _UNEXPLAINED
+        else:
+            config.update("jax_explain_cache_misses", True)  # noqa: FBT003 - JAX's own
+        self.lines = _beside("lines").watch_lines(jax)
+
+    def stop(self) -> None:
+        """Record nothing any more: the listeners stay, and do nothing."""
+        self._jax = ""
+        if self.lines is not None:
+            self.lines.end()
+        if self._explained is not None:
+            config: Any = sys.modules["jax"].config
+            config.update("jax_explain_cache_misses", self._explained)
+        for taken in self._taken:
+            taken.give_back()
+
+    @contextlib.contextmanager
+    def paused(self) -> Generator[None]:
+        """Record nothing of what is done meanwhile."""
+        jax, self._jax = self._jax, ""
+        try:
+            yield
+        finally:
+            self._jax = jax
+
+    def _span(self, event: str, start_time: float, end_time: float, **told: Any) -> None:
+        if self._jax:
+            self.add(kind="span", event=event, name=str(told.get("fun_name", "?")), start=start_time, end=end_time, frames=self._frames())
+
+    def _event(self, event: str, **_: Any) -> None:
+        if event.endswith("/cache_hits"):
+            self.add(kind="hit", event=event)
+
+    def add(self, **event: Any) -> None:
+        """One more, of this thread."""
+        if self._jax:
+            self.events.append({**event, "thread": threading.get_ident()})
+
+    def _frames(self) -> list[tuple[str, int, str, int]]:
+        """File, line, function and its first line, the innermost first, without JAX's own and this file's."""
+        found: list[tuple[str, int, str, int]] = []
+        frame = inspect.currentframe()
+        while frame is not None and len(found) < _DEEP:
+            code = frame.f_code
+            if not code.co_filename.startswith(self._jax) and code.co_filename != __file__:
+                found.append((code.co_filename, frame.f_lineno, code.co_name, code.co_firstlineno))
+            frame = frame.f_back
+        return found
+
+
+def _beside(name: str) -> Any:
+    """A file of `findings`, by its path: as a module of jitney it would have jitney imported."""
+    alone = f"_jitney_{name}"
+    if alone not in sys.modules:
+        spec: Any = importlib.util.spec_from_file_location(alone, os.path.join(os.path.dirname(__file__), "findings", f"{name}.py"))  # noqa: PTH118, PTH120
+        sys.modules[alone] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[alone])
+    return sys.modules[alone]
+
+
+class _Taken(logging.Filter):
+    """Takes what JAX says, and lets pass what would have been said without it."""
+
+    def __init__(self, recording: Recording, logger: logging.Logger, *, explained: bool):
+        super().__init__()
+        self._recording, self._logger, self._explained, self._level = recording, logger, explained, logger.level
+        logger.addFilter(self)
+        logger.setLevel(logging.DEBUG)
+
+    def give_back(self) -> None:
+        """Leave the logger as it was."""
+        self._logger.removeFilter(self)
+        self._logger.setLevel(self._level)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        text = record.getMessage()
+        for begins, kind in _KINDS.items():
+            if text.startswith(begins):
+                self._recording.add(kind=kind, text=text)
+        above = self._logger.parent
+        quiet = not self._explained
+        level = logging.DEBUG if quiet and text.startswith(_LOUDER) else record.levelno
+        heard = above is None or level >= above.getEffectiveLevel()
+        return heard and not (quiet and text.startswith(_EXPLAINED))
+
+
+class _AfterImport(importlib.abc.MetaPathFinder):
+    """Calls back when JAX has been imported."""
+
+    def __init__(self, then: Callable[[float], None]):
+        self._then = then
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname != "jax":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec("jax")
+        loader: Any = spec and spec.loader
+        if loader is not None:
+            execute = loader.exec_module
+
+            def executed(module: ModuleType) -> None:
+                del loader.exec_module
+                began = time.perf_counter()
+                execute(module)
+                self._then(time.perf_counter() - began)
+
+            loader.exec_module = executed
+        return spec
+
+
+def record() -> Recording:
+    """Begin now, or as soon as JAX has been imported."""
+    recording = Recording()
+    if "jax" in sys.modules:
+        recording.listen()
+        return recording
+
+    def imported(seconds: float) -> None:
+        recording.import_seconds = seconds
+        recording.listen()
+
+    sys.meta_path.insert(0, _AfterImport(imported))
+    return recording
+
+
+def run(target: str, *, as_module: bool) -> None:
+    """Run a file, a folder with a `__main__.py`, or a module, as `__main__`; `sys.argv` begins with it already."""
+    if not sys.flags.safe_path:
+        sys.path[0] = os.getcwd() if as_module else os.path.dirname(os.path.realpath(target))  # noqa: PTH109, PTH120
+    try:
+        if as_module or os.path.isdir(target):  # noqa: PTH112
+            spec = _module(target) if as_module else _folder(target)
+            code = spec.loader.get_code(spec.name)
+            sys.argv[0] = spec.origin if as_module else target
+        else:
+            file = os.path.abspath(target)  # noqa: PTH100 - as Python does, without following links
+            spec, code = None, _code(file)
+        main: Any = ModuleType("__main__")
+        main.__file__ = code.co_filename if spec is None else spec.origin
+        main.__spec__ = spec
+        main.__package__ = None if spec is None else spec.parent
+        main.__loader__ = importlib.machinery.SourceFileLoader("__main__", code.co_filename) if spec is None else spec.loader
+        main.__builtins__ = sys.modules["builtins"]
+        sys.modules["__main__"] = main
+        exec(code, main.__dict__)  # noqa: S102 - the program that was asked for
+    except SystemExit:
+        raise
+    except BaseException:
+        _show_theirs()
+        raise
+
+
+def _show_theirs() -> None:
+    """Have the hook that shows errors see the program's frames only. It is the program's own by now, where it has set one."""
+    hook = sys.excepthook
+
+    def shown(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+            trace = trace.tb_next
+        hook(kind, error.with_traceback(trace), trace)
+
+    sys.excepthook = shown
+
+
+def _code(file: str) -> CodeType:
+    with io.open_code(file) as opened:
+        return compile(opened.read(), file, "exec", dont_inherit=True)
+
+
+def _module(name: str) -> Any:
+    try:
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.submodule_search_locations is not None:
+            spec = importlib.util.find_spec(f"{name}.__main__")
+    except ModuleNotFoundError as error:
+        if error.name is None or not (name == error.name or name.startswith(f"{error.name}.")):
+            raise
+        spec = None
+    if spec is None or spec.loader is None:
+        _missing(f"-m {name}", "there is no such module, or it is a package without a `__main__`")
+    return spec
+
+
+def _folder(path: str) -> Any:
+    path = os.path.abspath(path)  # noqa: PTH100 - as Python does
+    sys.path[0] = path
+    spec = importlib.machinery.PathFinder.find_spec("__main__", [path])
+    if spec is None or spec.loader is None:
+        _missing(path, "it is a folder without a `__main__.py`")
+    return spec
+
+
+class _Missing(SystemExit):
+    """There is no such program, so nothing ran that could be reported on."""
+
+
+def _missing(target: str, what: str) -> None:
+    sys.stderr.write(
+        f"python -m jitney run {target}: {what}.\nWhat is run is a file, a folder with `__main__.py`, or -m and a module.\n"
+        "Fix: correct the name, or start where it is found.\n"
+    )
+    raise _Missing(2)
+
+
+def _started() -> None:
+    """What `run` has written behind this file's name: where the report goes, how, what, and its arguments."""
+    report, how, target, *arguments = sys.argv[1:]
+    process, recording = os.getpid(), record()
+    recording.kept = sys.modules["__main__"]  # another takes its name, and a module that is let go forgets its own names
+    above = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # noqa: PTH100, PTH120
+
+    def told() -> None:
+        if os.getpid() != process:  # a fork of the program ends here too
+            return
+        if "jax" in sys.modules:
+            from jitney._command.told import tell
+
+            tell(recording, target, report)
+        else:
+            sys.stderr.write(f"\njitney: {target} ran for {time.time() - recording.began:.2f} s and did not import jax.\n")
+
+    def looked() -> None:
+        if os.getpid() == process:
+            importlib.import_module("jitney._command.page.decorated").look(recording)
+
+    atexit.register(told)
+    sys.argv = [target, *arguments]
+    try:
+        run(target, as_module=how == "module")
+    except _Missing:
+        atexit.unregister(told)
+        raise
+    finally:
+        recording.seconds = time.time() - recording.began
+        if "jax" in sys.modules:  # what a report needs is imported now: once Python ends, threads cannot be prepared any more
+            sys.path.append(above)
+            decorates = "jitney._program.core" in sys.modules
+            try:
+                importlib.import_module("jitney._command.told").over(recording)
+                if decorates:
+                    importlib.import_module("jitney._command.page.decorated")
+                    atexit.register(looked)  # the first of what is done at the end, while JAX still works
+            except ImportError as error:  # the program's own end is not to change
+                atexit.unregister(told)
+                sys.stderr.write(f"\njitney: there is no report: {error}.\n")
+
+
+if __name__ == "__main__":
+    _started()

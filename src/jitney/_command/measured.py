@@ -1,0 +1,95 @@
+"""What `doctor` measures, in at most about five seconds: products, memory, a warm call, a compile.
+
+Figures are the best of several tries, since what else runs on a machine only takes away. They are told, not judged: what is good depends
+on the machine.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._jax.compile_cache import cache
+from .checks import Check
+
+_jax: Any = jax
+_jnp: Any = jnp
+_BUDGET = 0.8  # seconds for each of the figures
+_ROWS = 1024
+_FLOATS = 2**24  # 64 MiB, which no cache of a CPU holds twice
+_CALLS = 1000
+
+
+def measured() -> list[Check]:
+    """The figures, on JAX's default device."""
+    return [_compile(), _product(), _bandwidth(), _dispatch()]
+
+
+def _product() -> Check:
+    x = _jnp.ones((_ROWS, _ROWS), np.float32)
+    f = _jax.jit(_squared)
+    seconds = _best(lambda: f(x).block_until_ready())
+    rate = 2 * _ROWS**3 / seconds
+    return Check("matmul", f"{rate / 1e9:,.1f} GFLOP/s, float32 {_ROWS}x{_ROWS}", data={"flop_per_s": rate})
+
+
+def _bandwidth() -> Check:
+    x = _jnp.ones(_FLOATS, np.float32)
+    f = _jax.jit(_one_more)
+    seconds = _best(lambda: f(x).block_until_ready())
+    rate = 2 * x.nbytes / seconds
+    return Check("memory bandwidth", f"{rate / 2**30:,.1f} GiB/s, reading and writing {x.nbytes >> 20} MiB", data={"bytes_per_s": rate})
+
+
+def _dispatch() -> Check:
+    x = _jnp.ones(8, np.float32)
+    f = _jax.jit(_one_more)
+
+    def calls() -> None:
+        out = x
+        for _ in range(_CALLS):
+            out = f(out)
+        out.block_until_ready()
+
+    seconds = _best(calls) / _CALLS
+    return Check("dispatch", f"{seconds * 1e6:.1f} us a warm call", data={"seconds": seconds})
+
+
+def _squared(x: Any) -> Any:
+    return x @ x
+
+
+def _one_more(x: Any) -> Any:
+    return x + 1
+
+
+def _compile() -> Check:
+    """A fixed program, past the persistent cache."""
+
+    def program(x: Any) -> Any:
+        for _ in range(8):
+            x = _jnp.tanh(x @ x.T) / (1 + _jnp.sum(x * x, axis=0))
+        return _jnp.linalg.norm(x)
+
+    lowered = _jax.jit(program).lower(_jax.ShapeDtypeStruct((64, 64), np.float32))
+    with cache.disabled():
+        began = time.perf_counter()
+        lowered.compile()
+        seconds = time.perf_counter() - began
+    return Check("compile", f"{seconds:.2f} s for a fixed program of 8 layers", data={"seconds": seconds})
+
+
+def _best(run: Callable[[], Any]) -> float:
+    """The shortest of as many runs as there is time for, compiled before."""
+    run()
+    until, best = time.perf_counter() + _BUDGET, float("inf")
+    while time.perf_counter() < until:
+        began = time.perf_counter()
+        run()
+        best = min(best, time.perf_counter() - began)
+    return best

@@ -1,0 +1,151 @@
+"""A flame of what making programs cost: the user's functions from the outermost on, then what they compiled, then its phases and what is
+inside of them.
+
+Spans that lie inside another in time are part of it. Those of equal names and phases at one place are added up. JAX reports no seconds of a
+`jit` that is traced inside of another (0.10.2 to 0.12.0.1), but says that it traces it: the bar of the outer trace has the names.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from typing import Any
+
+from ..._diagnosis.counters import COMPILED, LOWERED, TRACED
+from ..._errors import few
+from ..._owners import owner, short
+from ..happened import explained, plain_name
+
+_PHASES = {TRACED: "trace", LOWERED: "lower", COMPILED: "compile"}
+_COLOURS = {"trace": "var(--p1)", "lower": "var(--p2)", "compile": "var(--p3)", "cache read": "var(--p4)"}
+_LEAST = 1e-3  # of the whole: what is narrower than that is not drawn
+_DEEP = 24
+_HIGH = 22  # pixels of a row
+
+
+@dataclass
+class Node:
+    """One of its bars: seconds of itself and all that is above it."""
+
+    name: str
+    phase: str = ""
+    seconds: float = 0.0
+    times: int = 0
+    jits: dict[str, int] = field(default_factory=dict[str, int])  # traced inside, and how often
+    inside: dict[tuple[str, str], Node] = field(default_factory=dict[tuple[str, str], "Node"])
+
+    def child(self, name: str, phase: str = "") -> Node:
+        """That of a name and a phase, made if it is the first."""
+        return self.inside.setdefault((name, phase), Node(name, phase))
+
+    def add(self, other: Node) -> None:
+        """Add up with one of the same name."""
+        self.seconds += other.seconds
+        self.times += other.times
+        for name, times in other.jits.items():
+            self.jits[name] = self.jits.get(name, 0) + times
+        for key, node in other.inside.items():
+            self.inside.setdefault(key, Node(*key)).add(node)
+
+    def to_dict(self, least: float = 0.0, deep: int = _DEEP) -> dict[str, Any]:
+        """As data, without what took less; what took longest first."""
+        kept = [node for node in self.inside.values() if node.seconds >= least] if deep else []
+        inside = [node.to_dict(least, deep - 1) for node in sorted(kept, key=lambda node: -node.seconds)]
+        return {"name": self.name, "phase": self.phase, "seconds": self.seconds, "times": self.times, "jits": self.jits,
+                "inside": inside}  # fmt: skip
+
+
+def flame(events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The flame of what was recorded; see `launch.py`."""
+    root = Node("all of it")
+    over: dict[int, list[tuple[float, Node, list[str]]]] = defaultdict(list)
+    hits: set[int] = set()
+    asked: dict[int, list[str]] = defaultdict(list)  # what JAX says that it traces
+    for event in events:
+        thread = event["thread"]
+        if event["kind"] == "hit":
+            hits.add(thread)
+        elif event["kind"] == "explained":
+            said = explained(event["text"])
+            asked[thread] += [said.name] if said is not None and _is_users(said.file) else []
+        elif event["kind"] == "span" and event["event"] in _PHASES:
+            phase = _PHASES[event["event"]]
+            if phase == "compile" and thread in hits:
+                hits.discard(thread)
+                phase = "cache read"
+            node = Node(plain_name(event["name"]), phase, max(0.0, event["end"] - event["start"]), 1)
+            if phase == "trace":
+                node.jits = dict(Counter(name for name in asked.pop(thread, ()) if name != node.name))
+            waiting = over[thread]
+            while waiting and waiting[-1][0] >= event["start"]:  # it lies inside, since it was over before
+                inner = waiting.pop()[1]
+                node.inside.setdefault((inner.name, inner.phase), Node(inner.name, inner.phase)).add(inner)
+            waiting.append((event["start"], node, _users(event["frames"])))
+    for each in over.values():
+        for _, node, callers in each:
+            _stand(root, node, callers)
+    return root.to_dict(_LEAST * root.seconds)
+
+
+def _stand(root: Node, node: Node, callers: Sequence[str]) -> None:
+    """Put a span that lies in no other above the functions that led to it."""
+    at = root
+    for name in (*callers, node.name):
+        at.seconds += node.seconds
+        at = at.child(name)
+    at.seconds += node.seconds
+    at.times += node.phase in ("compile", "cache read")
+    at.inside.setdefault((node.phase, node.phase), Node(node.phase, node.phase)).add(
+        Node(node.phase, node.phase, node.seconds, node.times, node.jits, node.inside)
+    )
+
+
+def _users(frames: Sequence[Sequence[Any]]) -> list[str]:
+    """The user's functions, the outermost first."""
+    return [
+        short(file) if function == "<module>" else f"{function} ({short(file)}:{first})"
+        for file, _, function, first in reversed(frames)
+        if _is_users(file)
+    ]
+
+
+def _is_users(file: str) -> bool:
+    return owner(file) in ("user", "generated")
+
+
+def drawn(told: Mapping[str, Any]) -> str:
+    """The flame upside down: the whole above, what is inside below, as wide as its seconds."""
+    whole = told["seconds"]
+    if not whole:
+        return "<h2>Flame of trace, lower and compile</h2><p>Nothing was compiled.</p>"
+    bars: list[str] = []
+    deepest = _bars(told, 0.0, 0, whole, bars)
+    return (
+        '<h2>Flame of trace, lower and compile</h2><p class="soft">From above: functions of the program, what they compile, its phases, '
+        "and what is traced and compiled inside. A bar is as wide as its seconds; a click on it widens it, one on the first shows all.</p>"
+        f'<div class="flame" style="height:{(deepest + 1) * _HIGH}px">{"".join(bars)}</div>'
+    )  # fmt: skip
+
+
+def _bars(node: Mapping[str, Any], start: float, row: int, whole: float, bars: list[str]) -> int:
+    """Those of a node, from left to right; how deep they go."""
+    name, phase, seconds = escape(node["name"]), node["phase"], node["seconds"]
+    left, wide = 100 * start / whole, 100 * seconds / whole
+    label = name if not phase or phase == node["name"] else f"{name} ({phase})"
+    times = f", {node['times']} times" if node["times"] > 1 else ""
+    jits = few([f"{jit} {times}" if times > 1 else jit for jit, times in node["jits"].items()])
+    within = escape(f", with {jits} inside, whose seconds JAX does not report") if jits else ""
+    look = f'style="left:{left:.3f}%;width:{wide:.3f}%;top:{row * _HIGH}px' + (
+        f';background:{_COLOURS[phase]}"' if phase else '" class="user"'
+    )
+    bars.append(
+        f'<button {look} data-left="{left:.4f}" data-wide="{wide:.4f}" title="{label}: {seconds:.3f} s{times}{within}">{label} '
+        f"<i>{seconds:.2f} s</i></button>"
+    )
+    deepest = row
+    for inner in node["inside"]:
+        deepest = max(deepest, _bars(inner, start, row + 1, whole, bars))
+        start += inner["seconds"]
+    return deepest

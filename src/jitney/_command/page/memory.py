@@ -1,0 +1,79 @@
+"""The bytes of each program: of decorated functions as XLA plans them; of others those of the arguments, which their shapes tell. The rest
+of these is unknown, since JAX does not say which program it keeps for them.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+_PARTS = (("arguments", "var(--p1)"), ("outputs", "var(--p2)"), ("temporaries", "var(--p3)"))
+_BARS = 25
+_BITS = re.compile(r"[a-z_]+(\d+)")
+
+
+def memory(told: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A row for each program: function, sizes, and bytes or None."""
+    rows = [
+        {"function": function["function"], "sizes": made["sizes"], **{name: made[name] for name, _ in _PARTS}}
+        for function in told["decorated"]
+        for made in function["programs"]
+    ]
+    decorated = {function["name"] for function in told["decorated"]}
+    for each in told["programs"]:
+        if each["function"] not in decorated:
+            row = {"function": f"{each['function']}, {each['line'] or 'a library'}", "sizes": ", ".join(each["shapes"] or ()) or "unknown",
+                   "arguments": bytes_of(each["shapes"]), "outputs": None, "temporaries": None}  # fmt: skip
+            rows += [] if row in rows else [row]
+    return sorted(rows, key=lambda row: -sum(row[name] or 0 for name, _ in _PARTS))
+
+
+def bytes_of(shapes: Sequence[str] | None) -> int | None:
+    """Of `float32[3,4]` and others; None where one of them is unknown."""
+    whole = 0
+    if shapes is None:
+        return None
+    for text in shapes:
+        match = re.fullmatch(r"([\w<>:]+)\[([\d,]*)\](?:, weak_type=True)?", text.strip())
+        size = None if match is None else _item(match[1])
+        if match is None or size is None:
+            return None
+        whole += size * math.prod(int(part) for part in match[2].split(",") if part)
+    return whole
+
+
+def _item(dtype: str) -> int | None:
+    """Bytes of an element, by the name of its dtype."""
+    bits = 8 if dtype == "bool" else int(match[1]) if (match := _BITS.match(dtype)) else 0
+    return bits // 8 or None
+
+
+def drawn(rows: Sequence[Mapping[str, Any]]) -> str:
+    """A bar for each program, as long as its bytes."""
+    legend = "".join(f'<span><i style="background:{colour}"></i>{name}</span>' for name, colour in _PARTS)
+    known = [row for row in rows if row["temporaries"] is not None][:_BARS]
+    most = max((sum(row[name] for name, _ in _PARTS) for row in known), default=0) or 1
+    lines = "".join(
+        f'<div class="bar"><b><code>{escape(row["function"])}</code> <span class="soft">{escape(row["sizes"])}</span></b><div>'
+        + "".join(f'<span style="width:{100 * row[name] / most:.2f}%;background:{colour}"></span>' for name, colour in _PARTS)
+        + f"</div><em>{_text(sum(row[name] for name, _ in _PARTS))}</em></div>"
+        for row in known
+    )
+    bars = f'<div class="legend">{legend}</div>{lines}' if lines else ""
+    return (
+        "<h2>Memory by program</h2>"
+        '<p class="soft">As XLA plans it, of decorated functions. Of others only the arguments are known, by their shapes; '
+        "the table has them.</p>"
+        f"{bars}"
+    )
+
+
+def _text(count: float) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if count < 1024:
+            return f"{count:.4g} {unit}"
+        count /= 1024
+    return f"{count:.4g} GiB"

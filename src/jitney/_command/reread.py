@@ -1,0 +1,32 @@
+"""`report`: the page of a run that was kept as data."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any, cast
+
+from .._errors import OptionError, sentence
+from .told import UNSEEN, write
+
+_WHERE = "python -m jitney report"
+_RULE = "It reads what `python -m jitney run --report out.json` has written."
+
+
+def carry_out(given: argparse.Namespace) -> int:
+    """Read the data, and write the page."""
+    source, target = Path(given.data), Path(given.page)
+    if target.suffix != ".html":
+        raise OptionError(sentence(_WHERE, f"{given.page!r} is no page.", "A page is a file that ends in .html.", "write out.html."))
+    try:
+        told: Any = json.loads(source.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise OptionError(sentence(_WHERE, f"{source} cannot be read ({error.strerror or error}).", _RULE, "correct the name.")) from None
+    except ValueError as error:
+        raise OptionError(sentence(_WHERE, f"{source} is no JSON: {error}.", _RULE, "run the program again.")) from None
+    unseen: Any = cast("dict[str, Any]", told).get("unseen", []) if isinstance(told, dict) else []
+    if unseen[: len(UNSEEN)] != list(UNSEEN) or "decorated" not in told:
+        raise OptionError(sentence(_WHERE, f"{source} holds no report of this version.", _RULE, "run the program again."))
+    write(cast("dict[str, Any]", told), target)
+    return 0

@@ -1,0 +1,186 @@
+"""`jitney.configure`: what counts for the whole process. Of what JAX starts with, only until it starts.
+
+`JITNEY_THREADS`, `JITNEY_PLATFORM` and `JITNEY_MEMORY` are read when jitney is imported, which then imports this, and only if they are set:
+later would be too late, since whoever makes an array has started a backend. Without them importing jitney changes nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import warnings
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import jax
+
+from .._errors import JitneyWarning, OptionError, sentence
+from .._extent import parsed_bytes
+from .._jax.compile_cache import cache as _cache
+from .._jax.memory import MOST
+from .._jax.trees import is_number, is_whole
+from .._limits import allowed_cores
+from .._owners import public, users_level
+
+_jax: Any = jax
+_THREADS = "PJRT_NPROC"
+"""Of what XLA's client for CPUs reads how many threads it starts, each for two pools (tried with jaxlib 0.10.2 and 0.12.0.1)."""
+_FRACTION = "XLA_PYTHON_CLIENT_MEM_FRACTION"
+_PLATFORMS = "jax_platforms"
+_OPTIONS = {_THREADS: "`threads`", _FRACTION: "`memory`", _PLATFORMS: "`platform`"}
+_PROBE = "jax_num_cpu_devices"
+_LOCK = threading.Lock()
+
+
+def backend_started() -> bool:
+    """Whether JAX has started a backend.
+
+    No public function says it. But a documented setting may only be changed before: so it is changed, and changed back.
+    """
+    with _LOCK:
+        value = getattr(jax.config, _PROBE)
+        other = 1 if value != 1 else 2
+        try:
+            _jax.config.update(_PROBE, other)
+        except RuntimeError:
+            return True
+        _jax.config.update(_PROBE, value)
+        return False
+
+
+@public
+def configure(
+    *,
+    cache_dir: str | os.PathLike[str] | None = None,
+    cache_size: int | str | None = None,
+    cache: bool | None = None,
+    verify: bool | None = None,
+    threads: int | Literal["auto"] | None = None,
+    memory: float | str | None = None,
+    platform: str | None = None,
+) -> None:
+    """Change what counts for the whole process: the persistent cache, whether programs are verified, what JAX starts with.
+
+    What is not given stays as it was. It comes before the environment (JITNEY_CACHE_DIR, JITNEY_CACHE, JITNEY_VERIFY, JITNEY_THREADS,
+    JITNEY_MEMORY, JITNEY_PLATFORM). What was set for the cache in JAX itself comes before it.
+
+    Args:
+        cache_dir: A directory of the user's own; made with mode 0700 where it is missing.
+        cache_size: Bytes, or text like `"2GiB"`, or `"unlimited"`. Past it, the least recently used entries go.
+        cache: Whether to keep compiled programs at all.
+        verify: Whether each new program is also run as plain `jax.jit` and compared, of functions that do not say it themselves.
+        threads: How many threads XLA has for computing on the CPU. `"auto"` is the least of the machine's cores, the affinity of the
+            process, the quota of its cgroup, SLURM_CPUS_PER_TASK and OMP_NUM_THREADS. Only before a backend starts.
+        memory: A size like `"8GiB"` is what `memory="auto"` of a function takes at most, from the next plan on; `"auto"` takes that back. A
+            part like `0.5` is how much of each GPU XLA takes for itself: only before a backend starts.
+        platform: What JAX computes on: `"cpu"`, `"gpu"`, `"tpu"`, or several in order, `"gpu,cpu"`. Only before a backend starts.
+    Raises:
+        OptionError: If a value is malformed, or comes too late.
+    """
+    asked = _read("jitney.configure()", threads, memory, platform)
+    if asked.late:
+        raise OptionError(
+            sentence("jitney.configure()", f"{asked.late} comes too late: JAX has started its backend.", _ONCE,
+                     "call it right after the imports, or set JITNEY_THREADS, JITNEY_MEMORY or JITNEY_PLATFORM.")
+        )  # fmt: skip
+    _cache.configure(cache_dir=cache_dir, cache_size=cache_size, cache=cache, verify=verify)
+    asked.set()
+
+
+_ONCE = "It is read once, when the first array is made or a device is asked for."
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What JAX should start with, and how much `memory="auto"` may be (None: not said).
+
+    Args:
+        start: By what JAX or XLA calls it.
+        most: Bytes, or "auto" for all that is free.
+    """
+
+    start: dict[str, str]
+    most: int | str | None
+
+    @property
+    def late(self) -> str:
+        """What of it would change what a started backend has read; nothing while none has started."""
+        changed = [_OPTIONS[name] for name, value in self.start.items() if value != _now(name)]
+        return ", ".join(changed) if changed and backend_started() else ""
+
+    def set(self) -> None:
+        """From now on."""
+        for name, value in self.start.items():
+            if name == _PLATFORMS:
+                _jax.config.update(name, value)
+            else:
+                os.environ[name] = value
+        if self.most is not None:
+            MOST.bytes = self.most if isinstance(self.most, int) else None
+
+
+def _read(where: str, threads: Any, memory: Any, platform: Any) -> _Asked:
+    start: dict[str, str] = {}
+    if threads is not None:
+        start[_THREADS] = str(_threads(where, threads))
+    if platform is not None:
+        start[_PLATFORMS] = _platform(where, platform)
+    size = None if memory is None else _memory(where, memory)
+    if isinstance(size, float):
+        start[_FRACTION] = f"{size:g}"
+        return _Asked(start, None)
+    return _Asked(start, size)
+
+
+def _now(name: str) -> str | None:
+    return _jax.config.jax_platforms if name == _PLATFORMS else os.environ.get(name)
+
+
+def _threads(where: str, threads: Any) -> int:
+    if threads == "auto":
+        return allowed_cores().value
+    if is_whole(threads) and threads > 0:
+        return int(threads)
+    raise OptionError(sentence(where, f"threads={threads!r} is no number of threads.", 'It is a positive int, or "auto".', "correct it."))
+
+
+def _platform(where: str, platform: Any) -> str:
+    if isinstance(platform, str) and all(name.strip().isidentifier() for name in platform.split(",")):
+        return platform.strip()
+    raise OptionError(
+        sentence(where, f"platform={platform!r} is not known.", 'It is "cpu", "gpu", "tpu", or several of them with commas.', "correct it.")
+    )
+
+
+def _memory(where: str, memory: Any) -> int | float | str:
+    """Bytes, a part, or "auto"."""
+    if is_number(memory) and 0 < memory < 1:
+        return float(memory)
+    size = parsed_bytes(memory)
+    if size is not None:
+        return size
+    raise OptionError(
+        sentence(where, f"memory={memory!r} is no size.", 'It is bytes, a text with a unit, "auto", or a part of a GPU\'s memory below 1.',
+                 'write memory="8GiB", or memory=0.5.')
+    )  # fmt: skip
+
+
+def threads_asked() -> int | None:
+    """How many threads XLA was told to start for the CPU, as far as the environment says."""
+    text = os.environ.get(_THREADS, os.environ.get("NPROC", ""))
+    return int(text) if text.isdigit() else None
+
+
+def from_environment() -> None:
+    """What the environment asks for; where it comes too late, a warning says so."""
+    threads, memory, platform = (os.environ.get(f"JITNEY_{name}", "").strip() or None for name in ("THREADS", "MEMORY", "PLATFORM"))
+    if threads is memory is platform is None:
+        return
+    part = memory is not None and memory.startswith(("0.", "."))
+    where = "JITNEY_THREADS, JITNEY_MEMORY, JITNEY_PLATFORM"
+    asked = _read(where, int(threads) if threads and threads.isdigit() else threads, float(memory) if memory and part else memory, platform)
+    if asked.late:
+        what = f"{asked.late} comes too late: JAX had started its backend before jitney was imported."
+        warnings.warn(sentence(where, what, _ONCE, "import jitney first."), JitneyWarning, stacklevel=users_level())
+    else:
+        asked.set()

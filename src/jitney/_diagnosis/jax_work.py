@@ -1,0 +1,317 @@
+"""What JAX traces, lowers and compiles while someone watches: of all code, decorated or not.
+
+JAX reports each span of work to listeners when it is over, in the thread that did it, with the name of the function
+(`jax.monitoring`, 0.10.0 to 0.12.0.1). A span lies inside those that are reported after it and began before it, so that each second is
+counted once. The user's line is that of the stack at the report. Transfers between host and device are reported nowhere: they are
+unknown, not none. Nothing is registered until someone watches, and a warm call reports nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable
+from contextvars import ContextVar, Token
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar, cast
+
+import jax
+
+from .._errors import CompileError, sentence
+from .._owners import shorten, users_place
+from .counters import COMPILED, HIT, LOWERED, TRACED
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Phase = Literal["traces", "lowers", "compiles"]
+_PHASES: dict[str, Phase] = {TRACED: "traces", LOWERED: "lowers", COMPILED: "compiles"}
+_SECONDS: dict[Phase, str] = {"traces": "trace_seconds", "lowers": "lower_seconds", "compiles": "compile_seconds"}
+_SHOWN = 20  # rows of a table
+
+
+@dataclass(frozen=True)
+class Work:
+    """What JAX did for one function, as called from one line.
+
+    Args:
+        name: The function that was traced or compiled: the user's, or an operation of `jax.numpy` that was called outside of any `jit`.
+        place: The user's line, `fit.py:12 (step)`.
+        traces: How often it was traced.
+        lowers: How often it was lowered.
+        compiles: How often XLA compiled it.
+        cache_hits: How often the persistent cache had it instead.
+        trace_seconds: Wall-clock seconds of tracing, without what was traced, lowered or compiled inside.
+        lower_seconds: Of lowering.
+        compile_seconds: Of compiling, or of reading the persistent cache.
+    """
+
+    name: str
+    place: str
+    traces: int = 0
+    lowers: int = 0
+    compiles: int = 0
+    cache_hits: int = 0
+    trace_seconds: float = 0.0
+    lower_seconds: float = 0.0
+    compile_seconds: float = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """All together."""
+        return self.trace_seconds + self.lower_seconds + self.compile_seconds
+
+    def and_one(self, phase: Phase, seconds: float, *, hit: bool) -> Work:
+        """With one more span of work."""
+        which = "cache_hits" if hit else phase
+        return replace(self, **{which: getattr(self, which) + 1, _SECONDS[phase]: getattr(self, _SECONDS[phase]) + seconds})
+
+
+class Watch:
+    """What has been seen until now, by all threads. Made by `jitney.watch`."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._work: dict[tuple[str, str], Work] = {}
+        self._entered = 0
+
+    @property
+    def work(self) -> tuple[Work, ...]:
+        """By function and line, what took longest first."""
+        with self._lock:
+            return tuple(sorted(self._work.values(), key=lambda work: -work.seconds))
+
+    @property
+    def traces(self) -> int:
+        """How often JAX traced a function, those called inside of others among them."""
+        return sum(work.traces for work in self.work)
+
+    @property
+    def lowers(self) -> int:
+        """How many programs were lowered."""
+        return sum(work.lowers for work in self.work)
+
+    @property
+    def compiles(self) -> int:
+        """How many programs XLA compiled."""
+        return sum(work.compiles for work in self.work)
+
+    @property
+    def cache_hits(self) -> int:
+        """How many programs came from the persistent cache."""
+        return sum(work.cache_hits for work in self.work)
+
+    @property
+    def seconds(self) -> float:
+        """Wall-clock seconds of tracing, lowering and compiling, each counted once; of several threads their sum."""
+        return sum(work.seconds for work in self.work)
+
+    @property
+    def transfers(self) -> int | None:
+        """None, for unknown: JAX reports no transfers. On accelerators `jax.transfer_guard("log")` logs them; on CPUs it is silent."""
+        return None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As data, for JSON."""
+        totals = {name: getattr(self, name) for name in ("traces", "lowers", "compiles", "cache_hits", "seconds", "transfers")}
+        return {**totals, "work": [work.__dict__ for work in self.work]}
+
+    def __enter__(self) -> Self:
+        with self._lock:
+            self._entered += 1
+        _LISTENER.add(self)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        with self._lock:
+            self._entered -= 1
+            if not self._entered:
+                _LISTENER.remove(self)
+
+    def __call__(self, fn: Callable[P, R]) -> Callable[P, R]:
+        """A function that is watched while it runs; `fn.watch` is what was seen in all its calls."""
+
+        @functools.wraps(fn)
+        def watched(*args: P.args, **kwargs: P.kwargs) -> R:
+            with self:
+                return fn(*args, **kwargs)
+
+        watched_: Any = watched
+        watched_.watch = self
+        return watched_
+
+    def saw(self, phase: Phase, name: str, place: str, seconds: float, *, hit: bool) -> None:
+        """Count a span of work."""
+        with self._lock:
+            key = name, place
+            self._work[key] = self._work.get(key, Work(name, place)).and_one(phase, seconds, hit=hit)
+
+    def __rich__(self) -> Table:
+        from .._console import figures
+
+        work = self.work
+        told = [
+            ("function", "called from", "traces", "compiles", "cached", "trace s", "lower s", "compile s"),
+            *(
+                (w.name, w.place, f"{w.traces}", f"{w.compiles}", f"{w.cache_hits}", *_in_seconds(w))
+                for w in (*work[:_SHOWN], *_rest(work[_SHOWN:]))
+            ),
+        ]
+        title = f"{self.traces} traces, {self.compiles} compiles, {self.cache_hits} from the cache, {self.seconds:.3f} s; transfers unknown"
+        return figures(title, told)
+
+    def __str__(self) -> str:
+        from .._console import text_of
+
+        return text_of(self)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        from .._console import html_of
+
+        return html_of(self)
+
+
+def _in_seconds(work: Work) -> tuple[str, str, str]:
+    return f"{work.trace_seconds:.3f}", f"{work.lower_seconds:.3f}", f"{work.compile_seconds:.3f}"
+
+
+def _rest(work: tuple[Work, ...]) -> tuple[Work, ...]:
+    if not work:
+        return ()
+    fields = ("traces", "lowers", "compiles", "cache_hits", "trace_seconds", "lower_seconds", "compile_seconds")
+    return (Work(f"and {len(work)} more", "", **{name: sum(getattr(each, name) for each in work) for name in fields}),)
+
+
+def watch() -> Watch:
+    """See what JAX traces, lowers and compiles, of all code, decorated or not: a context manager, and a decorator.
+
+    ```python
+    with jitney.watch() as seen:
+        train()
+    print(seen)  # by function and line: how often, how many seconds
+    ```
+
+    Counted are all threads, while it is entered. It may be entered again, and goes on counting. A warm call costs nothing.
+    """
+    return Watch()
+
+
+class NoCompiles:
+    """Made by `jitney.no_compiles`."""
+
+    def __init__(self) -> None:
+        self._tokens: list[Token[bool]] = []
+
+    def __repr__(self) -> str:
+        return f"<jitney.no_compiles: {'entered' if self._tokens else 'not entered'}>"
+
+    def __enter__(self) -> None:
+        _LISTENER.register()
+        self._tokens.append(_FORBIDDEN.set(True))
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        _FORBIDDEN.reset(self._tokens.pop())
+        if isinstance(error, CompileError):
+            shorten(error)
+
+    def __call__(self, fn: Callable[P, R]) -> Callable[P, R]:
+        """A function in which nothing may be compiled."""
+
+        @functools.wraps(fn)
+        def forbidding(*args: P.args, **kwargs: P.kwargs) -> R:
+            with NoCompiles():
+                return fn(*args, **kwargs)
+
+        return cast("Callable[P, R]", forbidding)
+
+
+def no_compiles() -> NoCompiles:
+    """Forbid compiling, by this thread: a context manager, and a decorator.
+
+    The error comes when XLA is done, as JAX gives notice then: what is thrown into its lowering has it compile that function anew for
+    ever. A program that the persistent cache holds counts as well: it is no warm call.
+
+    Raises:
+        CompileError: A program was compiled; with its name and the line.
+    """
+    return NoCompiles()
+
+
+_FORBIDDEN: ContextVar[bool] = ContextVar("_FORBIDDEN", default=False)
+
+
+class _Listener:
+    """Hears JAX's reports, and tells those who watch."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._registered = False
+        self._watching: tuple[Watch, ...] = ()
+        self._of_thread = threading.local()
+
+    def register(self) -> None:
+        """Listen from now on; later calls do nothing."""
+        with self._lock:
+            if not self._registered:
+                jax.monitoring.register_event_time_span_listener(self._span)
+                jax.monitoring.register_event_listener(self._event)
+                self._registered = True
+
+    def add(self, watch: Watch) -> None:
+        self.register()
+        with self._lock:
+            if watch not in self._watching:
+                self._watching = (*self._watching, watch)
+
+    def remove(self, watch: Watch) -> None:
+        with self._lock:
+            self._watching = tuple(each for each in self._watching if each is not watch)
+
+    def _event(self, event: str, **kwargs: Any) -> None:
+        if event == HIT:
+            self._of_thread.hit = True
+
+    def _span(self, event: str, start_time: float, end_time: float, **kwargs: Any) -> None:
+        phase = _PHASES.get(event)
+        if phase is None:
+            return
+        name = _named(str(kwargs.get("fun_name", "?")))
+        hit = phase == "compiles" and self._was_hit()
+        if self._watching:
+            alone, place = self._alone(start_time, end_time), users_place()
+            for watch in self._watching:
+                watch.saw(phase, name, place, alone, hit=hit)
+        if phase == "compiles" and _FORBIDDEN.get():
+            raise CompileError(
+                sentence(f"{name}() at {users_place()}", "it was compiled here, where `jitney.no_compiles()` forbids that.",
+                         "Each new shape, dtype, static value or function is compiled when it is first called.",
+                         "call it once before, or `compile` it; `print(f.stats)` says why a decorated function was traced again.")
+            )  # fmt: skip
+
+    def _was_hit(self) -> bool:
+        hit = getattr(self._of_thread, "hit", False)
+        self._of_thread.hit = False
+        return hit
+
+    def _alone(self, start: float, end: float) -> float:
+        """The seconds of a span without those that lie inside of it, of the same thread."""
+        spans: list[tuple[float, float]] = getattr(self._of_thread, "spans", [])
+        inside = [span for span in spans if span[0] >= start]
+        self._of_thread.spans = [*(span for span in spans if span[0] < start), (start, end)][-_REMEMBERED:]
+        return max(0.0, end - start - sum(b - a for a, b in inside))
+
+
+_REMEMBERED = 1000  # spans that may lie inside one that is not over
+
+
+def _named(name: str) -> str:
+    """The function that JAX reports as `f` or `jit(f)`."""
+    return name[4:-1] if name.startswith("jit(") and name.endswith(")") else name
+
+
+_LISTENER = _Listener()

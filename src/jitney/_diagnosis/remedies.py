@@ -1,0 +1,172 @@
+"""What to write against a new trace or compile, by what differs between two calls.
+
+A remedy is a line to paste, and true: `tests/diagnosis/test_catalogue.py` applies each, and counts fewer compiles.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from .._jax.trees import extended, is_a, issubdtype
+from .._signature.options import Options
+from .._view.view import Leaf
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the author has written already: the axes of the signature, and the options."""
+
+    axes: tuple[str, ...]
+    options: Options
+
+    def can_pad(self, axis: str) -> bool:
+        """Whether `pad` takes the name."""
+        return axis in self.axes or axis in [mapped.name for mapped in self.options.vmap]
+
+
+def for_size(asked: Asked, leaf: Leaf, axis: str, old: int, new: int) -> str:
+    """Of a size that differs along a named axis."""
+    if min(old, new) < 2:
+        return f"sizes 0 and 1 of {axis!r} are never padded; leave such calls out, or repeat the element and weigh it"
+    if not asked.can_pad(axis):
+        return f"annotate {leaf.argument!r} with {axis!r} as well, or keep the size of {leaf.path!r}; it is part of the program"
+    if axis in dict(asked.options.pad):
+        return f'pad={{"{axis}": [{max(old, new)}]}}'
+    return f'pad={{"{axis}": "pow2"}}'
+
+
+def for_shape(leaf: Leaf, old: Sequence[int], new: Sequence[int]) -> str:
+    """Of a shape whose axes have no names."""
+    if len(old) != len(new):
+        return f"pass {leaf.path!r} with as many axes in each call"
+    if leaf.path != leaf.argument:
+        return f"keep the shape of {leaf.path!r}; it is part of the program"
+    names = [_AXES[i] if i < len(_AXES) else f"n{i}" for i in range(len(new))]
+    pad = ", ".join(f'"{name}": "pow2"' for name, a, b in zip(names, old, new, strict=True) if a != b)
+    return (
+        f'annotate {leaf.argument}: {_kind(leaf.dtype)}[Array, "{" ".join(names)}"], name the same axes in the others that share them, '
+        f"and pad={{{pad}}}"
+    )
+
+
+_AXES = ("n", "m", "k", "l")
+
+
+def _kind(dtype: Any) -> str:
+    """jaxtyping's word for a dtype."""
+    kinds = (("Float", np.floating), ("Int", np.integer), ("Bool", np.bool_), ("Complex", np.complexfloating))
+    return next((name for name, kind in kinds if issubdtype(dtype, kind)), "Shaped")
+
+
+def for_dtype(leaf: Leaf, old: Any, new: Any) -> str:
+    """Of another dtype: the one that holds the numbers of both."""
+    if issubdtype(old, extended) or issubdtype(new, extended):
+        return f"make the keys of {leaf.path!r} with one implementation: jax.random.key(seed, impl=...)"
+    return _made(leaf, max(old, new, key=_width))
+
+
+_ORDER = (np.bool_, np.integer, np.floating, np.complexfloating)
+
+
+def _width(dtype: Any) -> tuple[int, int]:
+    return max(i for i, kind in enumerate((object, *_ORDER)) if kind is object or issubdtype(dtype, kind)), dtype.itemsize
+
+
+def _made(leaf: Leaf, dtype: Any) -> str:
+    name = "bool_" if str(dtype) == "bool" else str(dtype)
+    maker = "np" if hasattr(np, name) else "jnp"
+    if leaf.path != leaf.argument:
+        return f"make {leaf.path!r} as {maker}.asarray(..., {maker}.{name})"
+    return f"{leaf.path} = {maker}.asarray({leaf.path}, {maker}.{name}), where it is made"
+
+
+def for_weak_type(leaf: Leaf) -> str:
+    """Of a number of Python's in one call, an array in another."""
+    if leaf.path != leaf.argument:
+        return f"make {leaf.path!r} as jnp.asarray(..., jnp.{leaf.dtype})"
+    return f"{leaf.path} = jnp.asarray({leaf.path}, jnp.{leaf.dtype})"
+
+
+def for_static(asked: Asked, path: str, argument: str, old: Any, new: Any) -> str:
+    """Of a static value."""
+    listed = argument in asked.options.static
+    out_of = f"take {argument!r} out of `static`, and " if listed else ""
+    both = (old, new)
+    if any(isinstance(value, enum.Enum) for value in both):
+        return f"each member of {type(new).__name__} has a program; pass the one that is meant, or branch on an array with jax.lax.switch"
+    if all(isinstance(value, bool) for value in both):
+        return f'{out_of}annotate {argument}: Bool[Array, ""], pass an array, and choose with jnp.where'
+    if all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in both):
+        kind = "Float" if any(isinstance(value, float) for value in both) else "Int"
+        if path != argument:
+            return f"make {path!r} an array"
+        return f'{out_of}annotate {argument}: {kind}[Array, ""], and pass an array'
+    if all(is_a(value, (str, bytes)) or isinstance(value, type) for value in both):
+        return f"each value of {path!r} has a program; pass what the numbers depend on, and keep names outside"
+    if all(is_a(value, (list, tuple, set, frozenset)) for value in both):
+        return f"{out_of}pass {path!r} as an array"
+    if listed and all(is_a(value, (np.ndarray, jax.Array)) for value in both):
+        return f"take {argument!r} out of `static`: arrays are traced"
+    if all(callable(value) for value in both):
+        return f"each function has a program; choose between them inside with jax.lax.switch if {path!r} varies often"
+    if "object at 0x" in repr(new):
+        return f"pass the same {type(new).__name__} each time, or make its class a frozen dataclass, which is compared by its fields"
+    return f"pass {path!r} as arrays, or the same value each time"
+
+
+def for_function_argument(path: str, changed: Sequence[str]) -> str:
+    """Of a function that is passed, and made anew for each call, around other values or not."""
+    if changed:
+        return f"hoist {path!r}: make it once, and pass {', '.join(map(repr, changed))} as an argument of its own, an array"
+    return f"hoist {path!r}: make the lambda, closure or partial once, outside of the loop, and pass that"
+
+
+def for_number_or_array(leaf_path: str, argument: str) -> str:
+    """Of an argument that is an array in one call, and static in another."""
+    if leaf_path == argument:
+        return f'annotate {argument}: Float[Array, ""], and pass an array each time: jnp.asarray({argument})'
+    return f"pass {leaf_path!r} as an array each time"
+
+
+def for_structure(come: Sequence[str], gone: Sequence[str], argument: str) -> str:
+    """Of what is there in one call and not in another."""
+    if not come and not gone:
+        return f"pass {argument!r} as the same container each time"
+    if argument in (*come, *gone):
+        return f"pass {argument!r} in each call: an array that changes nothing in place of None"
+    which = ", ".join(repr(path) for path in [*come, *gone][:3])
+    return f"pass {which} in each call, or in none"
+
+
+def for_setting(name: str, value: Any) -> str:
+    """Of a setting of JAX."""
+    if name == "jax_default_device" and value is not None:
+        return "jax.config.update('jax_default_device', ...), once, before the first call"
+    return f"jax.config.update({name!r}, {value!r}), once, before the first call"
+
+
+def for_placement(path: str, *, committed: bool) -> str:
+    """Of an array that lies elsewhere, or is held there."""
+    if committed:
+        return f"put {path!r} on its device in each call or in none: {path} = jax.device_put({path}, jax.devices()[0])"
+    return f"{path} = jax.device_put({path}, sharding), once, before the loop, with the same sharding for each call"
+
+
+MESH = "enter one mesh around all calls, or give it to the decorator: mesh=mesh"
+OUTER = "call it in one way: by itself, or within the outer transform; jitney.optimize takes the place of an outer `jit`"
+CLEARED = "do not call clear_cache() between calls"
+JAX_CLEARED = "do not call jax.clear_caches() between calls"
+FULL = "fewer static values: pass what varies as an array"
+
+
+def for_hoisting(name: str, changed: Sequence[str]) -> str:
+    """Of a decorated function that was made anew."""
+    if changed:
+        return f"pass {', '.join(map(repr, changed))} as an argument, and hoist {name}: decorate it once, at module level"
+    return f"hoist {name}: decorate it once, at module level, and call that"

@@ -1,0 +1,114 @@
+"""Equal layers with their weights in one array for each: `jitney.stack`.
+
+A list of layers whose weights are single arrays has to be stacked in each call of a program that runs them in a loop. This does it once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Generic, NoReturn, TypeVar, overload
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from .._errors import OptionError, sentence
+from .._jax.trees import is_a, keystr, tree_flatten_with_path, tree_map
+from .._owners import public
+from .._signature.static_values import Unkeyed, static_key
+
+T = TypeVar("T")
+_jax: Any = jax
+_eqx: Any = eqx
+
+
+class Stacked(eqx.Module, Generic[T]):
+    """Equal layers, to be iterated and indexed like the list that they were made of.
+
+    Attributes:
+        layers: One of them, whose arrays have those of all along a first axis.
+        count: How many there are.
+    """
+
+    layers: T
+    count: int = eqx.field(static=True)
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[T]:
+        return (self[i] for i in range(self.count))
+
+    @overload
+    def __getitem__(self, at: int) -> T: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[T]: ...
+    def __getitem__(self, at: int | slice) -> T | list[T]:
+        if isinstance(at, slice):
+            return [self[i] for i in range(self.count)[at]]
+        place = range(self.count)[at]  # an IndexError behind the last, so that a loop over indices ends
+
+        def element(x: Any) -> Any:
+            return _jax.lax.index_in_dim(x, place, keepdims=False) if _is_array(x) else x
+
+        return tree_map(element, self.layers)
+
+
+@public
+def stack(layers: Sequence[T]) -> Stacked[T]:
+    """Equal layers with each weight of all of them in one array, for functions under `optimize(roll="auto")`.
+
+    What was the list `layers` in a model may be `jitney.stack(layers)`: loops over it, indices and `len` are as they were, and where the
+    loop is rolled nothing is stacked in each call. Gradients and updates of it are stacked too.
+
+    Args:
+        layers: Equinox modules or other trees of arrays, at least one, of equal structure, shapes and dtypes.
+
+    Returns:
+        A module that is iterated and indexed like the list.
+
+    Raises:
+        OptionError: The layers differ in more than the values of their arrays.
+    """
+    if not isinstance(layers, (list, tuple)):
+        _fail(f"{type(layers).__name__} is no list of layers.", _RULE, "pass a list or a tuple of them.")
+    if not layers:
+        _fail("there are no layers.", "The arrays of one layer at least are stacked.", "pass a list of layers.")
+    first = tree_flatten_with_path(layers[0])
+    for i, layer in enumerate(layers):
+        leaves, treedef = tree_flatten_with_path(layer)
+        if treedef != first[1]:
+            _fail(f"layer {i} has another structure than layer 0.", _RULE, "stack those of one structure; a list may hold several stacks.")
+        for (path, one), (_, other) in zip(first[0], leaves, strict=True):
+            if not _alike(one, other):
+                _fail(f"layer {i} differs from layer 0 in layers[{i}]{keystr(path)}: {_said(other)} for {_said(one)}.", _RULE,
+                      "stack those that are alike; a list may hold several stacks.")  # fmt: skip
+
+    def stacked(*given: Any) -> Any:
+        return _jax.numpy.stack(given) if _is_array(given[0]) else given[0]
+
+    return Stacked(tree_map(stacked, *layers), len(layers))
+
+
+_RULE = "Layers that are stacked are equal but for the values of their arrays."
+
+
+def _is_array(x: Any) -> bool:
+    return bool(_eqx.is_array(x)) or (is_a(x, np.ndarray) and x.dtype.kind not in "OSUMm")
+
+
+def _alike(one: Any, other: Any) -> bool:
+    if _is_array(one) or _is_array(other):
+        return _is_array(one) and _is_array(other) and (one.shape, one.dtype) == (other.shape, other.dtype)
+    try:
+        return one is other or (type(one) is type(other) and static_key(one) == static_key(other))
+    except Unkeyed:  # nobody can say that they are alike
+        return False
+
+
+def _said(x: Any) -> str:
+    return f"{x.dtype}{list(x.shape)}" if _is_array(x) else repr(x)
+
+
+def _fail(what: str, rule: str, fix: str) -> NoReturn:
+    raise OptionError(sentence("stack()", what, rule, fix))

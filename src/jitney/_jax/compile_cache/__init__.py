@@ -1,0 +1,1 @@
+"""JAX's persistent compilation cache: its switch, its folder, what lies there, and how much."""

@@ -1,0 +1,372 @@
+"""Turn on JAX's persistent compilation cache, in a private folder, unless the user has a say of their own.
+
+It stands beside the pipeline: nothing here knows about plans. `ensure` runs whenever a program is about to be compiled
+for the first time, never on a warm call. JAX has one such cache per process, so this is a switch for all that JAX
+compiles from then on, plain `jax.jit` included. A setting that the user made in JAX is left alone: when they name a
+directory of their own, before or after, jitney takes back what it set.
+
+What JAX does, read in its source and tried with 0.10.2 and 0.12.0.1:
+- Compiling before the directory is set does not lock the cache out. A change of directory, size limit or the on-off
+  flag after that is not seen until `reset_cache()`.
+- No public way excludes one compile, and the flag is not thread-local: `disabled` switches the whole process.
+- Its size limit reads the whole folder at each write, and needs the package `filelock`. So jitney keeps its own limit
+  (`limit.py`); both count entries, the autotuning files of GPUs lie beside, uncounted.
+- A failed read or write is a warning, not an error. An entry cut short by a kill costs one warning (`entries.py` has it
+  deleted then), and so does one that another process is writing at that moment: without a limit of its own JAX takes no lock.
+- Nothing records whether a setting was made: a value equal to JAX's default counts as not made, unless its
+  environment variable is there.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import warnings
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import jax
+import platformdirs
+from jax.experimental.compilation_cache import compilation_cache
+
+from ..._errors import JitneyWarning, OptionError, sentence
+from ..._extent import read_bytes
+from ..._switches import VERIFY
+from .entries import NAME, Watch
+from .folder import ANOTHER, Refusal, limited_by_jax, prepare, shown
+from .limit import trim
+
+_FOLDER: Final = "jax_compilation_cache_dir"
+_FLAG: Final = "jax_enable_compilation_cache"
+_SECONDS: Final = "jax_persistent_cache_min_compile_time_secs"
+_BYTES: Final = "jax_compilation_cache_max_size"
+_UNLIMITED: Final = -1  # as JAX spells it
+_JAX_DEFAULTS: Final[dict[str, Any]] = {_SECONDS: 1.0, _BYTES: _UNLIMITED}  # the same in 0.10.2 and 0.12.0.1
+
+_DEFAULT_SIZE: Final = 2 * 2**30
+_LOOK_AFTER: Final = 256  # programs
+_WITHOUT: Final = "The cache lies in a folder that only its user can write; until then programs are compiled without it."
+
+
+@dataclass(frozen=True)
+class CacheFacts:
+    """What the persistent cache is now, for reports."""
+
+    enabled: bool
+    directory: Path | None
+    size_limit: int | None  # bytes; `None` is no limit
+    reason: str  # who turned it on, or why it is off
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What the caller of `configure` asked for; `None` was not given."""
+
+    cache: bool | None = None
+    base: Path | None = None
+    size: int | None = None
+
+
+@dataclass(frozen=True)
+class _Setting:
+    """A JAX setting that jitney made: what it was, and what it is while jitney's holds."""
+
+    before: Any
+    ours: Any
+
+
+@dataclass(frozen=True)
+class _Decision:
+    facts: CacheFacts
+    ours: bool = False
+    warning: str | None = None
+
+
+class _Switch:
+    """The state behind the functions of this file. JAX has one cache per process, so there is one of these."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.request = _Request()
+        self.made: dict[str, _Setting] = {}
+        self.released = False  # the user changed the directory after jitney had set it
+        self.decision: _Decision | None = None
+        self.watch = Watch()
+        self.prepared: tuple[tuple[Path, int], Refusal | None] | None = None
+        self.warned: set[str] = set()
+        self.ensured = 0  # programs since the folder was last compared with its limit
+        self.pauses = 0
+        self.flag_before_pause = True
+
+    def settle(self) -> None:
+        """Make JAX's settings what they should be now; change nothing if they are."""
+        decision = self._decide()
+        if decision == self.decision:
+            return
+        changed = self._withdraw()
+        self.ensured = 0
+        if decision.ours:
+            self._apply(decision.facts)
+            changed = True
+        self.decision = decision
+        self.watch.follow(decision.facts.directory if decision.ours else None)
+        if changed:
+            compilation_cache.reset_cache()
+        if decision.warning is not None:
+            self._warn_once(decision.warning)
+
+    def keep_limit(self) -> None:
+        """Compare jitney's folder with its size limit: at first, after a change, and as it grows. JAX keeps a limit of the user's."""
+        now, self.ensured = self.ensured == 0, (self.ensured + 1) % _LOOK_AFTER
+        ours = self.decision.facts if self.decision is not None and self.decision.ours else None
+        if not now or ours is None or ours.directory is None or ours.size_limit is None or self._is_users(_BYTES):
+            return
+        try:
+            trim(ours.directory, ours.size_limit)
+        except OSError as error:
+            what = f"{ours.directory} cannot be made smaller ({error.strerror or error})"
+            self._warn_once(sentence("the compilation cache", what, "Past its limit, entries used least recently are deleted.", ANOTHER))
+
+    def _warn_once(self, text: str) -> None:
+        if text not in self.warned:
+            self.warned.add(text)
+            warnings.warn(text, JitneyWarning, stacklevel=4)
+
+    def _decide(self) -> _Decision:
+        folder = _jax(_FOLDER)
+        if self.made and folder != self.made[_FOLDER].ours:
+            self.released = True
+        if self.released or (not self.made and folder is not None):
+            return self._users_own(folder)
+        if not self._flag():
+            return _off(f"`{_FLAG}` is off")
+        cache, warning = _wanted(self.request)
+        if not cache:
+            return _off("turned off by `jitney.configure` or JITNEY_CACHE", warning)
+        return self._ours(warning)
+
+    def _users_own(self, folder: str | None) -> _Decision:
+        if not folder:
+            return _off(f"`{_FOLDER}` was unset by the user")
+        warning = None if self.request.base is None else _overruled(self.request.base, folder)
+        enabled, size = self._flag(), _limit(_jax(_BYTES))
+        return _Decision(CacheFacts(enabled, Path(folder), size, f"`{_FOLDER}` is set by the user"), warning=warning)
+
+    def _ours(self, warning: str | None) -> _Decision:
+        base = self.request.base or _default_base()
+        users = self._is_users(_BYTES)
+        size = _jax(_BYTES) if users else self.request.size or _DEFAULT_SIZE
+        refusal = self._prepare(base, size if users else _UNLIMITED)
+        if refusal is not None:
+            text = sentence("the compilation cache", f"{shown(base)} {refusal.what}", _WITHOUT, refusal.fix)
+            return _off(f"{shown(base)} {refusal.what}", text)
+        reason = "on by default" if base == _standard_base() else "on, in a directory that the user named"
+        cache = CacheFacts(enabled=True, directory=base / NAME, size_limit=_limit(size), reason=reason)
+        return _Decision(cache, ours=True, warning=warning)
+
+    def _prepare(self, base: Path, jax_size: int) -> Refusal | None:
+        """Check a directory once, and again when it has vanished."""
+        known = self.prepared
+        if known is None or known[0] != (base, jax_size) or not (known[1] or (base / NAME).is_dir()):
+            self.prepared = known = (base, jax_size), prepare(base) or (None if jax_size == _UNLIMITED else limited_by_jax(base))
+        return known[1]
+
+    def _apply(self, facts: CacheFacts) -> None:
+        for name, ours in ((_FOLDER, str(facts.directory)), (_SECONDS, 0.0)):
+            if not self._is_users(name):
+                self.made[name] = _Setting(_jax(name), ours)
+                _set(name, to=ours)
+
+    def _withdraw(self) -> bool:
+        """Give back each JAX setting that still is what jitney made it."""
+        changed = bool(self.made)
+        for name, setting in self.made.items():
+            if _jax(name) == setting.ours:
+                _set(name, to=setting.before)
+        self.made = {}
+        return changed
+
+    def _is_users(self, name: str) -> bool:
+        if name in self.made and _jax(name) == self.made[name].ours:
+            return False
+        return name in _JAX_DEFAULTS and (_jax(name) != _JAX_DEFAULTS[name] or name.upper() in os.environ)
+
+    def _flag(self) -> bool:
+        return self.flag_before_pause if self.pauses else _jax(_FLAG)
+
+    def pause(self) -> None:
+        if self.pauses == 0:
+            self.flag_before_pause = _jax(_FLAG)
+            _set(_FLAG, to=False)
+            compilation_cache.reset_cache()  # JAX looks at the flag once and remembers
+        self.pauses += 1
+
+    def resume(self) -> None:
+        self.pauses -= 1
+        if self.pauses == 0:
+            if not _jax(_FLAG):
+                _set(_FLAG, to=self.flag_before_pause)
+            compilation_cache.reset_cache()
+
+
+_SWITCH: Final = _Switch()
+
+
+def ensure() -> None:
+    """Turn the cache on where nothing forbids it. Cheap and repeatable; call it before each first compile."""
+    with _SWITCH.lock:
+        _SWITCH.settle()
+        _SWITCH.keep_limit()
+
+
+def facts() -> CacheFacts:
+    """What the cache is now. Before the first `ensure` it is off."""
+    with _SWITCH.lock:
+        return (_SWITCH.decision or _off("nothing compiled yet")).facts
+
+
+def folder(name: str) -> Path | None:
+    """A folder of jitney's own beside the compiled programs; None while they are not kept, or lie where the user put them."""
+    with _SWITCH.lock:
+        ensure()
+        decision = _SWITCH.decision
+    if decision is None or not decision.ours or decision.facts.directory is None:
+        return None
+    return decision.facts.directory.parent / name
+
+
+@contextmanager
+def disabled() -> Generator[None]:
+    """Compile without reading or writing the persistent cache.
+
+    JAX has one flag for the process. What other threads compile meanwhile is compiled without the cache too: never
+    wrong, only not kept. Blocks may nest and overlap; the last one out restores the flag.
+    """
+    with _SWITCH.lock:
+        _SWITCH.pause()
+    try:
+        yield
+    finally:
+        with _SWITCH.lock:
+            _SWITCH.resume()
+
+
+def configure(
+    *,
+    cache_dir: str | os.PathLike[str] | None = None,
+    cache_size: int | str | None = None,
+    cache: bool | None = None,
+    verify: bool | None = None,
+) -> None:
+    """The part of `jitney.configure` that is the persistent cache's, and the verifying of programs.
+
+    Raises:
+        OptionError: If a value is malformed.
+    """
+    if _read_flag("verify", verify) is not None:
+        VERIFY.turn(verify)
+    given = _Request(_read_flag("cache", cache), _read_base(cache_dir), _read_size(cache_size))
+    with _SWITCH.lock:
+        was = _SWITCH.request
+        _SWITCH.request = replace(was, **{name: value for name, value in vars(given).items() if value is not None})
+        if given.cache and _jax(_FOLDER) is None:
+            _SWITCH.released = False
+        if _SWITCH.decision is not None:
+            _SWITCH.settle()
+            _SWITCH.keep_limit()
+
+
+def _jax(name: str) -> Any:
+    return getattr(jax.config, name)
+
+
+def _set(name: str, *, to: Any) -> None:
+    jax.config.update(name, to)  # pyright: ignore[reportUnknownMemberType] - it has no annotations
+
+
+def _off(reason: str, warning: str | None = None) -> _Decision:
+    return _Decision(CacheFacts(enabled=False, directory=None, size_limit=None, reason=reason), warning=warning)
+
+
+def _overruled(base: Path, folder: str) -> str:
+    what = f"cache_dir={str(base)!r} is not used, `{_FOLDER}` is {folder!r}"
+    rule = "A setting made in JAX comes before jitney's."
+    return sentence("jitney.configure()", what, rule, f"give one of the two, `cache_dir` or `{_FOLDER}`.")
+
+
+def _limit(size: int) -> int | None:
+    return None if size == _UNLIMITED else size
+
+
+def _standard_base() -> Path:
+    return Path(platformdirs.user_cache_dir("jitney"))
+
+
+def _default_base() -> Path:
+    named = os.environ.get("JITNEY_CACHE_DIR", "")
+    if "://" in named:
+        return Path(named)  # not absolute, so refused
+    return _path(named) if named else _standard_base()
+
+
+def _path(text: str) -> Path:
+    return Path(os.path.expanduser(text)).absolute()  # noqa: PTH111 - `Path.expanduser` raises where there is no home
+
+
+def _wanted(request: _Request) -> tuple[bool, str | None]:
+    """Whether a cache is wanted, and a warning about an environment variable that makes no sense."""
+    text = os.environ.get("JITNEY_CACHE", "").strip().lower()
+    named = {"": None, "on": True, "1": True, "true": True, "off": False, "0": False, "false": False}
+    if request.cache is not None:
+        return request.cache, None
+    if text in named:
+        return named[text] is not False, None
+    what, rule = f"JITNEY_CACHE={text!r} is not known", "It is `on` or `off`; the cache stays on."
+    return True, sentence("the compilation cache", what, rule, "set JITNEY_CACHE=off or unset it.")
+
+
+def _read_flag(name: str, given: object) -> bool | None:
+    if given is None or isinstance(given, bool):
+        return given
+    raise OptionError(_malformed(name, given, "It is True or False."))
+
+
+def _read_base(cache_dir: str | os.PathLike[str] | None) -> Path | None:
+    if cache_dir is None:
+        return None
+    try:
+        text = os.fsdecode(cache_dir)
+    except TypeError:
+        text = ""
+    if not text or "://" in text:
+        rule = f"It is a local directory; for a remote one set JAX's own `{_FOLDER}`."
+        raise OptionError(_malformed("cache_dir", cache_dir, rule))
+    return _path(text)
+
+
+def _read_size(cache_size: int | str | None) -> int | None:
+    if cache_size is None:
+        return None
+    size = _bytes(cache_size)
+    if size is None or (size != _UNLIMITED and size <= 0):
+        rule = 'It is a positive number of bytes, text like "2GiB", or "unlimited"; for no cache give cache=False.'
+        raise OptionError(_malformed("cache_size", cache_size, rule))
+    return size
+
+
+def _bytes(size: object) -> int | None:
+    if isinstance(size, int) and not isinstance(size, bool):
+        return None if size == _UNLIMITED else size
+    if not isinstance(size, str):
+        return None
+    if size.strip().lower() == "unlimited":
+        return _UNLIMITED
+    count = read_bytes(size)
+    return None if count is None else int(count)
+
+
+def _malformed(name: str, value: object, rule: str) -> str:
+    return sentence("jitney.configure()", f"{name}={value!r} is not understood", rule, f"correct or remove `{name}`.")

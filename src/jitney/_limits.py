@@ -1,0 +1,159 @@
+"""What a process may use of its machine: cores and memory, by every limit that is set on it.
+
+Containers and batch systems say it in several places, of which XLA looks at one, the affinity of the process. This stands on the ground,
+since how much fits is asked when a plan is made, and when one asks what is there. Files are read each time: a container's limits may
+change while it runs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_NO_LIMIT = 2**60  # bytes; version 1 of cgroups says about 2**63 for none
+_VARIABLES = ("SLURM_CPUS_PER_TASK", "OMP_NUM_THREADS")
+
+
+@dataclass(frozen=True)
+class Limit:
+    """One limit, and who sets it."""
+
+    by: str
+    value: int
+
+
+@dataclass(frozen=True)
+class Host:
+    """Where to look; tests look elsewhere.
+
+    Args:
+        root: The root of the file system.
+        environment: Variables.
+        affinity: On how many cores the process may run; None asks the system.
+    """
+
+    root: Path = Path("/")
+    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    affinity: int | None = None
+
+    def cores(self) -> tuple[Limit, ...]:
+        """On how many cores the process may run, by each limit there is; the machine's own count comes first."""
+        found = [Limit("the machine", os.cpu_count() or 1), Limit("the affinity of the process", self.by_affinity())]
+        quota = self.quota()
+        if quota is not None:
+            found.append(Limit("the cgroup", whole_cores(quota)))
+        counts = ((name, self.count(name)) for name in _VARIABLES)
+        return (*found, *(Limit(name, count) for name, count in counts if count is not None))
+
+    def by_affinity(self) -> int:
+        """How many cores the system lets the process run on, which is what XLA counts."""
+        if self.affinity is not None:
+            return self.affinity
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+    def quota(self) -> float | None:
+        """How many cores' time the cgroup may use; None without a limit."""
+        found = [quota for folder in self._groups("cpu") if (quota := _quota(folder)) is not None]
+        return min(found, default=None)
+
+    def count(self, variable: str) -> int | None:
+        """A number of threads; of OpenMP's list, one for each level of nesting, the first."""
+        first = self.environment.get(variable, "").split(",")[0].strip()
+        return int(first) if first.isdigit() and int(first) > 0 else None
+
+    def memory_limit(self) -> int | None:
+        """The bytes that the cgroup may use; None without a limit."""
+        return min((limit for limit, _ in self._memory_groups()), default=None)
+
+    def memory_used(self) -> int | None:
+        """The bytes that the cgroup with the least limit uses, files that are kept in memory included; None without a limit."""
+        _, used = min(self._memory_groups(), key=lambda group: group[0], default=(0, None))
+        return used
+
+    def memory(self) -> tuple[int, int] | None:
+        """Total and available bytes of the machine; None where it does not say."""
+        text = _text(self.root / "proc/meminfo")
+        lines = dict(line.split(":", 1) for line in (text or "").splitlines() if ":" in line)
+        try:
+            total, free = (int(lines[name].split()[0]) * 1024 for name in ("MemTotal", "MemAvailable"))
+        except (KeyError, ValueError, IndexError):
+            return None
+        return total, free
+
+    def _memory_groups(self) -> Iterator[tuple[int, int | None]]:
+        """The limit of each group that has one, and what it uses."""
+        for folder in self._groups("memory"):
+            for limited, using in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
+                limit = _number(folder / limited)
+                if limit is not None and limit < _NO_LIMIT:
+                    yield limit, _number(folder / using)
+
+    def _groups(self, controller: str) -> Iterator[Path]:
+        """The folders of the process's cgroup, the innermost first, of both versions; limits of those above count as well."""
+        mounted = self.root / "sys/fs/cgroup"
+        for line in (_text(self.root / "proc/self/cgroup") or "").splitlines():
+            number, _, rest = line.partition(":")
+            names, _, path = rest.partition(":")
+            if number == "0" and not names:
+                bases = [mounted, mounted / "unified"]
+            elif controller in names.split(","):
+                bases = [mounted / controller, mounted / names]
+            else:
+                continue
+            for base in bases:
+                inner = base / path.strip("/")
+                yield from (folder for folder in (inner, *inner.parents) if folder.is_relative_to(base))
+
+
+def cores() -> tuple[Limit, ...]:
+    """On how many cores this process may run, by each limit there is."""
+    return Host().cores()
+
+
+def allowed_cores() -> Limit:
+    """The least of them."""
+    return min(cores(), key=lambda limit: limit.value)
+
+
+def whole_cores(quota: float) -> int:
+    """The threads that can run at a quota: a part of a core is one more."""
+    return max(1, -int(-quota // 1))
+
+
+def host_memory(host: Host | None = None) -> tuple[int, int]:
+    """Bytes of the host's memory that the process may have, and how many of these are free."""
+    host = host or Host()
+    page = os.sysconf("SC_PAGE_SIZE")
+    total, free = host.memory() or (os.sysconf("SC_PHYS_PAGES") * page, os.sysconf("SC_AVPHYS_PAGES") * page)
+    limit, used = host.memory_limit(), host.memory_used()
+    if limit is not None:
+        total, free = min(total, limit), min(free, max(0, limit - (used or 0)))
+    return total, free
+
+
+def _quota(folder: Path) -> float | None:
+    text = _text(folder / "cpu.max")
+    if text is not None:
+        quota, _, period = text.partition(" ")
+        with suppress(ValueError, ZeroDivisionError):
+            return int(quota) / int(period)
+        return None
+    microseconds, period_ = _number(folder / "cpu.cfs_quota_us"), _number(folder / "cpu.cfs_period_us")
+    return microseconds / period_ if microseconds is not None and microseconds > 0 and period_ else None
+
+
+def _number(file: Path) -> int | None:
+    text = _text(file)
+    with suppress(ValueError):
+        return int(text) if text is not None else None
+    return None
+
+
+def _text(file: Path) -> str | None:
+    try:
+        return file.read_text().strip()
+    except (OSError, UnicodeDecodeError):
+        return None

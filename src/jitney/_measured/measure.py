@@ -1,0 +1,290 @@
+"""`jitney.measure`: what a call takes, and whether one way is faster than another.
+
+In this order: arguments to the device, the first call of each (cold), equal results, warm calls in turn, the verdict.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+from .._diagnosis.jax_work import watch
+from .._errors import OptionError, sentence
+from .._jax.memory import text as bytes_text
+from .._jax.trees import is_number
+from .._owners import public
+from .arguments import Put, check_calls, put
+from .equal import apart
+from .rounds import Side, rounds
+from .verdict import CONFIDENCE, Verdict, judged, quartiles
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_jax: Any = jax
+LEAST, MOST = 16, 200
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What the calls of one function took.
+
+    Args:
+        name: The function.
+        first_seconds: Of the first call, until its result was there: tracing, lowering, compiling and running.
+        work_seconds: Of it tracing, lowering, and compiling or reading the persistent cache.
+        compiles: How many programs it compiled; 0 and no hits where it had been called before.
+        cache_hits: How many came from the persistent cache instead.
+        seconds: Of a warm call until its result was there, round by round.
+        calls: How many calls make one of these.
+        copies: Whether each call got copies of its arguments, made outside of the clock, since it or the other takes them for itself.
+    """
+
+    name: str
+    first_seconds: float
+    work_seconds: float
+    compiles: int
+    cache_hits: int
+    seconds: tuple[float, ...]
+    calls: int
+    copies: bool
+
+    @property
+    def quartiles(self) -> tuple[float, float, float]:
+        """Of the seconds of a warm call: the first, the median, the third."""
+        return quartiles(self.seconds)
+
+    @property
+    def median(self) -> float:
+        """Seconds of a warm call."""
+        return self.quartiles[1]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As data, for JSON."""
+        return {**vars(self), "seconds": list(self.seconds), "quartiles": list(self.quartiles)}
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What `jitney.measure` found.
+
+    Args:
+        of: The function.
+        against: What it was measured against, if anything.
+        verdict: Whether it is faster; None where there was nothing to measure it against.
+        apart: By how much the results differ, as a part of the largest element.
+        transfer_seconds: For bringing arguments from the host to the device, once, before; in no other figure.
+        transfer_bytes: How many.
+        transfer_arrays: In how many arrays.
+    """
+
+    of: Timing
+    against: Timing | None
+    verdict: Verdict | None
+    apart: float | None
+    transfer_seconds: float
+    transfer_bytes: int
+    transfer_arrays: int
+
+    @property
+    def ratios(self) -> tuple[float, ...]:
+        """Round by round, how many times as fast the function is."""
+        if self.against is None:
+            return ()
+        return tuple(b / a for a, b in zip(self.of.seconds, self.against.seconds, strict=True))
+
+    def to_dict(self) -> dict[str, Any]:
+        """As data, for JSON."""
+        return {
+            **vars(self),
+            "of": self.of.to_dict(),
+            "against": None if self.against is None else self.against.to_dict(),
+            "verdict": None if self.verdict is None else {**vars(self.verdict), "text": str(self.verdict)},
+            "ratios": list(self.ratios),
+        }
+
+    def __rich__(self) -> Table:
+        from .._console import figures
+
+        sides = [self.of, *([self.against] if self.against is not None else [])]
+        low, high = zip(*((side.quartiles[0], side.quartiles[2]) for side in sides), strict=True)
+        rows = [
+            ("", "", *(side.name for side in sides)),
+            ("first call", "all of it", *(_time(side.first_seconds) for side in sides)),
+            ("", "trace, lower, compile", *(_time(side.work_seconds) for side in sides)),
+            ("", "programs", *(_programs(side) for side in sides)),
+            ("warm call", "median", *(_time(side.median) for side in sides)),
+            ("", "quartiles", *(f"{_time(a)} to {_time(b)}" for a, b in zip(low, high, strict=True))),
+            ("", "rounds of calls", *(f"{len(side.seconds)} of 2x{side.calls}" for side in sides)),
+        ]
+        if any(side.copies for side in sides):
+            rows.append(("", "arguments", *("copied, untimed" for _ in sides)))
+        if self.transfer_arrays:
+            what = f"{self.transfer_arrays} arrays of {bytes_text(self.transfer_bytes)}, before"
+            rows.append(("to the device", what, _time(self.transfer_seconds)))
+        if self.apart is not None:
+            rows.append(("results", "apart by, of the largest", f"{self.apart:.1e}"))
+        return figures(self.title, rows)
+
+    @property
+    def title(self) -> str:
+        """The verdict as a sentence."""
+        if self.against is None or self.verdict is None:
+            return f"{self.of.name} takes {_time(self.of.median)}"
+        told = f"{self.of.name}, against {self.against.name}: {self.verdict}"
+        return f"{told}, with {CONFIDENCE:.0%} confidence" if self.verdict.low else told
+
+    def __str__(self) -> str:
+        from .._console import text_of
+
+        return text_of(self)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        from .._console import html_of
+
+        return html_of(self)
+
+
+class Measured:
+    """One function on its arguments: called first here, and then as often as asked."""
+
+    def __init__(self, f: Callable[..., Any], name: str, given: Put):
+        self.name = name
+        self.f = f
+        self._given = given
+        own = given.copied()
+        start = time.perf_counter()
+        with watch() as seen:
+            self.result: Any = _jax.block_until_ready(f(*own.args, **own.kwargs))
+        self.first_seconds = time.perf_counter() - start
+        self.work = seen
+        self.donates = own.taken
+
+    def way(self, *, copies: bool) -> Side:
+        """Its warm calls, each with arguments of its own where one of the two donates."""
+        return Side(prepare=lambda: _bound(self.f, self._given.copied())) if copies else Side(_bound(self.f, self._given))
+
+    def timing(self, seconds: tuple[float, ...], way: Side) -> Timing:
+        work = self.work
+        return Timing(self.name, self.first_seconds, work.seconds, work.compiles, work.cache_hits, seconds, way.calls, way.prepared)
+
+
+@public
+def measure(
+    f: Callable[..., Any],
+    *args: Any,
+    against: Callable[..., Any] | None = None,
+    kwargs: Mapping[str, Any] | None = None,
+    tolerance: float | None = None,
+    seconds: float = 2.0,
+    rounds: int = LEAST,
+    on_device: bool = True,
+) -> Measurement:
+    """What a call takes, and whether it is faster than another way to compute the same.
+
+    ```python
+    print(jitney.measure(residual, model, t, y, against=jax.jit(plain)))
+    ```
+
+    Arguments that are NumPy arrays are put on the device before, which is timed apart. Each function is called once (cold: its compiling
+    is timed apart), and their results are compared. Then both are called warm, in turn, A B B A, and each result is waited for. The
+    verdict is of the ratios round by round: the interval that holds their median with 99 % by the sign test. Faster or slower is said
+    where that lies beyond 1 by more than 2 %, no difference where it stays within 5 % of 1, and unknown else.
+
+    Functions are called as they are given: what is not compiled is measured uncompiled. Waiting for a result takes microseconds,
+    which both have in their times. Arguments that a function donates are copied for each call of both, outside of the clock.
+
+    Args:
+        f: What is measured.
+        *args: What it is called with.
+        against: What computes the same, for a verdict.
+        kwargs: Arguments by name, for both.
+        tolerance: How far the results may be apart, as a part of the largest element of each array. By default 1e-5 for float32,
+            1e-11 for float64, and 0.02 for 16 bits; what has no rounding is equal. `math.inf` compares nothing.
+        seconds: For the warm calls, if that leaves enough rounds.
+        rounds: So many at least, however long they take: 8 are needed for a verdict.
+        on_device: False leaves NumPy arrays where they are, so that bringing them to the device is part of each call.
+    Raises:
+        VerificationError: The results differ.
+        OptionError: An option makes no sense, or an argument has no value.
+    """
+    check_calls("jitney.measure()", {"f": f} | ({} if against is None else {"against": against}), kwargs)
+    _check(seconds=seconds, rounds=rounds, tolerance=tolerance, on_device=on_device)
+    given = put(args, dict(kwargs or {}), on_device=on_device)
+    names = names_of(f, against)
+    ours = Measured(f, names[0], given)
+    theirs = None if against is None else Measured(against, names[1], given)
+    off = None if theirs is None else compared(ours, theirs, tolerance)
+    sides = [ours, *([theirs] if theirs is not None else [])]
+    ways = ways_of(sides)
+    columns = list(zip(*_rounds(ways, rounds, max(rounds, MOST), seconds), strict=True))
+    timings = [side.timing(times, way) for side, times, way in zip(sides, columns, ways, strict=True)]
+    other = timings[1] if theirs is not None else None
+    verdict = None if other is None else judged([b / a for a, b in zip(*columns, strict=True)])
+    return Measurement(timings[0], other, verdict, off, given.seconds, given.size, given.arrays)
+
+
+_rounds = rounds  # `measure` has an option of that name
+
+
+def ways_of(sides: Sequence[Measured]) -> list[Side]:
+    """Their warm calls; where one donates its arguments all get copies, since calls one by one take longer than calls in a row."""
+    copies = any(side.donates for side in sides)
+    return [side.way(copies=copies) for side in sides]
+
+
+def compared(ours: Measured, theirs: Measured, tolerance: float | None) -> float | None:
+    """By how much the first results differ; None where nothing is to be compared. They are not kept.
+
+    Raises:
+        VerificationError: By more than the tolerance.
+    """
+    results = ours.result, theirs.result
+    ours.result = theirs.result = None
+    return None if tolerance == math.inf else apart(*results, (ours.name, theirs.name), tolerance)
+
+
+def _bound(f: Callable[..., Any], given: Put) -> Callable[[], Any]:
+    args, kwargs = given.args, given.kwargs
+    return (lambda: f(*args, **kwargs)) if kwargs else (lambda: f(*args))
+
+
+def names_of(f: Any, against: Any) -> tuple[str, str]:
+    """What two functions are called, apart."""
+    first, second = (getattr(each, "__name__", None) or type(each).__name__ for each in (f, against))
+    return (first, second) if first != second else (f"{first} (1)", f"{second} (2)")
+
+
+def _check(*, seconds: Any, rounds: Any, tolerance: Any, on_device: Any) -> None:
+    wrong = None
+    if not is_number(seconds) or seconds <= 0:
+        wrong = f"seconds={seconds!r} is no time.", "It is a positive number of seconds.", "write `seconds=2.0`."
+    elif not isinstance(rounds, int) or rounds < 1:
+        wrong = f"rounds={rounds!r} is no number of rounds.", "It is a positive int; 8 are needed for a verdict.", "write `rounds=16`."
+    elif tolerance is not None and (not is_number(tolerance) or not tolerance >= 0):
+        wrong = f"tolerance={tolerance!r} is none.", "It is a part of the largest element, 0 or more.", "write `tolerance=1e-4`."
+    elif not isinstance(on_device, bool):
+        wrong = f"on_device={on_device!r} is neither.", "It is True or False.", "write `on_device=False`, or leave it out."
+    if wrong is not None:
+        raise OptionError(sentence("jitney.measure()", *wrong))
+
+
+def _programs(side: Timing) -> str:
+    if not side.compiles and not side.cache_hits:
+        return "none new"
+    return f"{side.compiles} compiled" + (f", {side.cache_hits} cached" if side.cache_hits else "")
+
+
+def _time(seconds: float) -> str:
+    unit, size = next((pair for pair in _UNITS if seconds >= pair[1]), _UNITS[-1])
+    return f"{seconds / size:.3g} {unit}"
+
+
+_UNITS = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6))

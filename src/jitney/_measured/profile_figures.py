@@ -1,0 +1,282 @@
+"""What a trace says in figures: of each program, each scope and each operation.
+
+An operation's time is without that of the operations inside of it, such as the turns of a loop; a program's is the time during which a
+device was at any of its operations. What JAX calls an operation is a path: `jit(f)/jitney.optimize/vmap batch/vmap(mask n)/while/body/sin`.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from typing import Any
+
+from .._program.entry import SCOPE
+from .annotations import CALLED, COMPILED
+from .trace_file import Compiled, Operation, Span, Trace, parts_of
+
+_JIT = re.compile(r"^jit\((.*)\)$")
+_TRANSFORM = re.compile(r"^(jvp|transpose|vmap|vjp|linearize)\((.*)\)$")
+_OF_JAX = re.compile(
+    r"^(while|body|cond|scan|closed_call|core_call|pjit|checkpoint|remat|remat2|rematted_computation|custom_[jv][vj]p_call\w*|branch_\d+_fun|\w+_fun)?$"
+)
+"""Parts of a path that JAX adds for its own operations."""
+_BACKWARD = "backward"
+_SECOND = 1e9  # nanoseconds
+
+
+@dataclass(frozen=True)
+class ProgramTime:
+    """What the calls of one function took, or of all functions of one name: XLA gives the same program to those with the same operations.
+
+    Args:
+        name: The function; its derivatives are `residual.grad` and the like.
+        place: Where it is, `residual() at fit.py:12`; "" of what was not called as a Program.
+        calls: How often it was called as a Program, outside of other compiled functions and of JAX's transforms (`jax.grad(f)(x)`), whose
+            runs are counted all the same; None, for unknown, of what was not.
+        runs: How often a compiled program of it ran.
+        host_seconds: In these calls, on the host, without the two below where they were in the same thread: flattening the arguments,
+            dispatch, padding, and waiting.
+        compile_seconds: In these calls, tracing, lowering and compiling, or reading the persistent cache.
+        device_seconds: While a device was at its operations; of several devices their sum.
+    """
+
+    name: str
+    place: str
+    calls: int | None = None
+    runs: int = 0
+    host_seconds: float = 0.0
+    compile_seconds: float = 0.0
+    device_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class OperationTime:
+    """What one operation took, or all of a scope.
+
+    Args:
+        program: The function that it is a part of.
+        scope: The stages, named axes and scopes of the user's that it stands in, from the outside: `chunk points / pass 1`.
+        name: Of the operation, as JAX calls it, or XLA where it is XLA's; "" of a whole scope.
+        place: The user's line, `fit.py:12`; "" if it is not known.
+        times: How often it ran.
+        seconds: On the devices, without operations inside of it.
+    """
+
+    program: str
+    scope: str
+    name: str
+    place: str
+    times: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Figures:
+    """All of a trace, what took longest first."""
+
+    programs: tuple[ProgramTime, ...]
+    scopes: tuple[OperationTime, ...]
+    operations: tuple[OperationTime, ...]
+
+
+def figures(trace: Trace) -> Figures:
+    """What a trace says."""
+    ran = operations_of(trace)
+    inside: defaultdict[tuple[str, str, str, str], float] = defaultdict(float)
+    times = Counter[tuple[str, str, str, str]]()
+    for thread in by_thread(ran):
+        for each, alone in zip(thread, _alone(thread), strict=True):
+            key = each.program, " / ".join(each.scopes), each.name, each.operation.place
+            inside[key] += alone
+            times[key] += 1
+    operations = [OperationTime(*key, times[key], spent / _SECOND) for key, spent in inside.items()]
+    scopes: dict[tuple[str, str], OperationTime] = {}
+    for each in operations:
+        key = each.program, each.scope
+        whole = scopes.get(key, replace(each, name="", place="", times=0, seconds=0.0))
+        scopes[key] = replace(whole, times=whole.times + each.times, seconds=whole.seconds + each.seconds)
+    return Figures(_programs(trace, ran), _longest(scopes.values()), _longest(operations))
+
+
+def _longest(times: Iterable[OperationTime]) -> tuple[OperationTime, ...]:
+    return tuple(sorted(times, key=lambda each: -each.seconds))
+
+
+@dataclass(frozen=True)
+class Ran:
+    """One run of an operation.
+
+    Args:
+        span: When, and where.
+        operation: What is known of it.
+        program: The function that it is a part of.
+        scopes: What it stands in, from the outside.
+        name: As JAX calls it.
+    """
+
+    span: Span
+    operation: Operation
+    program: str
+    scopes: tuple[str, ...]
+    name: str
+
+
+def operations_of(trace: Trace) -> list[Ran]:
+    """The operations that ran. Where there are devices beside the host, what the host records of theirs is their dispatch.
+
+    What XLA adds has no path, and what is inside of a loop may have one from there on: both stand in what their loop stands in.
+    """
+    spans = [span for span in trace.spans if span.is_operation]
+    if any(span.process.startswith("/device:") for span in spans):
+        spans = [span for span in spans if span.process.startswith("/device:")]
+    names = _functions(trace, spans)
+    paths: dict[str, tuple[tuple[str, ...], str]] = {}
+    out: list[Ran] = []
+    for span in spans:
+        program = span.facts.get("program_id"), span.facts.get("hlo_module")
+        operation = trace.operation(span)
+        if operation.path not in paths:
+            paths[operation.path] = scopes_of(operation.path)
+        scopes, name = paths[operation.path]
+        out.append(Ran(span, operation, names[program], scopes, name or re.sub(r"\.\d+$", "", operation.name)))
+    return [each for thread in by_thread(out) for each in _within_others(thread)]
+
+
+def _within_others(thread: Sequence[Ran]) -> Iterator[Ran]:
+    """With the scopes of what they run inside of, for those whose path does not begin at the function."""
+    open_: list[Ran] = []
+    for each in thread:
+        while open_ and open_[-1].span.end <= each.span.start:
+            open_.pop()
+        whole = each
+        if open_ and not each.operation.path.startswith("jit(") and open_[-1].program == each.program:
+            whole = replace(each, scopes=(*open_[-1].scopes, *each.scopes))
+        open_.append(whole)
+        yield whole
+
+
+def _functions(trace: Trace, spans: Sequence[Span]) -> dict[tuple[Any, Any], str]:
+    """By number and name of a program, the function that it was made of."""
+    names: dict[tuple[Any, Any], str] = {}
+    for span in spans:
+        key = span.facts.get("program_id"), span.facts.get("hlo_module")
+        if key not in names:
+            told = {_function(each) for each in trace.programs(span)}
+            names[key] = told.pop() if len(told) == 1 else str(key[1]).removeprefix("jit_")
+    return names
+
+
+def _function(program: Compiled) -> str:
+    paths = [parts_of(operation.path) for operation in program.operations.values()]
+    names = Counter(match[1] for path in paths if len(path) > 1 and (match := _JIT.match(path[0])))
+    return names.most_common(1)[0][0] if names else program.name.removeprefix("jit_")
+
+
+def scopes_of(path: str) -> tuple[tuple[str, ...], str]:
+    """The scopes in a path, from the outside, and the operation."""
+    if ";" in path:  # XLA has made one operation of several: it stands in what all of them do
+        each = [scopes_of(part) for part in path.split(";")]
+        shared = takewhile(lambda scopes: len(set(scopes)) == 1, zip(*(scopes for scopes, _ in each), strict=False))
+        return tuple(scopes[0] for scopes in shared), each[0][1]
+    *parts, name = parts_of(path)
+    scopes: list[str] = []
+    backward = False
+    for n, part in enumerate(parts):
+        bare, is_backward = _bare(part)
+        backward = backward or is_backward
+        for each in parts_of(bare):
+            inner = _JIT.match(each)
+            if inner is not None and n and [_bare(part)[0] for part in parts[n + 1 : n + 2]] == [SCOPE]:
+                scopes.append(inner[1])  # a Program inside of another
+            elif inner is None and each != SCOPE and not _OF_JAX.match(each):
+                scopes.append(each)
+    return (*scopes, *([_BACKWARD] if backward else [])), name
+
+
+def _bare(part: str) -> tuple[str, bool]:
+    """A part of a path without the transforms that it stands in, and whether it is of a backward pass."""
+    backward = False
+    while match := _TRANSFORM.match(part):
+        backward = backward or match[1] == "transpose"
+        part = match[2]
+    return part, backward
+
+
+def by_thread(ran: Sequence[Ran]) -> list[list[Ran]]:
+    """Those of each row of the trace, in the order in which they began, the outer ones first."""
+    threads: defaultdict[int, list[Ran]] = defaultdict(list)
+    for each in ran:
+        threads[each.span.thread].append(each)
+    return [sorted(thread, key=lambda each: (each.span.start, -each.span.end)) for thread in threads.values()]
+
+
+def _alone(thread: Sequence[Ran]) -> list[float]:
+    """The nanoseconds of each without those inside of it."""
+    alone = [each.span.end - each.span.start for each in thread]
+    open_: list[int] = []
+    for n, each in enumerate(thread):
+        while open_ and thread[open_[-1]].span.end <= each.span.start:
+            open_.pop()
+        if open_:
+            alone[open_[-1]] -= min(each.span.end, thread[open_[-1]].span.end) - each.span.start
+        open_.append(n)
+    return [max(0.0, each) for each in alone]
+
+
+def _programs(trace: Trace, ran: Sequence[Ran]) -> tuple[ProgramTime, ...]:
+    devices: defaultdict[str, defaultdict[Any, list[Span]]] = defaultdict(lambda: defaultdict(list))
+    runs: defaultdict[str, set[Any]] = defaultdict(set)
+    for each in ran:
+        devices[each.program][each.span.process, each.span.facts.get("device_ordinal")].append(each.span)
+        runs[each.program].add((each.span.facts.get("program_id"), each.span.facts.get("run_id")))
+    rows: dict[str, ProgramTime] = {}
+    for name, spans in devices.items():
+        busy = sum(map(_covered, spans.values()))
+        rows[name] = ProgramTime(name, "", runs=len(runs[name]), device_seconds=busy / _SECOND)
+    for name, calls in _calls(trace).items():
+        places = ", ".join(sorted({call.place for call in calls}))
+        host, compiling = sum(call.host for call in calls) / _SECOND, sum(call.compiling for call in calls)
+        row = rows.get(name, ProgramTime(name, ""))
+        rows[name] = replace(row, place=places, calls=len(calls), host_seconds=host, compile_seconds=compiling)
+    return tuple(sorted(rows.values(), key=lambda row: -(row.device_seconds + row.host_seconds + row.compile_seconds)))
+
+
+@dataclass(frozen=True)
+class _Call:
+    place: str
+    host: float  # nanoseconds
+    compiling: float  # seconds
+
+
+def _calls(trace: Trace) -> dict[str, list[_Call]]:
+    """The calls of Programs, by name."""
+    threads: defaultdict[int, list[Span]] = defaultdict(list)
+    for span in trace.spans:
+        if CALLED in span.facts or COMPILED in span.facts or span.is_operation:
+            threads[span.thread].append(span)
+    calls: defaultdict[str, list[_Call]] = defaultdict(list)
+    for thread in threads.values():
+        thread.sort(key=lambda span: span.start)
+        begun = [span.start for span in thread]
+        for call in thread:
+            if CALLED not in call.facts:
+                continue
+            inside = thread[bisect_left(begun, call.start) : bisect_right(begun, call.end)]
+            marks = [float(span.facts[COMPILED]) for span in inside if COMPILED in span.facts]  # the last is its own, and has the others
+            compiling = marks[-1] if marks else 0.0
+            host = call.end - call.start - _covered([span for span in inside if span.is_operation]) - compiling * _SECOND
+            calls[call.name].append(_Call(str(call.facts[CALLED]), max(0.0, host), compiling))
+    return calls
+
+
+def _covered(spans: Sequence[Span]) -> float:
+    """The nanoseconds during which there was any of these."""
+    covered, until = 0.0, 0.0
+    for span in sorted(spans, key=lambda span: span.start):
+        covered += max(0.0, span.end - max(span.start, until))
+        until = max(until, span.end)
+    return covered

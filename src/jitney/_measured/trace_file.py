@@ -1,0 +1,313 @@
+"""Read the file of a trace, `*.xplane.pb`: what ran when, and what JAX called each operation of the programs that ran.
+
+Messages are read by the numbers of their fields, which are part of the format and keep their meaning (xplane.proto and hlo.proto of
+OpenXLA). `jax.profiler.ProfileData` leaves out the programs, which XLA writes into the same file, and ends the process where warnings
+are errors (a DeprecationWarning while its types are made, jaxlib 0.12.0.1). Tried with jax 0.10.2 and 0.12.0.1.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .._owners import is_users, short
+
+_OPERATION = "hlo_op"  # the fact that an operation has
+Message = dict[int, list[Any]]
+"""The values of each field, by its number: ints, or the bytes of texts and of messages."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """Something that took time: a call, an operation, or what else JAX and XLA record.
+
+    Args:
+        process: The host, or a device.
+        thread: A number for each row of the trace.
+        row: Its name.
+        name: What it was.
+        start: In nanoseconds.
+        end: Likewise.
+        facts: What is said of it.
+    """
+
+    process: str
+    thread: int
+    row: str
+    name: str
+    start: float
+    end: float
+    facts: dict[str, Any]
+
+    @property
+    def is_operation(self) -> bool:
+        """Whether it is an operation of a compiled program."""
+        return _OPERATION in self.facts
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An operation of a compiled program.
+
+    Args:
+        name: As XLA calls it.
+        path: As JAX does: the names of functions, scopes and transforms that it stands in, and its own. Of several that XLA has made one
+            the paths of all, with ";" between, or of the last.
+        place: The user's line, `fit.py:12`; "" if it is not known.
+    """
+
+    name: str
+    path: str = ""
+    place: str = ""
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A compiled program that was there: its name, and its operations by name."""
+
+    name: str
+    operations: dict[str, Operation]
+
+
+class Trace:
+    """What was recorded.
+
+    A span says of its program the name and a number, which is not to be relied on: a program that the persistent cache holds keeps the one
+    that it was compiled with, and others may have that. So it is any program of that name with all operations that ran, and what is
+    said of an operation is what all of those say.
+    """
+
+    def __init__(self, spans: list[Span], programs: list[Compiled]):
+        self.spans = spans
+        self._programs: dict[_Key, list[Compiled]] = {}
+        ran: defaultdict[_Key, set[str]] = defaultdict(set)
+        for span in spans:
+            if span.is_operation:
+                ran[_key(span)].add(str(span.facts[_OPERATION]))
+        for key, names in ran.items():
+            named = [program for program in programs if program.name == key[1]]
+            self._programs[key] = [program for program in named if names <= set(program.operations)] or named
+        self._operations: dict[tuple[_Key, str], Operation] = {}
+
+    def programs(self, span: Span) -> list[Compiled]:
+        """Those that an operation may be of."""
+        return self._programs[_key(span)]
+
+    def operation(self, span: Span) -> Operation:
+        """What a span is of."""
+        key = _key(span), str(span.facts[_OPERATION])
+        if key not in self._operations:
+            name = key[1]
+            self._operations[key] = _agreed(name, [each.operations[name] for each in self.programs(span) if name in each.operations])
+        return self._operations[key]
+
+
+_Key = tuple[str, str]
+
+
+def _key(span: Span) -> _Key:
+    return str(span.facts.get("program_id")), str(span.facts.get("hlo_module"))
+
+
+def _agreed(name: str, operations: list[Operation]) -> Operation:
+    """What all say of an operation."""
+    if not operations:
+        return Operation(name)
+    paths, places = {each.path for each in operations}, {each.place for each in operations}
+    place = places.pop() if len(places) == 1 else ""
+    if len(paths) == 1:
+        return Operation(name, paths.pop(), place)
+    parts = [parts_of(path) for path in paths]
+    shared = 0
+    while all(len(each) > shared + 1 and each[shared] == parts[0][shared] for each in parts):
+        shared += 1
+    return Operation(name, "/".join([*parts[0][:shared], re.sub(r"\.\d+$", "", name)]), place)
+
+
+def parts_of(path: str) -> list[str]:
+    """The parts of a path; what is in brackets is one."""
+    parts, depth = [""], 0
+    for sign in path:
+        depth += (sign == "(") - (sign == ")")
+        if sign == "/" and depth <= 0:
+            parts.append("")
+        else:
+            parts[-1] += sign
+    return parts
+
+
+def read(file: Path, facts: Iterable[str]) -> Trace:
+    """Of the trace in a file, the operations, and the spans of which any of these facts is told."""
+    wanted = frozenset([*facts, _OPERATION])
+    planes = [_message(plane) for plane in _message(memoryview(file.read_bytes())).get(_PLANES, ())]
+    programs = [Compiled(_text(module, _MODULE_NAME), dict(_operations(module))) for module in _modules(planes)]
+    lines = ((plane, _message(line)) for plane in planes for line in plane.get(_LINES, ()))
+    return Trace([span for thread, (plane, line) in enumerate(lines, 1) for span in _spans(plane, line, thread, wanted)], programs)
+
+
+# Numbers of fields. Of an XSpace, an XPlane, an XLine, an XEvent, an entry of a map, an XEventMetadata and an XStat:
+_PLANES = 1
+_PLANE_NAME, _LINES, _KINDS, _FACT_NAMES = 2, 3, 4, 5
+_LINE_NAME, _LINE_START, _EVENTS, _LINE_SHOWN = 2, 3, 4, 11
+_KIND, _OFFSET, _DURATION, _FACTS = 1, 2, 3, 4
+_KEY, _VALUE = 1, 2
+_KIND_NAME, _KIND_FACTS = 2, 5
+_FACT_NAME, _DOUBLE, _UNSIGNED, _SIGNED, _STRING, _BYTES, _REFERENCE = 1, 2, 3, 4, 5, 6, 7
+# of an HloProto, an HloModuleProto, an HloComputationProto, an HloInstructionProto, and an OpMetadata:
+_MODULE, _MODULE_NAME, _COMPUTATIONS, _FRAMES = 1, 1, 3, 17
+_INSTRUCTIONS, _COMPUTATION_ID, _NAME, _KIND_OF, _METADATA, _CALLED = 2, 5, 1, 2, 7, 38
+_PATH, _FILE, _LINE, _FRAME = 2, 3, 4, 15
+# of a StackFrameIndexProto, and its locations and frames, all of which are counted from 1:
+_FILES, _LOCATIONS, _STACK = 1, 3, 4
+_LOCATION_FILE, _LOCATION_LINE, _FRAME_LOCATION, _PARENT = 1, 3, 1, 2
+
+
+def _spans(plane: Message, line: Message, thread: int, wanted: frozenset[str]) -> Iterator[Span]:
+    """Those with any of the wanted facts: of what JAX records of a call, thirty spans or so, that is two."""
+    kinds = {_number(entry, _KEY): _text(_first(entry, _VALUE), _KIND_NAME) for entry in map(_message, plane.get(_KINDS, ()))}
+    names = {_number(entry, _KEY): _text(_first(entry, _VALUE), _KIND_NAME) for entry in map(_message, plane.get(_FACT_NAMES, ()))}
+    marks = [b"\x08" + _written(number) for number, name in names.items() if name in wanted]  # how a fact of that name begins
+    process, row = _text(plane, _PLANE_NAME), _text(line, _LINE_SHOWN) or _text(line, _LINE_NAME)
+    began = _number(line, _LINE_START)
+    for data in line.get(_EVENTS, ()):
+        raw = bytes(data)
+        if not any(mark in raw for mark in marks):
+            continue
+        event = _message(raw)
+        facts = {names.get(_number(fact, _FACT_NAME), ""): _value(fact, names) for fact in map(_message, event.get(_FACTS, ()))}
+        if not wanted.isdisjoint(facts):
+            start = began + _number(event, _OFFSET) / _PICO
+            end = start + _number(event, _DURATION) / _PICO
+            yield Span(process, thread, row, kinds.get(_number(event, _KIND), ""), start, end, facts)
+
+
+_PICO = 1000  # picoseconds, in which events count, in a nanosecond
+
+
+def _value(fact: Message, names: dict[int, str]) -> Any:
+    """What a fact says; a text may be one of the names."""
+    if _REFERENCE in fact:
+        return names.get(_number(fact, _REFERENCE), "")
+    if _STRING in fact:
+        return bytes(fact[_STRING][0]).decode(errors="replace")
+    if _DOUBLE in fact:
+        return struct.unpack("<d", fact[_DOUBLE][0])[0]
+    if _SIGNED in fact:
+        value = _number(fact, _SIGNED)
+        return value - (1 << 64) if value >> 63 else value
+    return _number(fact, _UNSIGNED)
+
+
+def _modules(planes: list[Message]) -> Iterator[Message]:
+    """The compiled programs: facts about kinds of events, in a plane of their own."""
+    for plane in planes:
+        if _text(plane, _PLANE_NAME) != "/host:metadata":
+            continue
+        for kind in map(_message, plane.get(_KINDS, ())):
+            for fact in map(_message, _first(kind, _VALUE).get(_KIND_FACTS, ())):
+                if _BYTES in fact:
+                    yield _first(_first(fact, _BYTES), _MODULE)
+
+
+def _operations(module: Message) -> Iterator[tuple[str, Operation]]:
+    frames = _first(module, _FRAMES)
+    files = [bytes(name).decode() for name in frames.get(_FILES, ())]
+    locations = [(_number(each, _LOCATION_FILE), _number(each, _LOCATION_LINE)) for each in map(_message, frames.get(_LOCATIONS, ()))]
+    stack = [(_number(each, _FRAME_LOCATION), _number(each, _PARENT)) for each in map(_message, frames.get(_STACK, ()))]
+
+    def place(metadata: Message) -> str:
+        lines = [(_text(metadata, _FILE), _number(metadata, _LINE))]
+        at, seen = _number(metadata, _FRAME), set[int]()
+        while 0 < at <= len(stack) and at not in seen:
+            seen.add(at)
+            location, at = stack[at - 1]
+            file, line = locations[location - 1]
+            lines.append((files[file - 1], line))
+        return next((f"{short(file)}:{line}" for file, line in lines if file and is_users(file)), "")
+
+    fused: dict[int, list[Operation]] = {}
+    found: list[tuple[Operation, Message]] = []
+    for computation in map(_message, module.get(_COMPUTATIONS, ())):
+        inside = fused[_number(computation, _COMPUTATION_ID)] = list[Operation]()
+        for instruction in map(_message, computation.get(_INSTRUCTIONS, ())):
+            metadata = _first(instruction, _METADATA)
+            operation = Operation(_text(instruction, _NAME), _text(metadata, _PATH), place(metadata))
+            found.append((operation, instruction))
+            if operation.path and _text(instruction, _KIND_OF) not in ("parameter", "constant"):
+                inside.append(operation)
+    for operation, instruction in found:
+        if not operation.path and _text(instruction, _KIND_OF) == "fusion":
+            inside = [each for number in _numbers(instruction, _CALLED) for each in fused.get(number, ())]
+            places = {each.place for each in inside}
+            together = ";".join(dict.fromkeys(each.path for each in inside))
+            operation = Operation(operation.name, together, places.pop() if len(places) == 1 else "")
+        yield operation.name, operation
+
+
+def _message(data: Any) -> Message:
+    """The fields of a message of protocol buffers."""
+    found: Message = {}
+    at = 0
+    while at < len(data):
+        key, at = _varint(data, at)
+        number, kind = key >> 3, key & 7
+        if kind == _VARINT:
+            value, at = _varint(data, at)
+        else:
+            size, at = _varint(data, at) if kind == _SIZED else (_FIXED[kind], at)
+            value, at = data[at : at + size], at + size
+        found.setdefault(number, []).append(value)
+    return found
+
+
+_VARINT, _SIZED = 0, 2  # how a value is written
+_FIXED = {1: 8, 5: 4}
+
+
+def _varint(data: Any, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        value |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:  # no bit says that there is more
+            return value, at
+
+
+def _written(number: int) -> bytes:
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*out, number])
+
+
+def _first(message: Message, number: int) -> Message:
+    return _message(message[number][0]) if number in message else {}
+
+
+def _text(message: Message, number: int) -> str:
+    return bytes(message[number][0]).decode() if number in message else ""
+
+
+def _number(message: Message, number: int) -> int:
+    return message[number][0] if number in message else 0
+
+
+def _numbers(message: Message, number: int) -> list[int]:
+    """A repeated number, which is written one by one or all in one."""
+    found: list[int] = []
+    for value in message.get(number, ()):
+        if isinstance(value, int):
+            found.append(value)
+            continue
+        at = 0
+        while at < len(value):
+            each, at = _varint(value, at)
+            found.append(each)
+    return found

@@ -1,0 +1,142 @@
+"""What a program is made for, as data to compare with what others were made for: see `_diagnosis/retraces.py`.
+
+It is noted while something is traced or compiled, and never in a warm call.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+from jax.tree_util import DictKey, SequenceKey
+
+from .._body.body import Body
+from .._body.made_for import MadeFor
+from .._diagnosis.retraces import Given, TraceRecord, around
+from .._jax.trees import Tracer, is_a, tree_flatten_with_path
+from .._signature.static_values import Opaque
+from .._stages.stage import Skip
+from .._stages.vmap import levels_of
+from .._view.layout import described, name_of, traced
+from .._view.module_axes import axes_in_modules, with_modules
+from .._view.named_axes import is_count, named_axes
+from .._view.view import View
+
+_flatten_with_path: Any = tree_flatten_with_path
+
+
+def record_of(body: Body, view: View, arrays: Sequence[Any]) -> TraceRecord:
+    """Of the arrays that a program takes, and those that the call was given, where they are known."""
+    layout, core = body.layout, body.core
+    leaves = [leaf for leaf in view.leaves if not is_count(leaf)]
+    values = layout.values([leaf.abstract() for leaf in leaves], [Opaque.holding(value) for value in body.statics])
+    known = len(arrays) == len(leaves)
+    children: Any = layout.treedef
+    names = [parameter.name for parameter in core.binder.parameters]
+    return TraceRecord(
+        view,
+        tuple(zip(layout.static_names(), body.statics, strict=True)),
+        body.key,
+        None,
+        around(nested=body.request.nested),
+        tree=tuple(zip(names, children.children(), strict=True)),
+        absent=frozenset(_absent(body, values)),
+        fields=tuple(_static_fields(dict(zip(names, values, strict=True)))),
+        given={leaf.path: _given(array) for leaf, array in zip(leaves, arrays, strict=True)} if known else {},
+        axes=_axes(body, View(tuple(leaves)), values),
+        padded=bool(core.options.pad),
+        placed=core.options.shard is not None and not body.request.nested,
+        outer=_outer(arrays),
+    )
+
+
+def made_for(record: TraceRecord, arrays: Sequence[Any]) -> MadeFor:
+    """The same in short, for reports; `arrays` are those of the call."""
+    sizes: dict[str, int] = {}
+    for leaf in record.view.leaves:
+        for name, size in zip(record.axes.get(leaf.path, ()), leaf.shape, strict=False):
+            if name is not None and name.isidentifier():
+                sizes.setdefault(name, size)
+    known = bool(record.given) and not record.outer
+    stages = () if record.plan is None else record.plan.stages
+    decided = tuple((stage.name, not isinstance(stage, Skip), stage.why) for stage in stages)
+    return MadeFor(hash(record.keys), tuple(map(_abstract, arrays)) if known else None, sizes, dict(record.sizes), decided)
+
+
+def _abstract(array: Any) -> Any:
+    shape, dtype, weak = described(array)
+    place = array.sharding if is_a(array, jax.Array) and array.committed else None
+    return jax.ShapeDtypeStruct(shape, dtype, weak_type=weak, sharding=place)
+
+
+_TRACERS = {"JVPTracer": "differentiated", "LinearizeTracer": "differentiated", "BatchTracer": "mapped"}
+
+
+def _outer(arrays: Sequence[Any]) -> str:
+    """What an outer transform does with a call, by the names of its tracers in jax 0.10.2 to 0.12.0.1."""
+    if not traced(arrays):
+        return ""
+    said = sorted({_TRACERS.get(type(array).__name__, "traced") for array in arrays if is_a(array, Tracer)})
+    return f"{' and '.join(said)} by an outer transform"
+
+
+def _given(array: Any) -> Given:
+    if is_a(array, Tracer):
+        return Given(str(array.dtype))
+    place = array.sharding if is_a(array, jax.Array) and array.committed else None
+    return Given(str(array.dtype) if is_a(array, (jax.Array, np.ndarray, np.generic)) else type(array).__name__, place)
+
+
+def _axes(body: Body, view: View, values: tuple[Any, ...]) -> dict[str, tuple[str | None, ...]]:
+    """The names of the axes of each array, those of fields of modules too."""
+    fields = axes_in_modules(values)
+    view = with_modules(view, [fields[i] for i in body.layout.dynamic])
+    found: dict[str, tuple[str | None, ...]] = {}
+    for leaf, axes in zip(view.leaves, named_axes(view, levels_of(view, body.request)), strict=True):
+        names: list[str | None] = [None] * len(leaf.shape)
+        for axis in axes:
+            names[axis.axis] = axis.size
+        found[leaf.path] = tuple(names)
+    return found
+
+
+def _absent(body: Body, values: tuple[Any, ...]) -> list[str]:
+    """The paths of None."""
+    paths = _flatten_with_path(values, is_leaf=_is_none)[0]
+    return [name_of(body.core.binder, path)[1] for path, leaf in paths if leaf is None]
+
+
+def _static_fields(value: Any, path: str = "") -> list[tuple[str, Any]]:
+    """The static fields of the modules in a tree, by path."""
+    if is_a(value, eqx.Module):
+        found: list[tuple[str, Any]] = []
+        for field in dataclasses.fields(value):
+            if not hasattr(value, field.name):
+                continue
+            inner = getattr(value, field.name)
+            here = f"{path}.{field.name}"
+            found += [(here, inner)] if field.metadata.get("static") else _static_fields(inner, here)
+        return found
+
+    def is_child(part: Any) -> bool:
+        return part is not value
+
+    children = _flatten_with_path(value, is_leaf=is_child)[0]
+    if len(children) == 1 and children[0][1] is value:
+        return []
+    return [each for keys, child in children for each in _static_fields(child, _below(path, keys))]
+
+
+def _is_none(part: Any) -> bool:
+    return part is None
+
+
+def _below(path: str, keys: Any) -> str:
+    key: Any = keys[0] if keys else None
+    if is_a(key, DictKey):
+        return f"{path}[{key.key!r}]" if path else str(key.key)
+    return f"{path}[{key.idx}]" if is_a(key, SequenceKey) else f"{path}{key}"

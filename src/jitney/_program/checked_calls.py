@@ -1,0 +1,99 @@
+"""Calls of a program that holds run-time checks of Equinox: the checks are data, which the call waits for.
+
+A callback that raises cannot be exported, and Equinox translates what it raises in a function of its own around each call, which takes as
+long as a small program. So the program returns the number of the check that failed first (`_checks/flagged.py`), and its error is raised
+here. What cannot be followed keeps its callbacks, and Equinox runs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.core import Tracer
+
+from .._body.body import Body
+from .._checks import Kept, Table, flagged
+from .._jax.compiler import FAST
+from .._jax.equinox_checks import FAILURE, fail_as, filter_jit, is_failure
+from .._jax.mesh import is_within_trace
+from .._jax.trees import tree_flatten, tree_unflatten, type_of
+from .._stages import Jit
+
+Run = Callable[..., Any]
+_jax: Any = jax
+
+
+class CheckedCalls:
+    """Runs the calls of a body whose programs hold such checks."""
+
+    def __init__(self, body: Body, jitted: Any):
+        self.body = body
+        self.jitted = jitted
+        self.table = Table()
+        self._flagged = Jit.of(body.request).compiled(self._program())
+        self._plain: frozenset[Any] = frozenset()  # types of arrays that are no tracers
+        self._translating: Run | None = None if body.core.options.shard is None else translating(body, jitted)
+
+    def __call__(self, *arrays: Any) -> Any:
+        if self._translating is not None:
+            return self._translating(*arrays)
+        if is_within_trace() or self._is_traced(arrays):
+            return self.jitted(*arrays)
+        try:
+            out, flag = self._flagged(*arrays)
+            failed = int(np.asarray(flag))
+        except Kept:
+            self._translating = translating(self.body, self.jitted)
+            return self._translating(*arrays)
+        except (FAILURE, ValueError) as error:
+            if not is_failure(error):
+                raise
+            fail_as(error)  # of a check inside of an operation that says nothing of its program
+        if failed:
+            self.table.fail(failed)
+        return out
+
+    def _program(self) -> Run:
+        """The function as it is compiled: its results, and the number of the check that failed."""
+
+        def returning(*arrays: Any) -> Any:
+            traced = self.jitted.trace(*arrays)
+            out, flag = flagged(traced.jaxpr, tree_flatten(arrays)[0], self.table)
+            return tree_unflatten(_jax.tree.structure(traced.out_info), out), flag
+
+        returning.__name__ = returning.__qualname__ = self.body.core.name  # by which JAX's reports are told from those of other programs
+        return returning
+
+    def _is_traced(self, arrays: Sequence[Any]) -> bool:
+        types = frozenset(map(type_of, arrays))
+        if types <= self._plain:
+            return False
+        if any(issubclass(kind, Tracer) for kind in types):
+            return True
+        self._plain |= types
+        return False
+
+
+def translating(body: Body, jitted: Any) -> Run:
+    """Let Equinox run a program that holds its run-time checks, so that their errors read as its users know them; it waits for
+    the result to see them."""
+    given = frozenset(body.request.donated)
+    options = dict(FAST) if body.core.options.compiler == "fast" else None
+    run: Run = jitted.__wrapped__ if options else jitted
+
+    def merged(kept: Sequence[Any], lost: Sequence[Any]) -> Any:
+        first, second = iter(kept), iter(lost)
+        return run(*(next(second) if i in given else next(first) for i in range(len(kept) + len(lost))))
+
+    merged.__name__ = merged.__qualname__ = body.core.name  # by which JAX's reports are told from those of other programs
+    through = filter_jit(merged, donate="all-except-first" if given else "none", compiler_options=options)
+
+    def checked(*arrays: Any) -> Any:
+        kept = tuple(array for i, array in enumerate(arrays) if i not in given)
+        lost = tuple(array for i, array in enumerate(arrays) if i in given)
+        return through(kept, lost)
+
+    return checked

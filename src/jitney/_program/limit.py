@@ -1,0 +1,45 @@
+"""`max_compiles`: how many programs a function may compile, and what happens past that."""
+
+from __future__ import annotations
+
+import warnings
+
+from .._body.function import Function
+from .._errors import CompileError, JitneyWarning, sentence
+from .._owners import users_level
+
+_SHOWN = 10  # causes of a message
+_REMEDIES = 3  # of them the latest
+
+
+class PastLimit(CompileError):
+    """A program would be compiled past the limit of its function."""
+
+
+def keep_limit(core: Function) -> None:
+    """Count a program that is about to be compiled, one that the persistent cache may hold among them.
+
+    Raises:
+        PastLimit: There are as many as may be, and the option says "raise" or "eager".
+    """
+    limit = core.options.max_compiles
+    if limit is None or core.counters.compile_events < limit.count:
+        return
+    told = _told(core, limit.count)
+    if limit.past != "warn":
+        raise PastLimit(told)
+    if core.counters.warn_once("max_compiles"):
+        warnings.warn(told, JitneyWarning, stacklevel=users_level())
+
+
+def _told(core: Function, count: int) -> str:
+    causes = core.counters.causes
+    first = len(causes) - min(len(causes), _SHOWN)
+    history = "\n".join(f"  {n}: {cause}" for n, cause in enumerate(causes[first:], core.counters.traces - len(causes) + first + 1))
+    what = f"it is traced anew, and {core.counters.compile_events} programs were compiled, of max_compiles={count}:\n{history}\n "
+    remedies = dict.fromkeys(cause.remedy for event in core.counters.events for cause in event.causes if cause.remedy)
+    fix = "; ".join([*remedies][-_REMEDIES:]) or "keep shapes and static values the same"
+    return sentence(
+        core.where, what.rstrip(), "Each new shape, dtype, static value and structure of the arguments is a program of its own.",
+        f"{fix}; or raise the limit.",
+    )  # fmt: skip

@@ -1,0 +1,135 @@
+"""A plan as a picture: each stage that is taken is a frame around those inside of it, and the body is in the middle.
+
+What a frame says is the line of the plan. What it shows besides is computed from the stage itself: cells of a bucket, chunks and passes,
+parts on devices; and the shapes that what is inside sees, where a stage changes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from .._errors import few
+from .._stages import Chunk, Fill, Jit, Place, Saved
+from .._stages.chunk import Cut
+from .._stages.plan import Plan
+from .._stages.stage import Skip, Stage
+from .._svg import Picture, box, folded, picture, words
+from .._view.named_axes import is_count
+from .._view.view import View
+from .sketches import Sketch, bucket, chunks, shards
+
+WIDE = 480
+WIDEST = 680
+_INSET = 9
+_LINE = 16
+
+
+@dataclass
+class _Pen:
+    """How far down the drawing has come."""
+
+    parts: list[str]
+    y: float = 0.0
+    inset: float = 6.0
+
+    @property
+    def left(self) -> float:
+        return self.inset + 10
+
+    @property
+    def wide(self) -> float:
+        """What a line of text may take."""
+        return WIDE - 2 * self.left
+
+    def say(self, what: str, kind: str = "", most: int = 3) -> None:
+        for line in folded(what, self.wide, most):
+            self.y += _LINE
+            self.parts.append(words(self.left, self.y - 4, line, kind))
+
+    def sketch(self, made: Sketch) -> None:
+        parts, high = made
+        self.parts += parts
+        self.y += high
+
+
+def draw(function: str, plan: Plan, view: View, cut: Cut | None, told: Mapping[str, str]) -> Picture:
+    """The picture of one call.
+
+    Args:
+        function: Its name and place.
+        plan: The stages.
+        view: The arrays as they are handed in.
+        cut: What is cut into chunks, if anything is.
+        told: The first line of the plan for each name that has one and is taken.
+    """
+    pen = _Pen([])
+    pen.say(f"one call of {function}", "name", 2)
+    pen.say(_arrays(view), "code", 2)
+    frames: list[float] = []
+    taken: list[Stage] = []
+    for stage in plan.stages:
+        inside = stage.inner(view)
+        name = "remat" if isinstance(stage, Saved) else stage.name
+        if name in told and not isinstance(stage, Skip):
+            pen.y += 6
+            frames.append(pen.y)
+            taken.append(stage)
+            pen.inset += _INSET
+            pen.y += 4
+            pen.say(name, "name")
+            pen.say(told[name])
+            _show(pen, stage, view, cut)
+            if _arrays(inside) != _arrays(view):
+                pen.say(f"inside: {_arrays(inside)}", "code", 2)
+        view = inside
+    _body(pen, function, told.get("derivative", ""))
+    for stage, top in zip(reversed(taken), reversed(frames), strict=True):
+        after = _after(stage)
+        if after:
+            pen.say(after, "soft", 2)
+        pen.y += 5
+        pen.inset -= _INSET
+        pen.parts.append(box(pen.inset, top, WIDE - 2 * pen.inset, pen.y - top))
+    return picture("jitney-drawing", f"plan of {function}", WIDE, pen.y + 8, pen.parts, WIDEST)
+
+
+def _show(pen: _Pen, stage: Stage, view: View, cut: Cut | None) -> None:
+    """What a stage does with an axis."""
+    pen.y += 3
+    if isinstance(stage, Fill):
+        for axis in stage.axes:
+            pen.sketch(bucket(axis, pen.left, pen.y, pen.wide))
+    elif isinstance(stage, Place) and any(map(any, stage.specs)):
+        pen.sketch(shards(stage, view, pen.left, pen.y, pen.wide))
+    elif isinstance(stage, Chunk) and cut is not None and cut.passes is not None:
+        pen.sketch(chunks(cut, cut.passes, pen.left, pen.y, pen.wide))
+
+
+def _body(pen: _Pen, function: str, derivative: str) -> None:
+    pen.y += 6
+    top = pen.y
+    pen.inset += _INSET
+    pen.y += 4
+    pen.say(f"the body of {function.split(' ', 1)[0]}", "name", 1)
+    if derivative:
+        pen.say(f"its derivative: {derivative}")
+    pen.y += 5
+    pen.inset -= _INSET
+    at = pen.inset + _INSET
+    pen.parts.insert(0, box(at, top, WIDE - 2 * at, pen.y - top, "var(--c)", "var(--c)", ' fill-opacity=".18"'))
+
+
+def _after(stage: Stage) -> str:
+    """The second step of a stage, on the results."""
+    if isinstance(stage, Fill):
+        return "results are cut back to " + ", ".join(f"{axis.name}={axis.size}" for axis in stage.axes)
+    if isinstance(stage, Jit) and stage.donate:
+        return "results may take over the buffers that are donated"
+    return ""
+
+
+def _arrays(view: View) -> str:
+    """Arrays and their shapes; true sizes, which padding adds, are none of the caller's."""
+    leaves = [leaf for leaf in view.leaves if not is_count(leaf)]
+    return few([f"{leaf.path}[{','.join(map(str, leaf.shape))}]" for leaf in leaves]) or "no arrays"

@@ -1,0 +1,121 @@
+"""Small drawings of what a stage does with an axis: the cells of a bucket, the chunks of each pass, who holds which part.
+
+Each is a list of SVG elements in a box of a width, and how high that came out; `drawing.py` sets them into the drawing of a call.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from .. import _axes
+from .._errors import few
+from .._jax.primitives import spelled
+from .._stages.chunk import Cut
+from .._stages.fill import Filled
+from .._stages.place import Place
+from .._svg import box, folded, words
+from .._view.view import View
+
+Sketch = tuple[list[str], float]
+_HIGH = 16
+_CELLS = 32  # of a bucket that are drawn one by one
+_CHUNKS = 9  # of a pass
+_DEVICES = 8
+_ARRAYS = 4
+_COLOURS = "abcd"
+_LABEL = 84
+
+
+def bucket(axis: Filled, x: float, y: float, wide: float) -> Sketch:
+    """The cells of one padded axis: what is valid, and what was filled in and is masked."""
+    valid = wide * axis.size / axis.high
+    cells = min(axis.high, _CELLS)
+    cuts = "".join(f"M{x + wide * i / cells:.1f} {y:g}v{_HIGH}" for i in range(1, cells))
+    parts = [
+        box(x, y, valid, _HIGH, "var(--a)", "none"),
+        box(x, y, wide, _HIGH, "none", "var(--a)", ' stroke-dasharray="3 2"'),
+        f'<path d="{cuts}" stroke="var(--ground)" stroke-width="1" opacity=".7"/>',
+    ]
+    filled = f"; {axis.high - axis.size} filled in, which reach no result" if axis.high > axis.size else ""
+    told = folded(f"{axis.name}: {axis.size} of {axis.high} are valid{filled}. Sizes {axis.low} to {axis.high} share the program.", wide)
+    parts += [words(x, y + _HIGH + 15 + 15 * i, line, "soft") for i, line in enumerate(told)]
+    return parts, _HIGH + 4 + 15 * len(told)
+
+
+def chunks(cut: Cut, passes: _axes.Passes, x: float, y: float, wide: float) -> Sketch:
+    """One row for each pass over the data, in the order of its chunks."""
+    part = cut.size if cut.devices is None else cut.size // cut.devices.parts
+    count = -(-part // cut.width)
+    shown = list(range(1, count + 1)) if count <= _CHUNKS else [*range(1, _CHUNKS - 1), 0, count]
+    step = (wide - _LABEL) / len(shown)
+    parts: list[str] = []
+    top = y
+    for number, each in enumerate(passes.passes, 1):
+        parts.append(words(x, top + 12, f"pass {number} {'<-' if each.back else '->'}", "soft"))
+        for i, chunk in enumerate(shown):
+            left = x + _LABEL + step * i
+            if not chunk:
+                parts.append(words(left + step / 2, top + 12, "...", "soft", "middle"))
+                continue
+            share = min(1.0, (part - (chunk - 1) * cut.width) / cut.width)
+            parts.append(box(left + 1, top, (step - 2) * share, _HIGH, f"var(--{_COLOURS[(number - 1) % 4]})", "none", ' opacity=".75"'))
+            if share * step > 7 * len(str(chunk)):
+                parts.append(words(left + 1 + (step - 2) * share / 2, top + 12, str(chunk), "", "middle"))
+        told = folded(_does(passes, number - 1), wide - _LABEL, 2)
+        parts += [words(x + _LABEL, top + _HIGH + 13 + 14 * i, line, "soft") for i, line in enumerate(told)]
+        top += _HIGH + 8 + 14 * len(told)
+    last = part - (count - 1) * cut.width
+    of = f"{cut.axis}: {count:,} chunks of {cut.width:,}" + (f", the last of {last:,}" if last < cut.width and count > 1 else "")
+    told = folded(of + (f", on each of {cut.devices.parts} devices" if cut.devices is not None else ""), wide)
+    parts += [words(x, top + 12 + 15 * i, line, "soft") for i, line in enumerate(told)]
+    return parts, top - y + 15 * len(told) + 2
+
+
+def _does(passes: _axes.Passes, number: int) -> str:
+    """What a pass carries from chunk to chunk, and whether results come out of it."""
+    each = passes.passes[number]
+    names = few(list(dict.fromkeys(spelled(node.op.name) for node in each.states(passes.streamed))))
+    given = f"gives {len(each.emits)} result{'s' if len(each.emits) > 1 else ''} chunk by chunk" if each.emits else ""
+    kept = "puts chunks together for what is done at once" if each.collects else ""
+    return "; ".join(filter(None, [names and f"carries {names}", given, kept])) or "reads"
+
+
+def shards(place: Place, view: View, x: float, y: float, wide: float) -> Sketch:
+    """One row for each array that is spread, one column for each device: which part of it lies there."""
+    sizes: dict[str, int] = dict(place.mesh.shape)
+    count = math.prod(sizes.values())
+    shown = list(range(min(count, _DEVICES)))
+    step = (wide - _LABEL) / len(shown)
+    parts = [words(x, y + 11, "device", "soft")]
+    parts += [words(x + _LABEL + step * (i + 0.5), y + 11, str(i), "soft", "middle") for i in shown]
+    spread = [(leaf, spec) for leaf, spec in zip(view.leaves, place.specs, strict=False) if any(spec)]
+    top = y + 17
+    for leaf, spec in spread[:_ARRAYS]:
+        along = tuple(name for axes in spec for name in axes)
+        parts.append(words(x, top + 12, folded(leaf.path, _LABEL - 4, 1)[0], "code"))
+        for i in shown:
+            number = _part(i, sizes, along)
+            colour = f"var(--{_COLOURS[number % 4]})"
+            parts.append(box(x + _LABEL + step * i + 1, top, step - 2, _HIGH, colour, "none", ' opacity=".75"'))
+            parts.append(words(x + _LABEL + step * (i + 0.5), top + 12, str(number), "", "middle"))
+        top += _HIGH + 4
+    more = "".join([
+        f"; {len(spread) - _ARRAYS} more arrays are spread" if len(spread) > _ARRAYS else "",
+        f"; {count - _DEVICES} more devices" if count > _DEVICES else "",
+        f"; {len(place.specs) - len(spread)} whole on each" if len(place.specs) > len(spread) else "",
+    ])  # fmt: skip
+    told = folded(f"numbers and colours are parts of an array{more}", wide)
+    parts += [words(x, top + 13 + 15 * i, line, "soft") for i, line in enumerate(told)]
+    return parts, top - y + 15 * len(told)
+
+
+def _part(device: int, sizes: dict[str, int], along: Sequence[str]) -> int:
+    """Which part of an array a device holds: its place along those axes of the mesh that the array lies along."""
+    at: dict[str, int] = {}
+    for name, size in reversed(sizes.items()):
+        device, at[name] = divmod(device, size)
+    number = 0
+    for name in along:
+        number = number * sizes[name] + at[name]
+    return number

@@ -1,0 +1,121 @@
+"""Matrices without a factor or an inverse, and with NaNs, on padded axes: what plain JAX says of them."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.scipy import linalg
+
+from jitney._axes import Refused, run_padded
+from tests.axes import _cases as cases
+from tests.axes.test_padded import GARBAGE, HIGH, padded, program
+
+FUNCTIONS = {
+    "cholesky": jnp.linalg.cholesky,
+    "inverse": jnp.linalg.inv,
+    "log-determinant": jnp.linalg.slogdet,
+    "gradient of a determinant": jax.grad(jnp.linalg.det),
+    "LU": linalg.lu_factor,
+    "QR": jnp.linalg.qr,
+    "singular values": jnp.linalg.svdvals,
+    "lower triangle": lambda x: linalg.solve_triangular(x, x[0], lower=True),
+    "upper triangle": lambda x: linalg.solve_triangular(x, x[0]),
+}
+
+
+def matrices(n):
+    """None of them as it should be, but for the first."""
+    x = np.random.default_rng(n).integers(-4, 5, (n, n)).astype(np.float32)
+    fine = x @ x.T + 9 * np.eye(n, dtype=np.float32)
+    yield fine
+    for row, column in ((0, 0), (2, 2), (2, 1), (n - 1, n - 1)):
+        hole = fine.copy()
+        hole[row, column] = hole[column, row] = np.nan
+        yield hole
+    for value in (0, np.nan):
+        column, cross = fine.copy(), fine.copy()
+        column[:, 1] = value
+        cross[:, 2] = cross[2] = value
+        yield from (column, cross)
+    indefinite = fine.copy()
+    indefinite[2, 2] = -9
+    yield from (indefinite, np.zeros_like(x), np.full_like(x, np.nan), np.tril(fine) - np.diag(np.diag(fine)))
+
+
+def test_infinite_pivots_beside_nans_leave_nothing_but_nans():
+    """LAPACK makes zeros of some NaNs of such a column, as its blocks lie; no such zero is said to be a number."""
+    x = np.full((33, 33), np.nan, np.float32)
+    np.fill_diagonal(x, np.inf)
+    case = cases.Case("cholesky", lambda x: (jnp.linalg.cholesky(x, symmetrize_input=False), linalg.lu_factor(x)[0]), cases.SQUARE)
+    traced, _ = program(case, 33, 40)
+    for factor in run_padded(traced.jaxpr, padded(case, [x], 40, GARBAGE), {"d0": 40}, {"d0": np.int32(33)}):
+        assert np.isnan(np.asarray(factor)[:33, :33][np.tril_indices(33)]).all()
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_singular_matrices_and_nans_are_those_of_plain_jax(name):
+    """NaNs and infinities at the same places, and no pivot among the padding."""
+    case = cases.Case(name, FUNCTIONS[name], cases.SQUARE)
+    traced, _ = program(case)
+    run = jax.jit(lambda n, x: run_padded(traced.jaxpr, [x], {"d0": HIGH}, {"d0": n}))
+    for n in (5, 7):
+        given = [*matrices(n)]
+        for number, (x, wants) in enumerate(zip(given, case.exact([[x] for x in given]), strict=True)):
+            for got, want in zip(run(np.int32(n), *padded(case, [x], HIGH, GARBAGE)), wants, strict=True):
+                valid = np.asarray(got)[tuple(slice(0, size) for size in want.shape)]
+                np.testing.assert_allclose(valid, want, rtol=1e-3, atol=1e-3, err_msg=f"matrix {number} at size {n}")
+
+
+def test_complex_systems():
+    """Their factors are Hermitian."""
+
+    def body(x, b):
+        matrix = jax.lax.complex(x, x.T)
+        definite = matrix @ matrix.conj().T + 9 * jnp.eye(x.shape[0], dtype=matrix.dtype)
+        return jnp.linalg.solve(definite, b.astype(matrix.dtype)), jnp.linalg.cholesky(definite), jnp.linalg.qr(matrix)
+
+    case = cases.Case("complex", body, cases.SYSTEM, 1e-4)
+    traced, _ = program(case)
+    rng = np.random.default_rng(0)
+    exact = [rng.normal(size=aval.shape).astype(aval.dtype) for aval in case.avals(6)]
+    results = run_padded(traced.jaxpr, padded(case, exact, HIGH, GARBAGE), {"d0": HIGH}, {"d0": np.int32(6)})
+    for got, want in zip(results, case.flat(*exact), strict=True):
+        np.testing.assert_allclose(np.asarray(got)[tuple(slice(0, size) for size in want.shape)], want, rtol=1e-4, atol=1e-4)
+
+
+def test_a_batch_of_systems_of_a_batch_that_is_padded_too():
+    """Each matrix is completed by itself, with as many of them as there are."""
+    case = cases.Case("batch", lambda x, b: jnp.linalg.solve(x + 9 * jnp.eye(x.shape[-1]), b[..., None]),
+                      [(("n", "n", "n"), np.float32), (("n", "n"), np.float32)])  # fmt: skip
+    traced, _ = program(case)
+    rng = np.random.default_rng(0)
+    exact = [rng.normal(size=aval.shape).astype(aval.dtype) for aval in case.avals(6)]
+    (got,) = run_padded(traced.jaxpr, padded(case, exact, HIGH, GARBAGE), {"d0": HIGH}, {"d0": np.int32(6)})
+    want = np.linalg.solve(exact[0].astype(np.float64) + 9 * np.eye(6), exact[1][..., None])
+    np.testing.assert_allclose(got[:6, :6], want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("fn", "takes", "why"),
+    [
+        (lambda x: jnp.linalg.svd(x, full_matrices=False)[2], cases.M, r"takes singular vectors along it, whose signs change with it"),
+        (lambda x: jnp.linalg.eigh(x)[0], cases.SQUARE, r"takes eigenvectors along it, whose signs change with its size \(`eigh`\)"),
+        (lambda x: linalg.lu(x), cases.M, r"factorises matrices along it that are not square \(`lu`\)"),
+    ],
+)  # fmt: skip
+def test_what_changes_with_the_size_is_refused(fn, takes, why):
+    """The reason is one of mathematics."""
+    with pytest.raises(Refused, match=why):
+        program(cases.Case("refused", fn, takes))
+
+
+def test_a_function_that_has_the_name_of_a_pseudo_inverse_is_none():
+    """Singular vectors are let through in JAX's own program alone."""
+
+    @jax.jit
+    def _pinv(x):
+        u, s, v = jnp.linalg.svd(x, full_matrices=False)
+        return (v.T / s) @ jnp.abs(u.T)
+
+    with pytest.raises(Refused, match="takes singular vectors along it"):
+        program(cases.Case("forged", _pinv, cases.M))

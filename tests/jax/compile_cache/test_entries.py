@@ -1,0 +1,95 @@
+"""The entries of the compilation cache: whole, or compiled again."""
+
+import os
+
+import pytest
+
+from jitney._jax.compile_cache import entries as _entries
+from tests.jax.compile_cache._processes import SRC, process
+
+ZSTD = '''
+"""Stands in for the package: frames of zstd as far as their header, with and without a checksum at the end."""
+import zlib
+
+class ZstdError(Exception): ...
+
+class ZstdCompressor:
+    def __init__(self, *, write_checksum=False):
+        self.flag = 4 * write_checksum
+    def compress(self, raw):
+        packer = zlib.compressobj(wbits=-15)
+        packed = packer.compress(raw) + packer.flush()
+        return b"\\x28\\xb5\\x2f\\xfd" + bytes([0x60 | self.flag]) + packed + (zlib.crc32(raw).to_bytes(4) if self.flag else b"")
+
+class ZstdDecompressor:
+    def decompress(self, frame):
+        if frame[:4] != b"\\x28\\xb5\\x2f\\xfd":
+            raise ZstdError("no frame")
+        unpacker = zlib.decompressobj(wbits=-15)
+        try:
+            raw = unpacker.decompress(frame[5:])
+        except zlib.error as error:
+            raise ZstdError("damaged") from error
+        if not unpacker.eof or frame[4] & 4 and unpacker.unused_data[:4] != zlib.crc32(raw).to_bytes(4):
+            raise ZstdError("damaged")
+        return raw
+'''
+
+
+def codec(tmp_path, name):
+    """The environment of a process whose JAX compresses so: Python 3.14 has zstd, others have it where `zstandard` is installed."""
+    if name == "zlib" and _entries.NAME != "xla":
+        pytest.skip("zstd is here")
+    if name == "zstd" and _entries.NAME == "xla":
+        (tmp_path / "zstandard").mkdir()
+        (tmp_path / "zstandard" / "__init__.py").write_text(ZSTD)
+    return {"PYTHONPATH": f"{tmp_path / 'zstandard' / '..'}{os.pathsep}{SRC}"}
+
+
+@pytest.mark.parametrize("name", ["zlib", "zstd"])
+def test_a_flipped_bit_is_never_run(tmp_path, name):
+    """The program is compiled anew, and the entry is replaced; without a checksum XLA runs what the bit has made of it, or dies."""
+    code = """
+        import random
+        _cache.ensure()
+        compiled(2.0)
+        (entry,) = _cache.facts().directory.glob("*-cache")
+        size, out["healed"], rng = entry.stat().st_size, 0, random.Random(0)
+        warnings.simplefilter("ignore")
+        for _ in range(15):
+            bit, whole = rng.randrange(8 * size), bytearray(entry.read_bytes())
+            whole[bit // 8] ^= 1 << bit % 8
+            entry.write_bytes(whole)
+            assert jax.jit(lambda x: x * 2.0 + 1)(jnp.arange(3.0)).tolist() == [1.0, 3.0, 5.0]
+            compiled(2.0)
+            out["healed"] += compiled(2.0) == "hit"
+        out["folder"] = entry.parent.name
+    """
+    out = process(code, tmp_path / "cache", **codec(tmp_path, name))
+    assert out["folder"] == ("xla" if name == "zlib" else "xla-zstd")
+    assert out["healed"] == 15
+
+
+@pytest.mark.parametrize("name", ["zlib", "zstd"])
+def test_what_is_empty_cut_or_unfinished_heals(tmp_path, name):
+    """Empty ones are gone before JAX looks; at a cut one it warns once. Of zstd, what has no checksum yet is not trusted either."""
+    code = """
+        said = []
+        warnings.showwarning = lambda message, *_, **__: said.append(str(message))
+        _cache.ensure()
+        out["left"] = [p.name for p in _cache.facts().directory.iterdir()]
+        out["how"] = [sorted(map(compiled, (2.0, 3.0, 4.0))) for _ in range(3)]
+        out["said"] = len(said)
+    """
+    environment = codec(tmp_path, name)
+    assert process(code, tmp_path / "cache", **environment)["how"][0] == ["kept"] * 3
+    empty, cut, raw = (tmp_path / "cache").glob("*/*-cache")
+    empty.write_bytes(b"")
+    cut.write_bytes(cut.read_bytes()[:-100])
+    if name == "zstd":
+        raw.write_bytes(raw.read_bytes()[:4] + b"\x60" + raw.read_bytes()[5:])
+    (empty.parent / "jit_f-0-cache-1-sealing").write_bytes(b"of a process that was killed")
+    out = process(code, tmp_path / "cache", **environment)
+    assert set(out["left"]) == ({cut.name, raw.name} if name == "zlib" else {cut.name})
+    assert out["said"] == 1
+    assert out["how"][1:] == [["hit", "hit", "kept"], ["hit"] * 3]

@@ -1,0 +1,213 @@
+"""What `jitney.measure` times and says. Work is counted, not clocked; where a clock decides, the work differs twenty times."""
+
+import json
+import math
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jitney
+from jitney import OptionError, VerificationError
+from jitney._measured.rounds import one_round
+
+X = np.linspace(0.0, 1.0, 64, dtype=np.float32)
+QUICK = {"seconds": 0.02, "rounds": 8}
+
+
+def spin(times: int):
+    """A function that counts its calls, whose time is that of a loop."""
+
+    def run(x):
+        run.calls += 1
+        for _ in range(times):
+            pass
+        return x
+
+    run.calls = 0
+    return run
+
+
+def test_what_does_less_is_faster():
+    """Twenty times the work; the interval of the ratio is on its side, and reversed it is slower."""
+    found = jitney.measure(spin(1000), 1.0, against=spin(20_000), seconds=0.1)
+    assert found.verdict.outcome == "faster"
+    assert 2 < found.verdict.low <= found.verdict.high
+    assert jitney.measure(spin(20_000), 1.0, against=spin(1000), seconds=0.1).verdict.outcome == "slower"
+
+
+def test_results_are_compared_first():
+    """A difference raises before anything is called warm: with where, and both values."""
+    f, g = spin(1), spin(1)
+    with pytest.raises(VerificationError, match=r"result\[3\] is 3\.0, and 4\.0: 1\.4e-01 of the largest element, where 1\.0e-05"):
+        jitney.measure(lambda x: f(x), np.arange(8, dtype=np.float32), against=lambda x: g(x).at[3].add(1.0))
+    assert (f.calls, g.calls) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "why"),
+    [
+        (jnp.ones(3), jnp.ones(4), r"float32\[3\], and float32\[4\]"),
+        (jnp.ones(3), jnp.ones(3, int), r"float32\[3\], and int32\[3\]"),
+        ((jnp.ones(3),), [jnp.ones(3)], "built differently"),
+        (jnp.arange(3), jnp.arange(3).at[2].set(9), r"result\[2\] is 2, and 9"),
+        ({"a": jnp.array([1.0, jnp.nan])}, {"a": jnp.array([1.0, 2.0])}, r"result\['a'\]\[1\] is nan, and 2\.0"),
+        ("adam", "sgd", "'adam', and 'sgd'"),
+    ],
+)
+def test_other_results_are_a_difference(ours, theirs, why):
+    """Of shape, kind, structure, value; whole numbers have no tolerance."""
+    with pytest.raises(VerificationError, match=why):
+        jitney.measure(lambda: ours, against=lambda: theirs, **QUICK)
+
+
+def test_equal_results_pass():
+    """NaN where the other has it, keys, numbers of Python, and another width of the same kind, by the coarser one's digits."""
+    one = {"nan": jnp.array([1.0, jnp.nan, jnp.inf]), "key": jax.random.key(0), "n": 3, "low": jnp.ones(3, jnp.bfloat16), "none": None}
+    two = {**one, "low": np.ones(3), "n": np.int32(3)}
+    assert jitney.measure(lambda: one, against=lambda: two, **QUICK).apart == 0.0
+
+
+def test_the_tolerance_is_a_part_of_the_largest_element():
+    """What a small element is off by, beside a large one, is rounding; `math.inf` compares nothing."""
+    f, g = (lambda: np.array([1e6, 1.0])), (lambda: np.array([1e6, 1.1]))
+    with pytest.raises(VerificationError, match=r"1\.0e-07"):
+        jitney.measure(f, against=g, **QUICK)
+    np.testing.assert_allclose(jitney.measure(f, against=g, tolerance=1e-6, **QUICK).apart, 1e-7)
+    assert jitney.measure(f, against=lambda: "other", tolerance=math.inf, **QUICK).apart is None
+
+
+def test_compiling_is_in_the_first_call_alone():
+    """With how many programs; a function that has been called before has none."""
+    f = jax.jit(lambda x: jnp.tanh(x) * 1.5)
+    found = jitney.measure(f, X, **QUICK).of
+    assert found.compiles + found.cache_hits == 1
+    assert 0 < found.work_seconds < found.first_seconds
+    with jitney.watch() as seen:
+        again = jitney.measure(f, X, **QUICK).of
+    assert (again.compiles, again.cache_hits, again.work_seconds) == (0, 0, 0)
+    assert seen.work == ()
+
+
+def test_arrays_of_the_host_are_put_on_the_device_before():
+    """Once, and timed apart; `on_device=False` leaves them to each call."""
+    kinds = []
+
+    def f(x, y, mode):
+        kinds.append((type(x), type(y), mode))
+        return x
+
+    found = jitney.measure(f, X, kwargs={"y": jnp.ones(3), "mode": "fast"}, **QUICK)
+    assert (found.transfer_arrays, found.transfer_bytes) == (1, X.nbytes)
+    assert found.transfer_seconds > 0
+    assert {(issubclass(x, jax.Array), issubclass(y, jax.Array), mode) for x, y, mode in kinds} == {(True, True, "fast")}
+    kinds.clear()
+    found = jitney.measure(f, X, jnp.ones(3), "fast", on_device=False, **QUICK)
+    assert {x for x, _, _ in kinds} == {np.ndarray}
+    assert (found.transfer_arrays, found.transfer_seconds) == (0, 0)
+
+
+def test_donated_arguments_are_copied():
+    """For each call of both, and the caller's own stay."""
+    x = jnp.ones(8)
+    found = jitney.measure(jax.jit(lambda x: x + 1, donate_argnums=0), x, against=jax.jit(lambda x: x + 1), **QUICK)
+    assert found.of.copies
+    assert found.against.copies
+    assert not x.is_deleted()
+    assert "copied, untimed" in str(found)
+
+
+def test_each_result_is_waited_for():
+    """All of its leaves."""
+    waited = []
+
+    class Leaf:
+        def block_until_ready(self):
+            waited.append(self)
+            return self
+
+    made = []
+
+    def f():
+        made.append(Leaf())
+        return {"a": made[-1]}
+
+    jitney.measure(f, **QUICK)
+    assert waited == made
+
+
+def test_ways_are_called_in_turn():
+    """A B B A, and the other way round in the next round; of the two laps the lesser counts."""
+    order = []
+
+    class Lap:
+        def __init__(self, name, *seconds):
+            self.name, self.seconds = name, list(seconds)
+
+        def lap(self):
+            order.append(self.name)
+            return self.seconds.pop(0)
+
+    ways = [Lap("a", 3.0, 1.0, 5.0, 6.0), Lap("b", 2.0, 9.0, 8.0, 7.0)]
+    assert one_round(ways, turned=False) == [1.0, 2.0]
+    assert one_round(ways, turned=True) == [5.0, 7.0]
+    assert "".join(order) == "abbabaab"
+
+
+def test_one_function_alone_has_no_verdict():
+    """It has its times."""
+    found = jitney.measure(spin(10), 1, **QUICK)
+    assert (found.against, found.verdict, found.apart, found.ratios) == (None, None, None, ())
+    low, middle, high = found.of.quartiles
+    assert 0 < low <= middle <= high
+    assert str(found).startswith("run takes ")
+
+
+def test_it_is_a_table_and_data():
+    """The verdict stands first; JSON can hold it."""
+    found = jitney.measure(spin(10), 1, against=spin(200), **QUICK)
+    assert str(found) == repr(found)
+    assert str(found).startswith("run (1), against run (2): ")
+    assert "warm call" in found._repr_html_()
+    data = json.loads(json.dumps(found.to_dict()))
+    assert len(data["ratios"]) == len(data["of"]["seconds"]) >= 8
+    assert data["verdict"]["text"] == str(found.verdict)
+
+
+def test_programs_and_modules_are_measured():
+    """A decorated function, on a module, against `eqx.filter_jit`."""
+    model = eqx.nn.MLP(2, 2, 4, 1, key=jax.random.key(0))
+    apply = lambda model, x: model(x)
+    found = jitney.measure(jitney.optimize(apply), model, X[:2], against=eqx.filter_jit(apply), **QUICK)
+    assert found.apart < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"seconds": 0}, "seconds=0"),
+        ({"rounds": 0.5}, "rounds=0.5"),
+        ({"tolerance": -1}, "tolerance=-1"),
+        ({"on_device": "no"}, "on_device='no'"),
+        ({"against": 3}, "`against` is 3"),
+        ({"kwargs": [1]}, r"kwargs=\[1\]"),
+    ],
+)
+def test_an_option_that_makes_no_sense_is_an_error(options, named):
+    """With its name and value."""
+    with pytest.raises(OptionError, match=named):
+        jitney.measure(spin(1), 1, **options)
+
+
+def test_what_cannot_be_called_is_no_function():
+    """Nothing of Python's own is raised."""
+    with pytest.raises(OptionError, match="`f` is 'residual'"):
+        jitney.measure("residual", X)
+
+
+def test_nothing_is_measured_inside_of_a_trace():
+    """There arguments have no value."""
+    with pytest.raises(OptionError, match="no value"):
+        jax.jit(lambda x: jitney.measure(spin(1), x))(X)

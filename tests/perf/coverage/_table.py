@@ -1,0 +1,72 @@
+"""The scoreboard as a table for people: a line for each axis of a model, a column for each way, and each refusal below with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ._model import WAYS
+from ._tried import Cell
+
+
+def printed(cells: Sequence[Cell]) -> str:
+    """Both tables, in Markdown."""
+    parts = [_group(group, [cell for cell in cells if cell.group == group]) for group in ("models", "scripts")]
+    return "\n\n".join(part for part in parts if part)
+
+
+def page(cells: Sequence[Cell]) -> str:
+    """What stands in docs/models.md: the tables, and below each why mathematics does not allow what it does not."""
+    parts: list[str] = []
+    for group in ("models", "scripts"):
+        mine = [cell for cell in cells if cell.group == group]
+        table, _, rest = _group(group, mine).partition("\n\n")
+        reasons: dict[str, list[str]] = {}
+        for cell in mine:
+            if cell.never is not None:
+                reasons.setdefault(cell.never, []).append(f"{cell.model} ({cell.axis})")
+        why = [f"- {', '.join(dict.fromkeys(where))}: {reason}." for reason, where in reasons.items()]
+        parts.append("\n".join([table, "", rest.partition("\n")[0], "", 'Where it says "mathematics":', "", *why]))
+    return "\n\n".join(parts)
+
+
+def _group(group: str, cells: Sequence[Cell]) -> str:
+    if not cells:
+        return ""
+    lines = [f"| {group} | axis | {' | '.join(WAYS)} |", f"|---|---|{'---|' * len(WAYS)}"]
+    reasons: list[str] = []
+    for model, axis in dict.fromkeys((cell.model, cell.axis) for cell in cells):
+        mine = [cell for cell in cells if (cell.model, cell.axis) == (model, axis)]
+        lines.append(f"| {model} | {axis} | {' | '.join(_of(way, mine, reasons) for way in WAYS)} |")
+    return "\n".join([*lines, "", _count(cells), "", *reasons])
+
+
+def _of(way: str, cells: Sequence[Cell], reasons: list[str]) -> str:
+    said = {cell.of: _word(cell, reasons) for cell in cells if cell.way == way}
+    words = list(dict.fromkeys(said.values()))
+    return words[0] if len(words) == 1 else "; ".join(f"{of} {word}" for of, word in said.items())
+
+
+def _word(cell: Cell, reasons: list[str]) -> str:
+    if cell.outcome == "exact":
+        return "exact" if cell.never is None else "**exact, though never**"
+    line = f"{cell.model}, {cell.axis}, {cell.way} of the {cell.of}: {cell}"
+    line += f" (mathematics: {cell.never})" if cell.never else ""
+    reasons.append(line)
+    if cell.outcome == "refused":
+        return "mathematics" if cell.never else "**refused**"
+    return f"**{cell.outcome}**"
+
+
+def _count(cells: Sequence[Cell]) -> str:
+    """How many cells are exact of those that mathematics allows: of each way, and of all."""
+    lines: list[str] = []
+    for way in (*WAYS, "all"):
+        mine = [cell for cell in cells if cell.way == way or way == "all"]
+        allowed = [cell for cell in mine if cell.never is None]
+        lines.append(f"{way} {sum(cell.outcome == 'exact' for cell in allowed)} of {len(allowed)}")
+    wrong = sum(cell.outcome in ("WRONG", "raw error") for cell in cells)
+    never = sum(cell.never is not None for cell in cells)
+    return (
+        f"Exact, of values and gradients that mathematics allows: {', '.join(lines)}. "
+        f"It does not allow {never}. Wrong numbers and raw errors: {wrong}."
+    )

@@ -1,0 +1,83 @@
+"""The scoreboard of models holds: no number is wrong, no error is raw, and what was reached stays reached."""
+
+import jax
+import pytest
+
+from tests.perf.coverage._tried import cells
+from tests.perf.coverage.models import ALL
+
+# How many ways along axes are exact, at least. `python -m tests.perf.coverage --floors` prints them as they are.
+FLOORS = {
+    "MLP": 7,
+    "CNN, max pooling": 7,
+    "CNN, average pooling": 7,
+    "batch norm (batch)": 6,
+    "batch norm (ema)": 6,
+    "layer norm": 7,
+    "GRU": 13,
+    "LSTM": 13,
+    "GRU, a loss at each step": 13,
+    "attention, causal, dropout": 9,
+    "attention, keys given": 5,
+    "diffusion": 7,
+    "variational autoencoder": 7,
+    "Gaussian process": 2,
+    "HMC log-density": 7,
+    "neural ODE, adaptive steps": 2,
+    "neural ODE, given steps": 7,
+    "graph network": 12,
+    "language model, LSTM": 13,
+    "vision transformer": 7,
+    "masked language model": 9,
+    "MLP mixer": 7,
+    "GAN": 7,
+    "U-Net": 7,
+    "spectral norm": 7,
+    "contrastive loss": 2,
+    "neural CDE": 13,
+    "latent ODE": 13,
+    "normalising flow": 7,
+    "neural SDE": 7,
+    "heat equation": 2,
+    "Kalman filter": 6,
+    "hierarchical regression": 13,
+    "hidden Markov model": 13,
+    "stochastic volatility": 6,
+    "horseshoe regression": 14,
+    "normal mixture": 7,
+    "proportional hazards": 3,
+    "Bayesian neural network": 7,
+    "Gaussian process, multivariate normal": 2,
+    "capture and recapture": 13,
+    "autoregression": 6,
+    "graph convolution": 12,
+    "graph attention": 12,
+    "graph classification": 13,
+    "proximal policy": 13,
+    "double Q-learning": 7,
+}
+
+
+# All of them take minutes of compiling; recurrent and convolutional ones are in `tests/axes/test_models.py` too.
+ALWAYS = ("batch norm (batch)", "Gaussian process")
+
+
+def _marks(model):
+    return [] if model.name in ALWAYS else [pytest.mark.slow]
+
+
+def test_each_model_has_a_floor():
+    """A new model is counted from the start."""
+    assert FLOORS.keys() == {model.name for model in ALL}
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("model", [pytest.param(model, id=model.name, marks=_marks(model)) for model in ALL])
+def test_a_model_is_exact_or_refused_with_a_sentence(model):
+    """Against plain JAX at exact size, of values and gradients; what mathematics does not allow is refused."""
+    with jax.numpy_dtype_promotion("standard"):  # models are of other people
+        tried = list(cells(model))
+    assert [str(cell) for cell in tried if cell.outcome in ("WRONG", "raw error")] == []
+    assert [cell for cell in tried if cell.never and cell.outcome == "exact"] == []
+    assert all(cell.why for cell in tried if cell.outcome == "refused")
+    assert sum(cell.outcome == "exact" for cell in tried) >= FLOORS[model.name]

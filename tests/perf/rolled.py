@@ -1,0 +1,134 @@
+"""Equal layers as one loop (`roll="auto"`) beside the same layers one behind the other.
+
+`python -m tests.perf.rolled [layers ...]` makes an MLP, a transformer and a residual CNN of 12, 24 and 48 layers, of each the loss and its
+gradient: as written, with `roll="auto"`, and with `roll="auto"` on layers of `jitney.stack`. It prints the seconds to trace, lower and
+compile without any cache, and the milliseconds of a call: the least of some rounds, in which all take turns. `*`: something was rolled.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+import jitney
+from jitney import optimize
+
+ROUNDS = 7
+KEY = jax.random.key(0)
+
+
+class Attention(eqx.Module):
+    """A block of a transformer, before normalisation."""
+
+    attention: eqx.nn.MultiheadAttention
+    norms: list[eqx.nn.LayerNorm]
+    wide: eqx.nn.Linear
+    narrow: eqx.nn.Linear
+
+    def __init__(self, width: int, key: Any):
+        a, b, c = jax.random.split(key, 3)
+        self.attention = eqx.nn.MultiheadAttention(4, width, key=a)
+        self.norms = [eqx.nn.LayerNorm(width), eqx.nn.LayerNorm(width)]
+        self.wide, self.narrow = eqx.nn.Linear(width, 4 * width, key=b), eqx.nn.Linear(4 * width, width, key=c)
+
+    def __call__(self, x: Any) -> Any:
+        h = jax.vmap(self.norms[0])(x)
+        x = x + self.attention(h, h, h)
+        h = jax.vmap(self.norms[1])(x)
+        return x + jax.vmap(lambda row: self.narrow(jax.nn.gelu(self.wide(row))))(h)
+
+
+class Residual(eqx.Module):
+    """A block of a residual CNN."""
+
+    first: eqx.nn.Conv2d
+    second: eqx.nn.Conv2d
+    norm: eqx.nn.GroupNorm
+
+    def __init__(self, channels: int, key: Any):
+        a, b = jax.random.split(key)
+        self.first = eqx.nn.Conv2d(channels, channels, 3, padding=1, key=a)
+        self.second = eqx.nn.Conv2d(channels, channels, 3, padding=1, key=b)
+        self.norm = eqx.nn.GroupNorm(4, channels)
+
+    def __call__(self, x: Any) -> Any:
+        return x + self.second(jax.nn.relu(self.first(self.norm(x))))
+
+
+class Dense(eqx.Module):
+    """A layer of an MLP."""
+
+    linear: eqx.nn.Linear
+
+    def __call__(self, x: Any) -> Any:
+        return jax.nn.relu(self.linear(x))
+
+
+MODELS: dict[str, tuple[Callable[[Any], Any], tuple[int, ...]]] = {
+    "MLP": (lambda key: Dense(eqx.nn.Linear(256, 256, key=key)), (1024, 256)),
+    "transformer": (lambda key: Attention(128, key), (16, 64, 128)),
+    "residual CNN": (lambda key: Residual(16, key), (32, 16, 16, 16)),
+}
+
+
+def loss(layers: Any, x: Float[Array, "batch ..."]) -> Float[Array, ""]:
+    """What is timed; its gradient is with respect to the layers."""
+
+    def one(x: Any) -> Any:
+        for layer in layers:
+            x = layer(x)
+        return x
+
+    return jnp.mean(jax.vmap(one)(x) ** 2)
+
+
+def compiled(program: Any, layers: Any, x: Any) -> tuple[float, float, Any, bool]:
+    """Seconds to trace and to lower and compile, what runs, and whether something was rolled."""
+    began = time.perf_counter()
+    lowered = program.lower(layers, x)
+    traced = time.perf_counter()
+    made = lowered.compile()
+    ended = time.perf_counter()
+    rolled = any(d["name"] == "layers" and d["taken"] for d in program.plan(layers, x).to_dict()["decisions"])
+    return traced - began, ended - traced, lambda: jax.block_until_ready(eqx.filter(made(layers, x), eqx.is_array)), rolled
+
+
+def main() -> None:
+    jax.config.update("jax_enable_compilation_cache", False)
+    print(f"jax {jax.__version__}, {jax.default_backend()}")
+    print(f"{'model':>13} {'layers':>6} {'of':>8} {'how':>8} {'trace s':>8} {'compile s':>9} {'shorter':>8} {'run ms':>8} {'beside':>7}")
+    chosen = [int(n) for n in sys.argv[1:]] or [12, 24, 48]
+    for name, (make, shape) in MODELS.items():
+        for count in chosen:
+            layers = [make(key) for key in jax.random.split(KEY, count)]
+            x = jax.random.normal(KEY, shape)
+            for kind in ("value", "gradient"):
+                ways: dict[str, Any] = {}
+                for how, options, given in (
+                    ("written", {}, layers),
+                    ("rolled", {"roll": "auto"}, layers),
+                    ("stacked", {"roll": "auto"}, jitney.stack(layers)),
+                ):
+                    made: Any = optimize(cache=False, **options)(loss)  # pyright: ignore[reportCallIssue, reportArgumentType]
+                    ways[how] = compiled(made if kind == "value" else made.grad.program(wrt="layers"), given, x)
+                best = dict.fromkeys(ways, float("inf"))
+                for _ in range(ROUNDS):
+                    for how, (_, _, run, _) in ways.items():
+                        began = time.perf_counter()
+                        run()
+                        best[how] = min(best[how], time.perf_counter() - began)
+                for how, (traced, took, _, rolled) in ways.items():
+                    shorter, beside = ways["written"][1] / took, best[how] / best["written"]
+                    print(f"{name:>13} {count:>6} {kind:>8} {how + '*' * rolled:>8} {traced:>8.2f} {took:>9.2f} {shorter:>7.1f}x "
+                          f"{1e3 * best[how]:>8.1f} {beside:>7.2f}", flush=True)  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
