@@ -10,11 +10,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jaxtyping import Array, Float
 
+import jitney._body.body as body_module
 from jitney import optimize
 from tests._monitor import listening
 
 X = jnp.ones(5)
+
+
+def annotated(fn):
+    def body(x: Float[Array, "n"]) -> Float[Array, "n"]:
+        return fn(x)
+
+    return body
 
 
 def named(name, fn=lambda x: jnp.sin(x) + 1):
@@ -23,6 +32,27 @@ def named(name, fn=lambda x: jnp.sin(x) + 1):
 
     body.__name__ = name
     return body
+
+
+def test_own_seconds_are_those_of_a_trace_beyond_the_body(monkeypatch):
+    """By a clock that stands still but for 5 s of each run of the body and 2 s of each contract that is checked."""
+    now = [0.0]
+
+    def passing(seconds, fn):
+        def later(*args, **kwargs):
+            now[0] += seconds
+            return fn(*args, **kwargs)
+
+        return later
+
+    f = optimize(pad={"n": "pow2"})(annotated(passing(5.0, jnp.sin)))
+    check = passing(2.0, body_module.check_arguments)
+    monkeypatch.setattr(body_module, "check_arguments", check)
+    monkeypatch.setattr("time.perf_counter", lambda: now[0])
+    f(jnp.ones(5))
+    runs = round(now[0] - 2) // 5
+    assert runs > 1  # a body that is padded is traced for all sizes, and for the one at hand
+    assert f.stats.own_seconds == 2 + 5 * (runs - 1)
 
 
 def test_counts_and_seconds_are_those_of_jax_monitoring():

@@ -5,6 +5,7 @@ A `Body` is one tree structure with one set of static values. The plan is made, 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -188,7 +189,10 @@ class Body:
 
         def body(*flat: Any) -> list[Any]:
             statics = snapshot(self.statics)  # a body that changes one in place changes it for this trace only
-            return outcome.take_apart(core.binder.call(fn, self.layout.values(flat, statics)))
+            began = time.perf_counter()
+            result = core.binder.call(fn, self.layout.values(flat, statics))
+            outcome.body_seconds.append(time.perf_counter() - began)
+            return outcome.take_apart(result)
 
         return body
 

@@ -38,6 +38,7 @@ _SHOWN = 10  # remedies of a table
 class Stats:
     """What a program has done so far. Seconds are wall-clock seconds, by phase, for this program alone.
 
+    Of `trace_seconds`, `own_seconds` are what tracing took beyond one run of the body: contract, plan, proofs, what pads and cuts.
     `compiles` are of the program; `incidental` ones of what is computed around it, such as arrays that the body makes once.
     `retraces` has a line for each trace, and `causes` all that differed, as data, for each trace and each compile without one.
     """
@@ -57,6 +58,7 @@ class Stats:
     verified: int = 0
     incidental: int = 0
     causes: tuple[tuple[Cause, ...], ...] = ()
+    own_seconds: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
         causes = [[cause.to_dict() for cause in each] for each in self.causes]
@@ -67,7 +69,10 @@ class Stats:
 
         rows = [
             ("calls", f"{self.calls}: {self.hits} in-process hits, {self.eager} eager"),
-            ("traces", f"{self.traces} ({self.trace_seconds:.3f} s), lowering {self.lower_seconds:.3f} s"),
+            (
+                "traces",
+                f"{self.traces} ({self.trace_seconds:.3f} s, {self.own_seconds:.3f} s jitney's), lowering {self.lower_seconds:.3f} s",
+            ),
             ("compiles", f"{self.compiles} ({self.compile_seconds:.3f} s), {self.persistent_hits} persistent-cache hits"),
             *([("incidental", f"{self.incidental} small programs besides, for what is around it")] if self.incidental else []),
             *([("verified", f"{self.verified}")] if self.verified else []),
@@ -128,6 +133,7 @@ class Counters:
     compile_events: int = 0
     incidental: int = 0
     persistent_hits: int = 0
+    own_seconds: float = 0.0
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys((TRACED, LOWERED, COMPILED), 0.0))
     warned: set[str] = field(default_factory=set[str])
     sizes: dict[str, Counter[int]] = field(default_factory=dict[str, Counter[int]])
@@ -181,6 +187,7 @@ class Counters:
             persistent_hits=self.persistent_hits,
             eager=self.eager,
             trace_seconds=self.seconds[TRACED],
+            own_seconds=self.own_seconds,
             lower_seconds=self.seconds[LOWERED],
             compile_seconds=self.seconds[COMPILED],
             retraces=tuple(self.causes),
@@ -196,7 +203,7 @@ def total(several: Sequence[Counters]) -> Stats:
     """What several programs have done together."""
     whole = Counters("")
     for each in several:
-        for name in ("calls", "misses", "traces", "eager", "verified", "compile_events", "incidental", "persistent_hits"):
+        for name in ("calls", "misses", "traces", "eager", "verified", "compile_events", "incidental", "persistent_hits", "own_seconds"):
             setattr(whole, name, getattr(whole, name) + getattr(each, name))
         for event, seconds in each.seconds.items():
             whole.seconds[event] += seconds

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import threading
+import time
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
@@ -245,6 +246,7 @@ class Entry(Body):
             raise Retry
         flight.depth += 1
         self.core.counters.traces += 1
+        began = time.perf_counter()
         try:
             with without_explicit(self, given) as explicit:
                 arrays, counts = parted(explicit.arrays)
@@ -256,6 +258,7 @@ class Entry(Body):
                 warn_uncut(self, outcome.uncut)
             if counts is not None:
                 self._remember_cuts(planned, outcome)
+            self.core.counters.own_seconds += time.perf_counter() - began - min(outcome.body_seconds, default=0.0)
             return explicit.left(out, self, planned, outcome)
         finally:
             flight.depth -= 1

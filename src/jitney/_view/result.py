@@ -33,6 +33,7 @@ class Outcome:
         self.proof: Proof | None = None  # of the body's program, if an axis of the body is padded
         self.uncut: Refused | None = None  # why an axis that was to be cut into chunks was not
         self.cuts: list[Cut] = []  # which axes of which results are padded
+        self.body_seconds: list[float] = []  # of each run of the body
         self._build: Build | None = None
         self._is_built = False
 
