@@ -78,18 +78,22 @@ DEFAULT = None if sys.version_info >= (3, 11) else newest()
 
 # At both ends of what is supported, what other sessions have is left out: what compares jitney with plain JAX, whichever that is, and the
 # pages and recipes, which are for the JAX that resolves. A sweep repeats a rule's arithmetic, which is ours, in every dtype or at random;
-# each rule has its own test at both ends. Every test runs there, with the first of its cases and every twelfth behind it; `nox -s full`
+# each rule has its own test at both ends. Every test runs there, with the first of its cases and every sixteenth behind it; `nox -s full`
 # runs all cases.
 _ELSEWHERE = ("hunt", "axes/test_verified.py", "verify", "body/test_disable.py", "test_docs.py", "test_contributing.py")
 OTHER_SESSIONS = ("-m", "not slow and not sweep", *(f"--ignore=tests/{path}" for path in _ELSEWHERE))
-FEWER_CASES = "--one-in=12"
+FEWER_CASES = "--one-in=16"
 
 
 def run_tests(session: nox.Session, *requirements: str, paths: tuple[str, ...] = (), workers: str = "auto", **env: str) -> None:
     """Install the project and run its tests, or what follows `--` on the command line."""
     session.install("-e", ".[examples,tests]", *requirements)
     session.run("python", "-c", "import sys, jax; print('Python', sys.version.split()[0], '- jax', jax.__version__)", env=env)
-    session.run("pytest", *(session.posargs or ["-n", workers, "--maxprocesses=4", "--dist=worksteal", *paths]), env=env)
+    session.run(
+        "pytest",
+        *(session.posargs or ["-n", workers, "--maxprocesses=4", "--dist=worksteal", "--durations=30", "--durations-min=3", *paths]),
+        env=env,
+    )
 
 
 @nox.session(python=DEFAULT)
@@ -106,8 +110,8 @@ def demo(session: nox.Session) -> None:
 
 @nox.session(python=DEFAULT)
 def tests(session: nox.Session) -> None:
-    """Run all tests, sweeps with one in eight of their cases, on the default Python with the newest JAX for it."""
-    run_tests(session, paths=("--sweeps-one-in=8",))
+    """Run all tests, sweeps with one in twelve of their cases, on the default Python with the newest JAX for it."""
+    run_tests(session, paths=("--sweeps-one-in=12",))
 
 
 # What a newcomer wants to know first: contracts, plans, padding, chunks and the first page work here.
