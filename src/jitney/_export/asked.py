@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
@@ -20,8 +20,8 @@ from .._stages.stage import Skip
 from .._view.named_axes import named_axes, shape_at, sizes_of
 from .lowering import Resized
 
-if TYPE_CHECKING:
-    from .._interface.program import Program
+Program = Any
+"""A `Program` of `_interface/`, which stands above."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Sizes:
 
 def each(sizes: Mapping[str, Any] | None, where: Where) -> Iterator[Sizes]:
     """Every set of sizes that was asked for."""
-    listed: dict[str, list[int | range]] = {}
+    listed: dict[str, list[Any]] = {}
     for name, asked in (sizes or {}).items():
         parts = list(asked) if is_a(asked, (tuple, list)) else [asked]
         for part in parts:
@@ -50,7 +50,7 @@ def each(sizes: Mapping[str, Any] | None, where: Where) -> Iterator[Sizes]:
                 )  # fmt: skip
             if is_a(part, range) and (part.step != 1 or len(part) < 2 or part.start < 2):
                 raise ExportError(
-                    sentence(where, f"{name!r} is to stand for {part!r}.", "One program stands for all sizes from 2 on: 0 and 1 are sizes at "
+                    sentence(where, f"{name!r} is to stand for {part!r}.", "One program stands for sizes from 2 on: 0 and 1 are sizes at "
                              "which arrays are empty, or broadcast.",
                              f"write {{{name!r}: (1, range(2, {max(4, part.stop)}))}} for a program of its own at 1.")
                 )  # fmt: skip
@@ -62,7 +62,7 @@ def each(sizes: Mapping[str, Any] | None, where: Where) -> Iterator[Sizes]:
         yield Sizes({k: int(v) for k, v in at.items() if not is_a(v, range)}, {k: v for k, v in at.items() if is_a(v, range)})
 
 
-def at_hand(program: Program[..., Any], at: Sizes, args: Any, kwargs: Any, where: Where) -> dict[str, int]:
+def at_hand(program: Program, at: Sizes, args: Any, kwargs: Any, where: Where) -> dict[str, int]:
     """A size for each axis that no example has."""
     core = program.core
     if at.ranges and core.options.chunk:
@@ -74,7 +74,7 @@ def at_hand(program: Program[..., Any], at: Sizes, args: Any, kwargs: Any, where
     try:
         examples = core.binder.signature.bind_partial(*first, *args, **{**by_name, **kwargs}).arguments
     except TypeError:
-        examples = {}  # `abstract` says what is wrong
+        examples = dict[str, Any]()  # `abstract` says what is wrong
     known = sizes_of_examples(core.contract, examples)
     asked = {**at.exact, **{name: sizes[0] + i for i, (name, sizes) in enumerate(at.ranges.items())}}
     return {name: size for name, size in asked.items() if name not in known}
@@ -112,7 +112,7 @@ def arrays_at(resized: Resized, examples: Sequence[Any], sizes: Mapping[str, int
         stand_ins = resized(sizes)
     except Refused as refusal:
         raise ExportError(
-            sentence(where, f"it {refusal.what}.", "Arrays of the examples with an axis of `sizes` are taken at the size that is asked for.",
+            sentence(where, f"it {refusal.what}.", "Arrays of the examples with an axis of `sizes` are taken at that size.",
                      "pass no example of that array, or one of that size.")
         ) from refusal  # fmt: skip
     return [array if np.shape(array) == taken.shape else taken for array, taken in zip(examples, stand_ins, strict=True)]

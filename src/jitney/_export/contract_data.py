@@ -13,7 +13,7 @@ from typing import Any, cast
 from .._contract.contract import Contract, Parameter
 from .._errors import Where
 from .._signature.hints import AnyHint, ArrayHint, ContainerHint, Dim, Hint, ModuleHint, ScalarHint, TreeHint, UnionHint
-from .values import NoData, data_of, imported, value_of
+from .values import Find, NoData, data_of, imported, value_of
 
 _KINDS = {"tuple": tuple, "list": list, "dict": dict}
 _DIM = ("text", "kind", "name", "size", "expr", "broadcast", "variadic", "per_leaf")
@@ -60,10 +60,10 @@ def _sort(kind: int) -> str:
     return next(name for name, sort in _SORTS.items() if sort == kind)
 
 
-def _default(told: Mapping[str, Any]) -> Any:
+def _default(told: Mapping[str, Any], find: Find) -> Any:
     if "default" not in told:
         return inspect.Parameter.empty
-    return LeftOut() if told["default"] is None else value_of(told["default"])
+    return LeftOut() if told["default"] is None else value_of(told["default"], find)
 
 
 def _hint(hint: Hint) -> dict[str, Any]:
@@ -87,16 +87,16 @@ def _hint(hint: Hint) -> dict[str, Any]:
             return {"is": "any", "text": hint.text}
 
 
-def contract_of(data: Mapping[str, Any]) -> Contract:
+def contract_of(data: Mapping[str, Any], find: Find = imported) -> Contract:
     """The contract that data stand for."""
     parameters = tuple(
-        Parameter(told["name"], _SORTS[told["kind"]], _hint_of(told["hint"]), "default" in told, _default(told))
+        Parameter(told["name"], _SORTS[told["kind"]], _hint_of(told["hint"], find), "default" in told, _default(told, find))
         for told in data["parameters"]
     )
-    return Contract(Where(*data["where"]), parameters, _hint_of(data["result"]))
+    return Contract(Where(*data["where"]), parameters, _hint_of(data["result"], find))
 
 
-def _hint_of(data: Mapping[str, Any]) -> Hint:
+def _hint_of(data: Mapping[str, Any], find: Find) -> Hint:
     match data["is"]:
         case "array":
             dtypes = (
@@ -106,14 +106,14 @@ def _hint_of(data: Mapping[str, Any]) -> Hint:
         case "scalar":
             return ScalarHint(data["text"])
         case "union":
-            return UnionHint(tuple(map(_hint_of, data["options"])), data["text"])
+            return UnionHint(tuple(_hint_of(option, find) for option in data["options"]), data["text"])
         case "tree":
-            return TreeHint(_hint_of(data["leaf"]), data["structure"], data["text"])
+            return TreeHint(_hint_of(data["leaf"], find), data["structure"], data["text"])
         case "tuple" | "list" | "dict":
-            items = tuple(map(_hint_of, data["items"]))
+            items = tuple(_hint_of(item, find) for item in data["items"])
             return ContainerHint(_KINDS[data["is"]], items, data["variadic"], data["text"], tuple(data["keys"]))
         case "module":
-            cls = imported(*data["class"])
+            cls = find(*data["class"])
             return AnyHint(f"`{data['text']}` cannot be imported here") if cls is None else ModuleHint(cls, data["text"])
         case _:
             return AnyHint()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,30 +11,26 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
-from jax.extend.core import primitives
 
-from .._checks import parted
 from .._contract.contract import check_arguments
-from .._errors import ContractError, DerivativeError, ExportError, few, sentence
+from .._errors import ContractError, few, sentence
 from .._jax.compile_cache.cache import ensure as ensure_cache
-from .._jax.equinox_checks import fail_with
-from .._jax.trees import Tracer, is_a
+from .._jax.trees import is_a
 from .._owners import public, shorten
 from .._signature.binding import Binder
 from .._view.layout import described
 from .container import Content, read
 from .contract_data import contract_of, signature_of
+from .running import Run, check_x64, runner, without_derivative
 from .sizes import fits, nearest, one_line
 from .trees import Taking, Tree, built, missing_classes, resolved
+from .values import Find, imported, unseen
 from .versions import check_platform, check_version, deserialized
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-Run = Callable[[Taking], Any]
 _jax: Any = jax
-_primitives: Any = primitives
-_convert: Any = _primitives.convert_element_type_p
 
 
 @dataclass(frozen=True)
@@ -76,37 +71,37 @@ class Loaded:
         missing: The classes that cannot be imported here.
     """
 
-    def __init__(self, path: Path, content: Content):
+    def __init__(self, path: Path, content: Content, find: Find = imported):
         header = content.header
         self.file, self.sha256, self._size = path, content.digest, content.size
         self.versions: dict[str, str] = {name: header[name] for name in ("jitney", "jax", "jaxlib")}
         self.settings: dict[str, str] = dict(header["settings"])
-        self.contract = contract_of(header["contract"])
+        self.contract = contract_of(header["contract"], find)
         self._where = self.contract.where
         self.__name__ = self.__qualname__ = header["name"]
         self.__doc__ = header["doc"]
         self.__signature__: inspect.Signature = signature_of(self.contract, header["contract"])
         self._binder = Binder(self._where, self.__signature__)
-        self._arguments = {name: resolved(tree, self._where) for name, tree in header["arguments"].items()}
+        self._arguments = {name: resolved(tree, self._where, find) for name, tree in header["arguments"].items()}
         self._header, self._members = header, content.members
-        self.programs = tuple(self._program(i, told) for i, told in enumerate(header["programs"]))
+        self.programs = tuple(self._program(i, told, find) for i, told in enumerate(header["programs"]))
         trees = (*self._arguments.values(), *(program.result for program in self.programs))
         self.missing = tuple(dict.fromkeys(name for tree in trees for name in missing_classes(tree)))
         self._bound = [(data["number"], _array(data, content.members[f"array {i}"])) for i, data in enumerate(header["bound"])]
         self._runs: dict[Any, Run] = {}
 
-    def _program(self, number: int, told: Mapping[str, Any]) -> ExportedProgram:
+    def _program(self, number: int, told: Mapping[str, Any], find: Find) -> ExportedProgram:
         checks = tuple(message for messages in told["checks"] for message in messages)
         return ExportedProgram(
             told["sizes"], tuple(one_line(aval, told["symbols"]) for aval in told["arrays"]), checks, tuple(told["platforms"]),
-            len(self._members[f"program {number}"]), told["plan_text"], told, resolved(told["result"], self._where),
+            len(self._members[f"program {number}"]), told["plan_text"], told, resolved(told["result"], self._where, find),
         )  # fmt: skip
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         try:
             with self._numbers():
                 taken = self._taken(self._binder.bind(args, kwargs))
-                key = tuple(map(described, taken.arrays))
+                key = (_jax.config.jax_enable_x64, *map(described, taken.arrays))
                 run = self._runs.get(key)
                 if run is None:
                     run = self._runs[key] = self._run(self._that_fits(taken.arrays))
@@ -151,32 +146,12 @@ class Loaded:
         """How calls of one program run."""
         told, where = self._header["programs"][number], f"{self._where}"
         check_platform(told["platforms"], where)
-        _check_x64(told, where)
+        check_x64(told, where)
         ensure_cache()
-        exported = deserialized(self._members[f"program {number}"], self._header, where)
-        result, checks = self.programs[number].result, told["checks"]
-        weak = [aval["weak"] for aval in told["results"]]
-        call = exported.call if self._header["vjp_order"] else _without_derivative(exported.call, where)
-
-        def flat(*arrays: Any) -> list[Any]:
-            *results, flag = (*call(*arrays), None) if not checks else call(*arrays)
-            typed = [_weakened(x) if is_weak else x for x, is_weak in zip(results, weak, strict=True)]
-            return typed if flag is None else [*typed, flag]
-
-        flat.__name__ = flat.__qualname__ = self.__name__
-        jitted = _jax.jit(flat)
-
-        def run(taken: Taking) -> Any:
-            try:
-                out = jitted(*taken.arrays)
-            except NotImplementedError as error:
-                raise _unmapped(error, where) from error
-            if checks:
-                *out, flag = out
-                _look_at(flag, checks, where)
-            return built(result, out, taken.functions)
-
-        return run
+        call = deserialized(self._members[f"program {number}"], self._header, where).call
+        if not self._header["vjp_order"]:
+            call = without_derivative(call, where)
+        return runner(call, told, self.programs[number].result, self.__name__, where)
 
     @property
     def plan(self) -> str:
@@ -229,14 +204,15 @@ class Loaded:
 
 
 @public
-def load(file: str | Path) -> Loaded:
+def load(file: str | Path, *, imports: bool = True) -> Loaded:
     """Load what `f.export(...)` has written: a function that is called as `f` was, without the code that it was made of.
 
     Load only what you trust: a file is code for the machine. Its digest is against damage, and says nothing of who wrote it. Modules that
-    it names for the classes of arguments and results are imported, where they are there.
+    it names for the classes and functions in arguments and results are imported, where they are there.
 
     Args:
         file: The path.
+        imports: False imports none of them: dicts of their fields stand for modules and named tuples then.
 
     Returns:
         A `Loaded`.
@@ -247,7 +223,7 @@ def load(file: str | Path) -> Loaded:
     path = Path(file)
     content = read(path)
     check_version(content.header, f"jitney.load({str(path)!r})")
-    return Loaded(path, content)
+    return Loaded(path, content, imported if imports else unseen)
 
 
 def _size(size: Any) -> str:
@@ -259,57 +235,3 @@ def _array(data: Mapping[str, Any], content: bytes) -> Any:
     with x64(True):  # noqa: FBT003 - it is as it was
         array = _jax.numpy.asarray(np.frombuffer(content, _jax.numpy.dtype(data["dtype"])).reshape(data["shape"]))
     return array if data["impl"] is None else _jax.random.wrap_key_data(array, impl=data["impl"])
-
-
-def _weakened(x: Any) -> Any:
-    """A result as weakly typed as it was: an exported program has forgotten that."""
-    return _convert.bind(x, new_dtype=x.dtype, weak_type=True, sharding=None)
-
-
-def _without_derivative(call: Callable[..., Any], where: str) -> Callable[..., Any]:
-    """A call whose derivative is a sentence."""
-
-    @_jax.custom_vjp
-    def called(*arrays: Any) -> Any:
-        return call(*arrays)
-
-    def refuse(_kept: Any, _cotangents: Any) -> Any:
-        raise DerivativeError(
-            sentence(where, "it was exported without its gradient.", "What a loaded program is differentiated by is in its file.",
-                     "export it with vjp_order=1, or export `f.value_and_grad`.")
-        )  # fmt: skip
-
-    called.defvjp(lambda *arrays: (called(*arrays), None), refuse)
-    return functools.partial(called)
-
-
-def _unmapped(error: NotImplementedError, where: str) -> Exception:
-    if "Batching rule" not in str(error):
-        return error
-    return ExportError(
-        sentence(where, "a loaded program cannot be mapped by `jax.vmap`.", "JAX has no rule that maps an exported program.",
-                 "export it with jitney.optimize(vmap=...), or go through the elements with `jax.lax.map`.")
-    )  # fmt: skip
-
-
-def _look_at(flag: Any, checks: Sequence[Sequence[str]], where: str) -> None:
-    """Raise the error of the check that failed, if one has."""
-    if is_a(flag, Tracer):
-        raise ExportError(
-            sentence(where, "it has run-time checks, and is called under `jit` or `grad`.", "Whether a check has failed is looked at when "
-                     "the results are there.", "call it outside, or export it without its checks.")
-        )  # fmt: skip
-    failed = int(np.asarray(flag))
-    if failed:
-        check, index = parted(failed)
-        fail_with(checks[check], index)
-
-
-def _check_x64(told: Mapping[str, Any], where: str) -> None:
-    """Whether the numbers of a program are there: those of 64 bits are, in JAX, where `jax_enable_x64` is on."""
-    wide = [aval for aval in (*told["arrays"], *told["results"]) if aval["dtype"] in ("float64", "int64", "uint64", "complex128")]
-    if wide and not _jax.config.jax_enable_x64:
-        raise ExportError(
-            sentence(where, f"it takes or gives {wide[0]['dtype']}, and jax_enable_x64 is off here.",
-                     "It was exported with numbers of 64 bits.", "call it inside `with jax.enable_x64(True):`, or export it without.")
-        )  # fmt: skip

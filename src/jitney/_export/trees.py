@@ -17,7 +17,7 @@ import equinox as eqx
 from .._errors import ContractError, ExportError, Where, sentence
 from .._jax.trees import is_a, is_number, type_of
 from .._signature.static_values import snapshot
-from .values import Data, NoData, data_of, imported, is_same, text_of, value_of
+from .values import Data, Find, NoData, data_of, imported, is_same, text_of, value_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +96,7 @@ def slots(tree: Tree) -> Iterable[Tree]:
         yield from slots(part[1] if is_a(part, list) else part)
 
 
-def resolved(tree: Tree, where: object) -> Tree:
+def resolved(tree: Tree, where: object, find: Find = imported) -> Tree:
     """A described tree with its classes, as far as they can be imported here, and its static values.
 
     Raises:
@@ -104,15 +104,15 @@ def resolved(tree: Tree, where: object) -> Tree:
     """
     known = dict(tree)
     if "value" in tree:
-        known["held"] = value_of(tree["value"])
+        known["held"] = value_of(tree["value"], find)
     if "items" in tree:
         is_named = tree["is"] not in ("tuple", "list")
-        known["items"] = [[part[0], resolved(part[1], where)] if is_named else resolved(part, where) for part in tree["items"]]
+        known["items"] = [[part[0], resolved(part[1], where, find)] if is_named else resolved(part, where, find) for part in tree["items"]]
     if tree["is"] in ("dict", "ordered"):
-        known["names"] = [value_of(name) for name, _ in tree["items"]]
+        known["names"] = [value_of(name, find) for name, _ in tree["items"]]
     if "class" in tree:
-        known["cls"] = imported(*tree["class"])
-        known["held"] = {name: value_of(data) for name, data in tree["static"]}
+        known["cls"] = find(*tree["class"])
+        known["held"] = {name: value_of(data, find) for name, data in tree["static"]}
         if known["cls"] is not None and not _has_fields(known["cls"], tree):
             raise ExportError(
                 sentence(f"{where}", f"{'.'.join(tree['class'])} has other fields than when it was exported.",
@@ -133,7 +133,7 @@ def _has_fields(cls: Any, tree: Tree) -> bool:
     names = [name for name, _ in tree["items"]]
     if tree["is"] == "named":
         return list(getattr(cls, "_fields", ())) == names
-    if not dataclasses.is_dataclass(cls) or not issubclass(cls, eqx.Module):
+    if not is_a(cls, type) or not issubclass(cls, eqx.Module):
         return False
     fields = {field.name: bool(field.metadata.get("static")) for field in dataclasses.fields(cls)}
     told = dict.fromkeys(names, False) | dict.fromkeys([name for name, _ in tree["static"]], True)

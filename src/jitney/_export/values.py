@@ -94,7 +94,8 @@ def _name_of(value: Any) -> list[str]:
     Raises:
         NoData: It is not found there.
     """
-    module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
+    module: Any = getattr(value, "__module__", None)
+    name: Any = getattr(value, "__qualname__", None)
     if not is_a(module, str) or not is_a(name, str):
         raise NoData(f"a {type_of(value).__qualname__}, which is neither plain data nor found by a name")
     if _reached(sys.modules.get(module), name) is not value:
@@ -132,6 +133,14 @@ _PLAIN: dict[type, Callable[[Any], Data]] = {
 }
 
 
+Find = Callable[[str, str], Any]
+"""From a module and a name in it to what is found there; None where nothing is."""
+
+
+def unseen(_module: str, _name: str) -> None:
+    """Finds nothing, and imports nothing."""
+
+
 def imported(module: str, name: str) -> Any:
     """What is found under a name; None where it is not, as where the code is not installed."""
     try:
@@ -142,46 +151,61 @@ def imported(module: str, name: str) -> Any:
         raise  # a module that is there needs another one
 
 
-def value_of(data: Data) -> Any:
+def value_of(data: Data, find: Find = imported) -> Any:
     """The value that data stand for. What is known by its name only, and cannot be imported, is that name; such a record is a dict."""
     kind, *rest = data
     match kind:
         case "name":
             module, name = rest
-            value = imported(module, name)
+            value = find(module, name)
             return f"{module}.{name}" if value is None else value
         case "code":
             return f"{rest[0]}.{rest[1]}"
         case "record":
             module, name, fields = rest
-            return _record(imported(module, name), {field: value_of(part) for field, part in fields})
+            return _record(find(module, name), {field: value_of(part, find) for field, part in fields})
         case "dict":
-            return {value_of(name): value_of(part) for name, part in rest[0]}
+            return {value_of(name, find): value_of(part, find) for name, part in rest[0]}
         case "array":
             is_array, dtype, shape, held = rest
             array = np.frombuffer(bytes.fromhex(held), jnp.dtype(dtype)).reshape(shape)
             return array.copy() if is_array else array[()]
         case "partial":
-            func, args, keywords = map(value_of, rest)
+            func, args, keywords = (value_of(part, find) for part in rest)
             return functools.partial(func, *args, **keywords) if callable(func) else f"partial of {func}"
         case "tuple" | "list" | "set" | "frozenset":
-            return _CONTAINERS[kind](map(value_of, rest[0]))
+            return _CONTAINERS[kind](value_of(part, find) for part in rest[0])
         case _:
             return _READ[kind](*rest)
 
 
 _CONTAINERS: dict[str, Callable[[Any], Any]] = {"tuple": tuple, "list": list, "set": set, "frozenset": frozenset}
+
+
+def _complex(real: str, imag: str) -> complex:
+    return complex(float.fromhex(real), float.fromhex(imag))
+
+
+def _slice(parts: list[Data]) -> slice:
+    start, stop, step = map(value_of, parts)
+    return slice(start, stop, step)
+
+
+def _dtype_of(name: str) -> np.dtype[Any]:
+    return np.dtype(jnp.dtype(name))
+
+
 _READ: dict[str, Callable[..., Any]] = {
     "none": lambda: None,
     "bool": bool,
     "int": int,
     "float": float.fromhex,
-    "complex": lambda real, imag: complex(float.fromhex(real), float.fromhex(imag)),
+    "complex": _complex,
     "str": str,
     "bytes": bytes.fromhex,
-    "slice": lambda parts: slice(*map(value_of, parts)),
+    "slice": _slice,
     "ellipsis": lambda: ...,
-    "dtype": lambda name: np.dtype(jnp.dtype(name)),
+    "dtype": _dtype_of,
 }
 
 
@@ -189,8 +213,9 @@ def _record(cls: Any, fields: dict[str, Any]) -> Any:
     if cls is None:
         return fields
     if issubclass(cls, tuple):
-        return cls(**fields)
-    record = object.__new__(cls)
+        made: Any = cls
+        return made(**fields)
+    record: Any = object.__new__(cls)
     for name, part in fields.items():
         object.__setattr__(record, name, part)
     return record
@@ -201,7 +226,7 @@ def text_of(data: Data) -> str:
     kind, *rest = data
     if kind in _NAMED:
         return f"{rest[0]}.{rest[1]}"
-    text = repr(value_of(data))
+    text = repr(value_of(data, unseen))
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 

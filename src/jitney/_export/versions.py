@@ -36,7 +36,7 @@ def check_version(header: Mapping[str, Any], where: str) -> None:
     for told in header["programs"]:
         if not least <= told["calling_convention"] <= most:
             raise ExportError(
-                sentence(where, f"its calling convention is {told['calling_convention']}, and jax {jax.__version__} knows {least} to {most}.",
+                sentence(where, f"it has convention {told['calling_convention']}, and jax {jax.__version__} knows {least} to {most}.",
                          _RULE, "export it anew with a JAX of these days.")
             )  # fmt: skip
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
@@ -21,15 +21,12 @@ from .._signature.hints import ScalarHint
 from .._signature.options import Options
 from .._version import __version__
 from .._view.layout import jit_is_off, traced
-from .asked import Sizes, arrays_at, at_hand, each, resizing
+from .asked import Program, Sizes, arrays_at, at_hand, each, resizing
 from .container import write
 from .contract_data import contract_data
 from .lowering import Lowered, Traced, lowered, traced_for
 from .lowering import traced as traced_at
 from .trees import Held, Slot, Tree, Unportable, described
-
-if TYPE_CHECKING:
-    from .._interface.program import Program
 
 _jax: Any = jax
 _random: Any = jax.random
@@ -47,7 +44,7 @@ _OF_THE_PROCESS = ("cache", "max_compiles", "trace errors", "verify", "debug_nan
 
 
 def export(
-    program: Program[..., Any],
+    program: Program,
     file: str | Path,
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
@@ -97,7 +94,7 @@ class _Part:
 class _Writer:
     """Makes the parts of one file."""
 
-    program: Program[..., Any]
+    program: Program
     where: Where
     bound: tuple[str, ...]
     vjp_order: int
@@ -118,17 +115,17 @@ class _Writer:
             made = traced_for(entry, lambda sizes: resized({**at.exact, **sizes}), at.ranges) if at.ranges else traced_at(entry, arrays)
             known = lowered(made, self.program.core.where, self.platforms)
             return _Part(
-                _told(entry, arrays, at, made, known, self.where), _arguments(entry, arrays, self.bound, self.where),
+                _told(self.program, entry, arrays, at, made, known, self.where), _arguments(entry, arrays, self.bound, self.where),
                 _bound_arrays(entry, examples, arrays, self.bound, self.where), bytes(known.exported.serialize(vjp_order=self.vjp_order)),
             )  # fmt: skip
 
 
-def _checks(program: Program[..., Any]) -> bool:
+def _checks(program: Program) -> bool:
     """Whether a loaded call is compared with the annotations: they are of what the body sees, which `vmap` changes."""
     return program.options.check and not program.options.vmap
 
 
-def _check(program: Program[..., Any], where: Where, vjp_order: Any) -> None:
+def _check(program: Program, where: Where, vjp_order: Any) -> None:
     options = program.options
     if importlib.util.find_spec("flatbuffers") is None:
         raise ExportError(
@@ -154,7 +151,7 @@ def _check(program: Program[..., Any], where: Where, vjp_order: Any) -> None:
             )  # fmt: skip
 
 
-def _without_ways(program: Program[..., Any]) -> tuple[Program[..., Any], list[str]]:
+def _without_ways(program: Program) -> tuple[Program, list[str]]:
     """The program without options that do not travel, and their names. Its counters are its own."""
     options, usual = program.options, Options()
     left = [name for name in _LEFT if getattr(options, name) != getattr(usual, name)]
@@ -162,7 +159,7 @@ def _without_ways(program: Program[..., Any]) -> tuple[Program[..., Any], list[s
     return program.with_body(program.body, changed), left
 
 
-def _bound_names(program: Program[..., Any], where: Where) -> tuple[str, ...]:
+def _bound_names(program: Program, where: Where) -> tuple[str, ...]:
     """The parameters that the program is bound to."""
     (args, kwargs), _ = program.flattened()
     if not args and not kwargs:
@@ -171,7 +168,7 @@ def _bound_names(program: Program[..., Any], where: Where) -> tuple[str, ...]:
     names = tuple(signature.bind_partial(*args, **kwargs).arguments)
     if any(signature.parameters[name].kind in (2, 4) for name in names):  # *args and **kwargs
         raise ExportError(
-            sentence(where, "it is bound to some of its `*args` or `**kwargs`.", "What a program is bound to goes into the file by parameter.",
+            sentence(where, "it is bound to some of its `*args` or `**kwargs`.", "What it is bound to goes into the file by parameter.",
                      "export a function that names them.")
         )  # fmt: skip
     return names
@@ -202,10 +199,10 @@ def _described(tree: Any, path: str, where: Where) -> Tree:
         ) from part  # fmt: skip
 
 
-def _told(entry: Entry, arrays: Sequence[Any], at: Sizes, made: Traced, known: Lowered, where: Where) -> dict[str, Any]:
+def _told(program: Program, entry: Entry, arrays: Sequence[Any], at: Sizes, made: Traced, known: Lowered, where: Where) -> dict[str, Any]:
     """What the header says of one program."""
     view = entry.layout.view(entry.core.contract, arrays, entry.statics)
-    whole = report(entry.core, entry, arrays)
+    whole = report(program.core, entry, arrays)
     plan = replace(whole, lines=tuple(line for line in whole.lines if line.name not in _OF_THE_PROCESS))
     return {
         "sizes": {**at.exact, **{name: [sizes[0], sizes[-1]] for name, sizes in at.ranges.items()}},
@@ -247,7 +244,7 @@ def _bound_arrays(
                          "bind it to arrays, or export the function and pass them when it is loaded.")
             )  # fmt: skip
         is_key = is_a(array, jax.Array) and issubdtype(array.dtype, extended)
-        host = np.asarray(_random.key_data(array) if is_key else jax.numpy.asarray(array))  # as JAX takes it
+        host = np.asarray(_random.key_data(array) if is_key else _jax.numpy.asarray(array))  # as JAX takes it
         impl = str(_random.key_impl(array)) if is_key else None
         held.append(({"number": number, "dtype": host.dtype.name, "shape": list(host.shape), "impl": impl}, host.tobytes()))
     return held

@@ -24,6 +24,7 @@ from .trees import is_a
 
 _filter_jit: Any = eqx.filter_jit  # bound here, since some patch it to be jitney's; its overloads leave out the options of `jax.jit`
 _jax: Any = jax
+_eqx: Any = eqx
 FAILURE: type[Exception] = _jax.errors.JaxRuntimeError
 """What JAX raises where a callback has; `ValueError`, where it was waited for later."""
 _RAISED = "_EquinoxRuntimeError: "  # in the words of XLA, which has no types for what a callback raises
@@ -145,7 +146,7 @@ def fail(callback: Any, index: int) -> Never:
 
 def messages_of(callback: Any) -> tuple[str, ...] | None:
     """The messages of a check, from the function that raises them; None if it is not as it is known here."""
-    messages = inspect.getclosurevars(_function(callback)).nonlocals.get("msgs")
+    messages: Any = inspect.getclosurevars(_function(callback)).nonlocals.get("msgs")
     return tuple(map(str, messages)) if is_a(messages, (list, tuple)) else None
 
 
@@ -159,7 +160,7 @@ def fail_with(messages: Sequence[str], index: int) -> Never:
     message = messages[index]
 
     def failing(wrong: Any) -> Any:
-        return eqx.error_if(wrong, wrong, message)
+        return _eqx.error_if(wrong, wrong, message)
 
     _filter_jit(failing)(np.True_)
     raise AssertionError("a failed check has not raised")

@@ -1,0 +1,56 @@
+"""Any tree of arguments, of any dtypes, goes through a file as it goes through the program."""
+
+from collections import OrderedDict
+
+import hypothesis
+import hypothesis.strategies as st
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jitney
+
+from ._models import Decay, Mode, Pair, to_the_bit
+
+_DTYPES = ("float32", "float16", "bfloat16", "int32", "int8", "uint16", "bool", "complex64")
+_STATIC = st.one_of(
+    st.none(), st.booleans(), st.integers(-5, 5), st.floats(-2, 2), st.text(max_size=3), st.sampled_from(Mode), st.binary(max_size=3)
+)
+
+
+@st.composite
+def _array(draw):
+    dtype, shape = draw(st.sampled_from(_DTYPES)), draw(st.sampled_from([(), (0,), (2,), (1, 3)]))
+    numbers = draw(st.integers(0, 3)) + np.arange(int(np.prod(shape))).reshape(shape)
+    return jnp.asarray(numbers).astype(dtype)
+
+
+_TREES = st.recursive(
+    st.one_of(_array(), _array(), _STATIC),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.lists(inner, max_size=3).map(tuple),
+        st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+        st.dictionaries(st.sampled_from("xyz"), inner, max_size=2).map(OrderedDict),
+        st.tuples(inner, inner).map(lambda pair: Pair(*pair)),
+        st.tuples(inner, st.integers(0, 3)).map(lambda parts: Decay(*parts)),
+    ),
+    max_leaves=8,
+)
+
+
+def _changed(tree):
+    """Something of each array, in the structure as it is."""
+    return jax.tree.map(lambda x: (x + x, x.T) if isinstance(x, jax.Array) else x, tree), tree
+
+
+@pytest.mark.sweep
+@hypothesis.given(tree=_TREES)
+def test_any_tree_goes_through_a_file(tmp_path_factory, tree):
+    """Lists, tuples, dicts in their order, named tuples and modules of arrays and static values: to the bit what the program gives."""
+    path = tmp_path_factory.mktemp("export") / "f.jitney"
+    f = jitney.optimize(_changed)
+    f.export(path, tree)
+    to_the_bit(jitney.load(path)(tree), f(tree))
+    to_the_bit(jax.tree.leaves(jitney.load(path)(tree)), jax.tree.leaves(f(tree)))
