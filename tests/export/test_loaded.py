@@ -28,7 +28,9 @@ def test_a_loaded_function_gives_what_jax_jit_gives(tmp_path):
 def test_a_size_that_was_not_exported_is_a_sentence(tmp_path):
     """It names what was passed and the nearest program."""
     loaded = saved(tmp_path, jitney.optimize(residual), decay(), sizes={"points": (5, 8)})
-    with pytest.raises(ContractError, match=r"no exported program takes t: float32\[9\], y: float32\[9\]\.\nThe nearest takes t: float32\[5\]"):
+    with pytest.raises(
+        ContractError, match=r"no exported program takes t: float32\[9\], y: float32\[9\]\.\nThe nearest takes t: float32\[5\]"
+    ):
         loaded(decay(), *data(9))
 
 
@@ -56,7 +58,9 @@ def test_one_program_takes_all_sizes_of_a_range(tmp_path):
             loaded(decay(), *data(points))
 
 
-@pytest.mark.parametrize("rule", [lambda x: x * 3 if x.shape[0] == 3 else x, lambda x: x * (1 / len(x)), lambda x: sum(x[i] for i in range(len(x)))])
+@pytest.mark.parametrize(
+    "rule", [lambda x: x * 3 if x.shape[0] == 3 else x, lambda x: x * (1 / len(x)), lambda x: sum(x[i] for i in range(len(x)))]
+)
 def test_a_function_that_looks_at_its_size_has_no_program_for_a_range(tmp_path, rule):
     """`n == 3` is False of a symbol, so an unwatched export would be wrong at 3; it is refused, and a list of sizes is right."""
 
@@ -128,7 +132,7 @@ def test_a_float64_program_stays_one(tmp_path):
 def test_numbers_of_64_bits_are_not_taken_where_jax_has_none(tmp_path):
     """What was exported with jax_enable_x64 says so where that is off."""
     with jax.enable_x64(True):
-        loaded = saved(tmp_path, jitney.optimize(lambda x: x * jnp.float64(2)), X.astype(jnp.float32))
+        loaded = saved(tmp_path, jitney.optimize(lambda x: x.astype(jnp.float64) * 2), X.astype(jnp.float32))
         assert loaded(X.astype(jnp.float32)).dtype == np.float64
     with pytest.raises(ExportError, match="float64, and jax_enable_x64 is off here"):
         loaded(X.astype(jnp.float32))

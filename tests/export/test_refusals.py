@@ -1,7 +1,5 @@
 """What a file cannot hold is a sentence when it is written, and the file that was there stays."""
 
-from types import SimpleNamespace
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +10,10 @@ import jitney
 from jitney import ContractError, ExportError, OptionError
 
 X = jnp.arange(6.0)
+
+
+class Hashed:
+    """Hashable, and of no data."""
 
 
 def _closure(by):
@@ -25,9 +27,9 @@ def _closure(by):
         (jitney.optimize(lambda x: jax.pure_callback(np.sin, x, x)), (X,), "it calls Python: `pure_callback`"),
         (jitney.optimize(lambda x: x**2, debug_nans=True), (X,), "it has `debug_nans`"),
         (jitney.optimize(lambda x: x**2).linearize, (X,), "which a file cannot hold"),
-        (jitney.lazy_derivatives(sparse=True)(lambda x: x**2).jacobian, (X,), "'result' is or holds a jax.experimental.sparse.bcoo.BCOO"),
+        (jitney.lazy_derivatives(sparse=True)(lambda x: x**2).jacobian, (X,), r"is or holds a jax\.experimental\.sparse\.bcoo\.BCOO"),
         (jitney.optimize(lambda x, how: how(x)), (X, _closure(2.0)), "'how' is or holds .*a function in a function that holds values"),
-        (jitney.optimize(lambda x, how: x), (X, SimpleNamespace()), "'how' is or holds a SimpleNamespace"),
+        (jitney.optimize(lambda x, how: x), (X, Hashed()), "'how' is or holds a Hashed"),
         (jitney.optimize(lambda x: jax.tree_util.Partial(jnp.sin, x)), (X,), "'result' is or holds a jax"),
     ],
 )
@@ -63,7 +65,7 @@ def test_chunks_are_of_one_size(tmp_path):
     assert float(jitney.load(tmp_path / "f.jitney")(X)) == 15.0
 
 
-@pytest.mark.parametrize("sizes", [{"n": "any"}, {"n": True}, {"n": -1}, {"n": ()}, {"n": range(0, 9)}, {"n": range(2, 9, 2)}, {"n": 2.0}])
+@pytest.mark.parametrize("sizes", [{"n": "any"}, {"n": True}, {"n": -1}, {"n": ()}, {"n": range(9)}, {"n": range(2, 9, 2)}, {"n": 2.0}])
 def test_what_is_no_size_is_a_sentence(tmp_path, sizes):
     """Sizes are ints, tuples of them, and ranges from 2 on."""
 

@@ -50,7 +50,7 @@ def _changed(tree):
 def test_any_tree_goes_through_a_file(tmp_path_factory, tree):
     """Lists, tuples, dicts in their order, named tuples and modules of arrays and static values: to the bit what the program gives."""
     path = tmp_path_factory.mktemp("export") / "f.jitney"
-    f = jitney.optimize(_changed)
+    f = jitney.optimize(lambda tree: _changed(tree))
     f.export(path, tree)
     to_the_bit(jitney.load(path)(tree), f(tree))
     to_the_bit(jax.tree.leaves(jitney.load(path)(tree)), jax.tree.leaves(f(tree)))

@@ -40,7 +40,8 @@ USE = """
     np.testing.assert_array_equal(value, expected["value"])
     assert act == "source.activation", act
     step(model, jnp.linspace(0.0, 1.0, 50), act)
-    for wrong, what in ((({"rate": model["rate"], "degree": 3}, t, act), "static 'model.degree' is 3"), ((model, -t, act), "a time below zero")):
+    other = {"rate": model["rate"], "degree": 3}
+    for wrong, what in (((other, t, act), "static 'model.degree' is 3"), ((model, -t, act), "a time below zero")):
         try:
             step(*wrong)
         except Exception as error:

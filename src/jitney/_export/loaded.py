@@ -135,10 +135,10 @@ class Loaded:
         if self._header["checks_contract"]:
             stand_ins = [jax.ShapeDtypeStruct(*described(array)[:2]) for array in arrays]
             check_arguments(self.contract, {name: built(tree, stand_ins) for name, tree in self._arguments.items()})
-        given, wanted = nearest(self._header["programs"], arrays)
+        given, wanted, ranges = nearest(self._header["programs"], arrays)
         raise ContractError(
             sentence(self._where, f"no exported program takes {few(given)}.",
-                     f"The nearest takes {few(wanted)}, and a loaded program is not made anew for other shapes, dtypes or weak types.",
+                     f"The nearest takes {few(wanted)}{ranges and f' with {ranges}'}, and it is not made anew for others.",
                      "pass such arrays, or export it for more: sizes={...}, with a range for all sizes of an axis.")
         )  # fmt: skip
 

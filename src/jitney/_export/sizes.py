@@ -46,8 +46,8 @@ def one_line(aval: Mapping[str, Any], symbols: Mapping[str, Any]) -> str:
     return f"{aval['path']}: {aval['dtype']}[{shape}]{' (weak)' if aval['weak'] else ''}"
 
 
-def nearest(programs: Sequence[Mapping[str, Any]], arrays: Sequence[Any]) -> tuple[list[str], list[str]]:
-    """The arrays of a call that the nearest program does not take, and what it takes in their place.
+def nearest(programs: Sequence[Mapping[str, Any]], arrays: Sequence[Any]) -> tuple[list[str], list[str], str]:
+    """The arrays of a call that the nearest program does not take, and what it takes in their place, and its range of sizes.
 
     Of a program for a range of sizes they may be such as do not fit together, or lie outside of it; then it is all of them.
     """
@@ -56,8 +56,8 @@ def nearest(programs: Sequence[Mapping[str, Any]], arrays: Sequence[Any]) -> tup
     closest = min(range(len(programs)), key=lambda number: len(differing[number]))
     program, at = programs[closest], differing[closest] or range(len(arrays))
     told = [one_line({**given[i], "path": program["arrays"][i]["path"]}, {}) for i in at]
-    ranges = [f"{name} from {low} to {high}" for name, low, high in program["symbols"].values()]
-    return told, [*(one_line(program["arrays"][i], program["symbols"]) for i in at), *ranges]
+    ranges = " and ".join(f"{name} from {low} to {high}" for name, low, high in program["symbols"].values())
+    return told, [one_line(program["arrays"][i], program["symbols"]) for i in at], ranges
 
 
 def _alike(told: Mapping[str, Any], given: Mapping[str, Any]) -> bool:

@@ -212,9 +212,8 @@ _READ: dict[str, Callable[..., Any]] = {
 def _record(cls: Any, fields: dict[str, Any]) -> Any:
     if cls is None:
         return fields
-    if issubclass(cls, tuple):
-        made: Any = cls
-        return made(**fields)
+    if hasattr(cls, "_fields"):  # a named tuple
+        return cls(**fields)
     record: Any = object.__new__(cls)
     for name, part in fields.items():
         object.__setattr__(record, name, part)
