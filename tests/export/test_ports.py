@@ -3,11 +3,12 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import jitney
 from examples.equilibrium.models import brock_mirman
 from examples.surrogate._expert import batch
-from examples.surrogate._step import start, step_of
+from examples.surrogate._step import loss_of, start, step_of
 from examples.surrogate.tests._small import RUN
 from examples.trf._curve import Residual
 
@@ -43,6 +44,16 @@ def test_equilibrium_conditions_and_their_jacobian(tmp_path):
         np.testing.assert_allclose(blocks["x"], jax.jacfwd(equations, 2)(*at), rtol=1e-12, atol=1e-14)
 
 
+def test_the_loss_of_examples_and_its_gradient(tmp_path):
+    """Of the neural port, mapped over examples, against `jax.vmap` of the plain function."""
+    data = batch(np.random.default_rng(3), 2, 3, samples=6)
+    loss = loss_of(RUN.recipe)
+    loaded = saved(tmp_path, loss, RUN.model(), *data.arrays)
+    expected = jax.vmap(loss.__wrapped__, in_axes=(None, 0, 0, 0, 0))(RUN.model(), *data.arrays)
+    np.testing.assert_allclose(loaded(RUN.model(), *data.arrays), expected, rtol=1e-5)
+
+
+@pytest.mark.slow  # it compiles the step twice
 def test_a_step_of_training(tmp_path):
     """Of the neural port, which is padded and donates: weights and optimiser states to the bit as the step at exact size gives them."""
     data = batch(np.random.default_rng(3), 2, 3, samples=6)

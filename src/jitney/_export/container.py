@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from .._errors import ExportError, sentence
+from .._jax.trees import is_a
 
 FORMAT = 1
 """Of the file and of what its header says. A change that an older jitney would misread is another one."""
@@ -41,6 +42,17 @@ class Content:
     members: Mapping[str, bytes]
     digest: str
     size: int
+
+
+def path_of(file: Any, where: object) -> Path:
+    """The path that a user named.
+
+    Raises:
+        ExportError: It is none.
+    """
+    if not is_a(file, (str, os.PathLike)) or not is_a(os.fspath(file), str):
+        raise ExportError(sentence(f"{where}", f"{file!r} is no path.", "A program is one file.", 'name it: "fit.jitney".'))
+    return Path(file)
 
 
 def write(path: Path, header: Mapping[str, Any], members: Mapping[str, bytes], where: object) -> None:

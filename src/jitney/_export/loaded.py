@@ -19,7 +19,7 @@ from .._jax.trees import is_a
 from .._owners import public, shorten
 from .._signature.binding import Binder
 from .._view.layout import described
-from .container import Content, read
+from .container import Content, path_of, read
 from .contract_data import contract_of, signature_of
 from .running import Run, check_x64, runner, without_derivative
 from .sizes import fits, nearest, one_line
@@ -220,7 +220,7 @@ def load(file: str | Path, *, imports: bool = True) -> Loaded:
     Raises:
         ExportError: The file is not there, is damaged, of another format, of a later JAX, or names a class that has changed.
     """
-    path = Path(file)
+    path = path_of(file, "jitney.load()")
     content = read(path)
     check_version(content.header, f"jitney.load({str(path)!r})")
     return Loaded(path, content, imported if imports else unseen)

@@ -22,7 +22,7 @@ from .._signature.options import Options
 from .._version import __version__
 from .._view.layout import jit_is_off, traced
 from .asked import Program, Sizes, arrays_at, at_hand, each, resizing
-from .container import write
+from .container import path_of, write
 from .contract_data import contract_data
 from .lowering import Lowered, Traced, lowered, traced_for
 from .lowering import traced as traced_at
@@ -54,6 +54,7 @@ def export(
 ) -> None:
     """What `Program.export` does."""
     where = replace(program.core.where, name=f"{program.core.where.name}.export")
+    path = path_of(file, where)
     _check(program, where, vjp_order)
     program, left = _without_ways(program)
     writer = _Writer(program, where, _bound_names(program, where), vjp_order, platforms)
@@ -70,7 +71,7 @@ def export(
         "vjp_order": vjp_order, "left": [[name, _LEFT[name]] for name in left],
         "settings": [[name, str(value)] for name, value in settings()],
     }  # fmt: skip
-    write(Path(file), header, members, where)
+    write(path, header, members, where)
 
 
 @dataclass(frozen=True)
