@@ -59,7 +59,7 @@ def test_chunks_are_of_one_size(tmp_path):
     def f(x: Float[Array, "n"]):
         return jnp.sum(x)
 
-    with pytest.raises(ExportError, match="it is cut into chunks"):
+    with pytest.raises(ExportError, match="`chunk` is decided for one"):
         f.export(tmp_path / "f.jitney", sizes={"n": range(2, 9)})
     f.export(tmp_path / "f.jitney", sizes={"n": 6})
     assert float(jitney.load(tmp_path / "f.jitney")(X)) == 15.0
@@ -116,8 +116,21 @@ def test_without_flatbuffers_there_is_a_sentence(tmp_path, monkeypatch):
 
 def test_products_chosen_by_values_need_values(tmp_path):
     """`precision="auto:..."` asks for examples, as a call ahead of time does."""
-    f = jitney.optimize(precision="auto:1e-1")(lambda x: x @ x)
+
+    @jitney.optimize(precision="auto:1e-1")
+    def f(x: Float[Array, "n"]):
+        return x @ x
+
+    with pytest.raises(ExportError, match="`precision` is decided for one"):
+        f.export(tmp_path / "f.jitney", X, sizes={"n": range(2, 9)})
     with pytest.raises(OptionError):
         f.export(tmp_path / "f.jitney", jax.ShapeDtypeStruct((6,), jnp.float32))
     f.export(tmp_path / "f.jitney", X)
     np.testing.assert_allclose(jitney.load(tmp_path / "f.jitney")(X), 55.0, rtol=1e-1)
+
+
+def test_a_body_that_needs_values_is_the_error_of_a_call(tmp_path):
+    """Which argument, which line."""
+    f = jitney.optimize(lambda x: x if x[0] > 0 else -x)
+    with pytest.raises(jitney.TraceError, match="'x'"):
+        f.export(tmp_path / "f.jitney", X)

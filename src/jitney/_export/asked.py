@@ -15,6 +15,7 @@ from .._errors import ContractError, ExportError, Where, few, sentence
 from .._jax.trees import is_a
 from .._program.entry import Entry
 from .._program.examples import sizes_of_examples
+from .._signature.options import tolerance_of
 from .._stages import Vmap
 from .._stages.stage import Skip
 from .._view.named_axes import named_axes, shape_at, sizes_of
@@ -65,11 +66,12 @@ def each(sizes: Mapping[str, Any] | None, where: Where) -> Iterator[Sizes]:
 def at_hand(program: Program, at: Sizes, args: Any, kwargs: Any, where: Where) -> dict[str, int]:
     """A size for each axis that no example has."""
     core = program.core
-    if at.ranges and core.options.chunk:
-        raise ExportError(
-            sentence(where, "it is cut into chunks, and an axis stands for a range of sizes.", "Chunks are cut for one size.",
-                     "list the sizes, or leave out `chunk`.")
-        )  # fmt: skip
+    for option, is_there in (("chunk", core.options.chunk), ("precision", tolerance_of(core.options.precision) is not None)):
+        if at.ranges and is_there:
+            raise ExportError(
+                sentence(where, f"an axis stands for a range of sizes, and `{option}` is decided for one.",
+                         "A range is one program, which is the same at all of its sizes.", f"list the sizes, or leave out `{option}`.")
+            )  # fmt: skip
     (first, by_name), _ = program.flattened()
     try:
         examples = core.binder.signature.bind_partial(*first, *args, **{**by_name, **kwargs}).arguments

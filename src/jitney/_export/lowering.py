@@ -46,7 +46,10 @@ class Traced:
 
 def traced(entry: Entry, arrays: Sequence[Any]) -> Traced:
     """The program of these shapes."""
-    made = decided(entry, arrays, lambda: entry.lowered(arrays, "trace"))
+    try:
+        made = decided(entry, arrays, lambda: entry.lowered(arrays, "trace"))
+    finally:
+        entry.land()
     return Traced(made.jaxpr, _result(_jax.tree.structure(made.out_info), len(made.jaxpr.out_avals)))
 
 

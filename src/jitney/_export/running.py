@@ -46,7 +46,9 @@ def runner(call: Callable[..., Any], told: Mapping[str, Any], result: Tree, name
         try:
             out = jitted(*taken.arrays)
         except NotImplementedError as error:
-            raise _unmapped(error, where) from error
+            if "Batching rule" not in str(error):
+                raise
+            raise _unmapped(where) from error
         if checks:
             *out, flag = out
             _look_at(flag, checks, where)
@@ -81,9 +83,7 @@ def without_derivative(call: Callable[..., Any], where: str) -> Callable[..., An
     return run
 
 
-def _unmapped(error: NotImplementedError, where: str) -> Exception:
-    if "Batching rule" not in str(error):
-        return error
+def _unmapped(where: str) -> ExportError:
     return ExportError(
         sentence(where, "a loaded program cannot be mapped by `jax.vmap`.", "JAX has no rule that maps an exported program.",
                  "export it with jitney.optimize(vmap=...), or go through the elements with `jax.lax.map`.")

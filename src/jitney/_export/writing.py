@@ -12,6 +12,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from .._diagnosis.needed_values import CAUGHT
+from .._diagnosis.tracer_errors import trace_error
 from .._errors import ContractError, ExportError, Where, sentence
 from .._jax.settings import settings
 from .._jax.trees import extended, is_a, issubdtype, tree_unflatten
@@ -109,16 +111,25 @@ class _Writer:
                 sentence(self.where, "it is called while something is traced, or `jit` is off.", "What is exported is a whole program.",
                          "export it outside of `jit`, `grad`, `vmap` and `jax.disable_jit()`.")
             )  # fmt: skip
-        with entry.numbers():
-            resized = resizing(entry, examples, at, self.where)
-            least = {**at.exact, **{name: sizes[0] + i for i, (name, sizes) in enumerate(at.ranges.items())}}
-            arrays = arrays_at(resized, examples, least, self.where)
-            made = traced_for(entry, lambda sizes: resized({**at.exact, **sizes}), at.ranges) if at.ranges else traced_at(entry, arrays)
-            known = lowered(made, self.program.core.where, self.platforms)
-            return _Part(
-                _told(self.program, entry, arrays, at, made, known, self.where), _arguments(entry, arrays, self.bound, self.where),
-                _bound_arrays(entry, examples, arrays, self.bound, self.where), bytes(known.exported.serialize(vjp_order=self.vjp_order)),
-            )  # fmt: skip
+        try:
+            with entry.numbers():
+                return self._made(entry, examples, at)
+        except CAUGHT as error:
+            explained = trace_error(error, self.program.core.where, entry.paths)
+            if explained is None:
+                raise
+            raise explained from error
+
+    def _made(self, entry: Entry, examples: Sequence[Any], at: Sizes) -> _Part:
+        resized = resizing(entry, examples, at, self.where)
+        least = {**at.exact, **{name: sizes[0] + i for i, (name, sizes) in enumerate(at.ranges.items())}}
+        arrays = arrays_at(resized, examples, least, self.where)
+        made = traced_for(entry, lambda sizes: resized({**at.exact, **sizes}), at.ranges) if at.ranges else traced_at(entry, arrays)
+        known = lowered(made, self.program.core.where, self.platforms)
+        return _Part(
+            _told(self.program, entry, arrays, at, made, known, self.where), _arguments(entry, arrays, self.bound, self.where),
+            _bound_arrays(entry, examples, arrays, self.bound, self.where), bytes(known.exported.serialize(vjp_order=self.vjp_order)),
+        )  # fmt: skip
 
 
 def _checks(program: Program) -> bool:

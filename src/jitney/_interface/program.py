@@ -273,13 +273,7 @@ class Program(Generic[P, R]):
         """
         from .._export.writing import export
 
-        try:
-            export(self, file, args, kwargs, sizes, vjp_order, platforms)
-        except CAUGHT as error:
-            explained = trace_error(error, self._core.where, [])
-            if explained is None:
-                raise
-            raise explained from error
+        export(self, file, args, kwargs, sizes, vjp_order, platforms)
 
     def clear_cache(self) -> None:
         """Forget what has been traced and compiled for this function and its derivatives, as of `jax.jit`. The counters stay."""
