@@ -1,6 +1,7 @@
 """A file is read only as it was written, by a jitney and a JAX that can read it."""
 
 import json
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -139,3 +140,18 @@ def test_the_command_shows_a_file_and_imports_nothing_of_it(file, capsys):
     assert json.loads(capsys.readouterr().out)["versions"]["jax"] == jax.__version__
     file.write_bytes(b"")
     assert main(["show", str(file)]) == 2
+
+
+def test_a_file_of_the_oldest_jax_is_loaded_as_long_as_jax_does():
+    """It was written by jax 0.10.0: a newer one gives numpy's numbers and their gradient, or says that it is past its window."""
+    loaded = jitney.load(Path(__file__).with_name("data") / "jax-0.10.0.jitney")
+    assert loaded.versions["jax"] == "0.10.0"
+    t, y = np.linspace(0, 1, 7, dtype=np.float32), np.ones(7, np.float32)
+    try:
+        ours = loaded({"rate": jnp.float32(0.3), "power": 2}, t, y)
+    except ExportError as error:
+        assert "does not load what jax 0.10.0 exported" in str(error)  # noqa: PT017 - either is right
+        return
+    np.testing.assert_allclose(ours, np.exp(-0.3 * t) ** 2 - y, rtol=1e-5, atol=1e-6)
+    slope = jax.grad(lambda y: jnp.sum(loaded({"rate": jnp.float32(0.3)}, t, y)))(jnp.asarray(y))
+    np.testing.assert_array_equal(slope, -np.ones(7))
