@@ -99,17 +99,18 @@ def read(path: Path) -> Content:
             raise ExportError(
                 sentence(where, "there is no such file.", "What is loaded is a file of `f.export(...)`.", "correct the path.")
             )
-        content = path.read_bytes()
+        with path.open("rb") as file:
+            line = file.read(_LINE)
+            _check_line(line, where)  # before the rest, which may be as large as any file
+            digest, body = file.read(_DIGEST), file.read()
     except OSError as error:
         raise ExportError(
             sentence(where, f"it could not be read: {error.strerror or error}.", "What is loaded is a file of `f.export(...)`.",
                      "mend what the system says.")
         ) from error  # fmt: skip
-    line, digest, body = content[:_LINE], content[_LINE : _LINE + _DIGEST], content[_LINE + _DIGEST :]
-    _check_line(line, where)
     if hashlib.sha256(line + body).digest() != digest:
         raise ExportError(sentence(where, "it is damaged: its digest is that of other bytes.", _ONLY, "copy or export it anew."))
-    return _parted(body, digest.hex(), len(content), where)
+    return _parted(body, digest.hex(), _LINE + len(digest) + len(body), where)
 
 
 def _check_line(line: bytes, where: str) -> None:

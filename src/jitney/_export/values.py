@@ -83,7 +83,7 @@ def _code(code: types.CodeType) -> tuple[Any, ...]:
 
 
 def _named(kind: type, value: Any) -> list[str]:
-    if getattr(kind, value.name, None) is not value:
+    if getattr(kind, str(value.name), None) is not value:  # a combination of flags may have no name
         raise NoData(f"{value!r}, which is no member by its name")
     return _name_of(kind)[:1]
 

@@ -36,6 +36,7 @@ _random: Any = jax.random
 _LEFT = {
     "donate": "the caller keeps the buffers of arguments",
     "pad": "sizes are those that were exported",
+    "cache": "what is compiled is kept as JAX's settings say",
     "compiler": "compiled with XLA's usual options",
     "max_compiles": "nothing is traced after it is loaded",
 }

@@ -162,7 +162,8 @@ def fail_with(messages: Sequence[str], index: int) -> Never:
     def failing(wrong: Any) -> Any:
         return _eqx.error_if(wrong, wrong, message)
 
-    _filter_jit(failing)(np.True_)
+    with _one_at_a_time:
+        _filter_jit(failing)(np.True_)
     raise AssertionError("a failed check has not raised")
 
 
