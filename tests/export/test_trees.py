@@ -54,3 +54,22 @@ def test_any_tree_goes_through_a_file(tmp_path_factory, tree):
     f.export(path, tree)
     to_the_bit(jitney.load(path)(tree), f(tree))
     to_the_bit(jax.tree.leaves(jitney.load(path)(tree)), jax.tree.leaves(f(tree)))
+
+
+@pytest.mark.sweep
+@hypothesis.given(tree=_TREES, place=st.integers(0, 7), leaf=st.one_of(_array(), _STATIC, _TREES))
+def test_what_is_exported_for_one_tree_is_right_for_another_or_a_sentence(tmp_path_factory, tree, place, leaf):
+    """One leaf of the arguments is another: its value or its type, its shape, a tree in its place."""
+    path = tmp_path_factory.mktemp("export") / "f.jitney"
+    f = jitney.optimize(lambda tree: _changed(tree))
+    f.export(path, tree)
+    leaves, structure = jax.tree.flatten(tree)
+    hypothesis.assume(leaves)
+    leaves[place % len(leaves)] = leaf
+    other = jax.tree.unflatten(structure, leaves)
+    try:
+        ours = jitney.load(path)(other)
+    except jitney.ContractError:
+        return
+    to_the_bit(ours, jitney.optimize(lambda tree: _changed(tree))(other))
+    to_the_bit(jax.tree.leaves(ours), jax.tree.leaves(_changed(other)))
