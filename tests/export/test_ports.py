@@ -1,5 +1,6 @@
 """The programs of the examples go through files, and give the numbers of the functions that they were made of."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 
 import jitney
 from examples.equilibrium.models import brock_mirman
-from examples.surrogate._expert import batch
+from examples.surrogate._expert import batch, log_sum
 from examples.surrogate._step import loss_of, start, step_of
 from examples.surrogate.tests._small import RUN
 from examples.trf._curve import Residual
@@ -44,12 +45,22 @@ def test_equilibrium_conditions_and_their_jacobian(tmp_path):
         np.testing.assert_allclose(blocks["x"], jax.jacfwd(equations, 2)(*at), rtol=1e-12, atol=1e-14)
 
 
-def test_the_loss_of_examples_and_its_gradient(tmp_path):
+def test_exact_sums_of_the_expert(tmp_path):
+    """Of the neural port, mapped, padded and in float64, for any number of examples: `jax.vmap` of the plain function under x64."""
+    local = np.random.default_rng(3).normal(size=(5, 3, 4))
+    loaded = saved(tmp_path, log_sum, local[:2], sizes={"example": range(2, 100)})
+    with jax.enable_x64(True):
+        expected = jax.jit(jax.vmap(log_sum.__wrapped__))(local)
+    np.testing.assert_allclose(loaded(local), expected, rtol=1e-12)
+
+
+@pytest.mark.slow  # it compiles the loss twice
+def test_the_loss_of_examples(tmp_path):
     """Of the neural port, mapped over examples, against `jax.vmap` of the plain function."""
     data = batch(np.random.default_rng(3), 2, 3, samples=6)
     loss = loss_of(RUN.recipe)
     loaded = saved(tmp_path, loss, RUN.model(), *data.arrays)
-    expected = jax.vmap(loss.__wrapped__, in_axes=(None, 0, 0, 0, 0))(RUN.model(), *data.arrays)
+    expected = eqx.filter_jit(jax.vmap(loss.__wrapped__, in_axes=(None, 0, 0, 0, 0)))(RUN.model(), *data.arrays)
     np.testing.assert_allclose(loaded(RUN.model(), *data.arrays), expected, rtol=1e-5)
 
 
