@@ -14,6 +14,7 @@ from jitney._errors import Where, sentence
         (jitney.TraceError, TypeError),
         (jitney.StaticError, TypeError),
         (jitney.BudgetError, MemoryError),
+        (jitney.ExportError, ValueError),
         (jitney.DonationError, RuntimeError),
         (jitney.NonFiniteError, FloatingPointError),
     ],

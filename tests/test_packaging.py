@@ -19,12 +19,12 @@ PUBLIC = [name for name in dir(jitney) if not name.startswith("_") and not isins
 
 API = (
     "AxisError AxisFacts Bucket BudgetError CacheFacts Cause Checkpoints Collective Communication CompileError ContractError "
-    "DataError Derivative DerivativeError DerivedField Deviation Device DeviceFacts DonationError Fetch Frontier JitneyError "
-    "JitneyWarning LossScale Machine Measurement Mesh MeshError NoCompiles NonFiniteError OptionError Pipeline Placement "
-    "PrecisionError PrecisionReport ProcessError Processes Product Profile Program Report Saving Schedule Share Simulation Stacked "
-    "State StateError StaticError Stats Strategy StreamStats Streamed Sweep Timing TraceError Traffic Verdict VerificationError "
-    "Watch Way Work accumulate axes communication configure derived devices distributed from_processes frontier host "
-    "lazy_derivatives measure mesh no_compiles optimize pipeline place precision_report profile register_axes scan_steps "
+    "DataError Derivative DerivativeError DerivedField Deviation Device DeviceFacts DonationError ExportError ExportedProgram Fetch "
+    "Frontier JitneyError JitneyWarning Loaded LossScale Machine Measurement Mesh MeshError NoCompiles NonFiniteError OptionError "
+    "Pipeline Placement PrecisionError PrecisionReport ProcessError Processes Product Profile Program Report Saving Schedule Share "
+    "Simulation Stacked State StateError StaticError Stats Strategy StreamStats Streamed Sweep Timing TraceError Traffic Verdict "
+    "VerificationError Watch Way Work accumulate axes communication configure derived devices distributed from_processes frontier "
+    "host lazy_derivatives load measure mesh no_compiles optimize pipeline place precision_report profile register_axes scan_steps "
     "shared simulate stack strategy stream visualize watch "
 )
 

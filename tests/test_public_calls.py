@@ -102,7 +102,7 @@ def derived(*args, **options):
 def targets():
     """Public functions and classes, and what programs answer. What starts processes or changes the settings of all is left out, and classes
     of what only jitney makes."""
-    left_out = ("simulate", "configure", "Program", "Derivative", "Fetch")
+    left_out = ("simulate", "configure", "Program", "Derivative", "Fetch", "Loaded")
     found = {name: getattr(jitney, name) for name in jitney.__all__ if name not in left_out}
     found = {name: each for name, each in found.items() if callable(each)}
     found = {name: each for name, each in found.items() if not (inspect.isclass(each) and issubclass(each, (Exception, Warning)))}

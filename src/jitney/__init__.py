@@ -49,6 +49,7 @@ if _typing.TYPE_CHECKING:
     from ._errors import DataError as DataError
     from ._errors import DerivativeError as DerivativeError
     from ._errors import DonationError as DonationError
+    from ._errors import ExportError as ExportError
     from ._errors import JitneyError as JitneyError
     from ._errors import JitneyWarning as JitneyWarning
     from ._errors import MeshError as MeshError
@@ -60,6 +61,9 @@ if _typing.TYPE_CHECKING:
     from ._errors import StaticError as StaticError
     from ._errors import TraceError as TraceError
     from ._errors import VerificationError as VerificationError
+    from ._export.loaded import ExportedProgram as ExportedProgram
+    from ._export.loaded import Loaded as Loaded
+    from ._export.loaded import load as load
     from ._interface.derivatives import Derivative as Derivative
     from ._interface.derivatives import lazy_derivatives as lazy_derivatives
     from ._interface.optimize import optimize as optimize
@@ -143,6 +147,7 @@ else:
             "DataError": "_errors",
             "DerivativeError": "_errors",
             "DonationError": "_errors",
+            "ExportError": "_errors",
             "JitneyError": "_errors",
             "JitneyWarning": "_errors",
             "MeshError": "_errors",
@@ -154,6 +159,9 @@ else:
             "StaticError": "_errors",
             "TraceError": "_errors",
             "VerificationError": "_errors",
+            "ExportedProgram": "_export.loaded",
+            "Loaded": "_export.loaded",
+            "load": "_export.loaded",
             "Derivative": "_interface.derivatives",
             "lazy_derivatives": "_interface.derivatives",
             "optimize": "_interface.optimize",

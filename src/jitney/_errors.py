@@ -67,6 +67,10 @@ class DataError(JitneyError, OSError):
     """The data of a stream are not what they were, or a reading gave other rows than were asked for."""
 
 
+class ExportError(JitneyError, ValueError):
+    """A program cannot be written into a file, or a file cannot be loaded here."""
+
+
 class DonationError(JitneyError, RuntimeError):
     """A donated buffer was used again, or was passed more than once."""
 

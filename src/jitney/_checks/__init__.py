@@ -3,3 +3,4 @@
 from .flagged import Kept as Kept
 from .flagged import flagged as flagged
 from .table import Table as Table
+from .table import parted as parted

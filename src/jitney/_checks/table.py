@@ -38,8 +38,13 @@ class Table:
         Raises:
             EquinoxRuntimeError: Always, in Equinox's words.
         """
-        index = code & _MASK
-        fail(self._checks[(code >> _BITS) - 1], index if index < _HALF else index - 2**_BITS)
+        check, index = parted(code)
+        fail(self._checks[check], index)
+
+    @property
+    def callbacks(self) -> tuple[Any, ...]:
+        """The callbacks of the checks, in the order of their numbers."""
+        return tuple(self._checks)
 
     def __len__(self) -> int:
         return len(self._checks)
@@ -48,6 +53,12 @@ class Table:
 def message_bits(index: int) -> int:
     """The lower bits of a number, of a message that is known when the program is made."""
     return min(max(index, LEAST_INDEX), MOST_INDEX) & _MASK
+
+
+def parted(code: int) -> tuple[int, int]:
+    """Which check a number stands for, from 0, and which of its messages, as `Table.fail` takes it."""
+    index = code & _MASK
+    return (code >> _BITS) - 1, index if index < _HALF else index - 2**_BITS
 
 
 MASK = _MASK

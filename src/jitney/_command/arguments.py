@@ -46,6 +46,7 @@ def _parser() -> argparse.ArgumentParser:
     _report(commands.add_parser("report", help="the page of a run that was kept as data"))
     _doctor(commands.add_parser("doctor", help="devices, threads, memory, cache, versions and known faults, each with ok or a fix"))
     _bench(commands.add_parser("bench", help="what a function costs by the size of its axes, and how that grows"))
+    _show(commands.add_parser("show", help="what a file of `f.export(...)` holds: its contract, plans, sizes and versions"))
     _cache(commands.add_parser("cache", help="the compiled programs that are kept: list, look after, fill"))
     return parser
 
@@ -79,6 +80,12 @@ def _bench(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="as data")
     parser.add_argument("--out", metavar="FILE", help="draw it into out.svg or out.html too")
     parser.set_defaults(module_of="bench.command")
+
+
+def _show(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="what `f.export(FILE, ...)` has written")
+    parser.add_argument("--json", action="store_true", help="as data")
+    parser.set_defaults(module_of="exported")
 
 
 def _cache(parser: argparse.ArgumentParser) -> None:

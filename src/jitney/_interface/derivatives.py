@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, get_args, overload
 
 from .._diagnosis.counters import Stats, total
@@ -106,6 +107,22 @@ class Derivative(Generic[P, G]):
         """Compile ahead of time; see `Program.compile`."""
         self.program(wrt=wrt, has_aux=has_aux).compile(*args, sizes=sizes, **kwargs)
         return self
+
+    @public
+    def export(
+        self,
+        file: str | Path,
+        /,
+        *args: Any,
+        wrt: Wrt = None,
+        has_aux: bool = False,
+        sizes: Mapping[str, Any] | None = None,
+        vjp_order: int = 0,
+        platforms: Sequence[str] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Write this derivative into a file; see `Program.export`. Directions are arguments `tangent_of_x` and `cotangent`."""
+        self.program(wrt=wrt, has_aux=has_aux).export(file, *args, sizes=sizes, vjp_order=vjp_order, platforms=platforms, **kwargs)
 
     def abstract(self, args: Any, kwargs: Any, sizes: Mapping[str, int] | None, *, warn: bool = True) -> tuple[Any, tuple[Any, ...]]:
         """The entry of a call, and what stands for its arrays; see `Program.abstract`."""

@@ -9,6 +9,7 @@ import sys
 import types
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 import jax
@@ -243,6 +244,36 @@ class Program(Generic[P, R]):
             if explained is None:
                 raise
             raise explained from error
+
+    @public
+    def export(
+        self,
+        file: str | Path,
+        /,
+        *args: Any,
+        sizes: Mapping[str, Any] | None = None,
+        vjp_order: int = 0,
+        platforms: Sequence[str] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Write this program into a file that `jitney.load` makes a function of, without the code that it was made of.
+
+        Args:
+            file: Where to; it is replaced as a whole.
+            args: Examples, as of `compile`.
+            sizes: Axis -> its size; a tuple of sizes, each of which is a program; or a `range` for one program of all its sizes.
+            vjp_order: How often `jax.grad` can be taken of what is loaded. The derivative itself is exported by `f.grad.export(...)`.
+            platforms: What it is lowered for, as `jax.export` names it: "cpu", "cuda", "rocm", "tpu"; without it, for the default device.
+            kwargs: Examples by name.
+
+        Raises:
+            ContractError: A size is missing, unknown, or contradicts an example.
+            ExportError: It holds what a file cannot hold: calls of Python, a device mesh, a class that JAX does not let be put together by
+                its fields.
+        """
+        from .._export.writing import export
+
+        export(self, file, args, kwargs, sizes, vjp_order, platforms)
 
     def clear_cache(self) -> None:
         """Forget what has been traced and compiled for this function and its derivatives, as of `jax.jit`. The counters stay."""

@@ -7,6 +7,7 @@ lineax 0.1.1, jax 0.10.2 and 0.12.0.1. A check of another form is not known here
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -19,9 +20,11 @@ import numpy as np
 from .evaluation import evaluated
 from .jaxprs import bound, is_written, opened, programs, variables
 from .primitives import CALLBACKS
+from .trees import is_a
 
 _filter_jit: Any = eqx.filter_jit  # bound here, since some patch it to be jitney's; its overloads leave out the options of `jax.jit`
 _jax: Any = jax
+_eqx: Any = eqx
 FAILURE: type[Exception] = _jax.errors.JaxRuntimeError
 """What JAX raises where a callback has; `ValueError`, where it was waited for later."""
 _RAISED = "_EquinoxRuntimeError: "  # in the words of XLA, which has no types for what a callback raises
@@ -118,7 +121,7 @@ def which(eqn: Any, operands: Sequence[Any]) -> Any:
             return bound(inner, values)
         if _raises(inner):
             told.append(values[0])
-        return [np.zeros(atom.aval.shape, atom.aval.dtype) for atom in inner.outvars]
+        return [_jax.lax.full(atom.aval.shape, 0, atom.aval.dtype) for atom in inner.outvars]  # whose sizes may be symbols
 
     evaluated(eqn.params["branches"][1], operands[1:], results)
     return told[0]
@@ -139,6 +142,29 @@ def fail(callback: Any, index: int) -> Never:
             raise FAILURE(f"{type(error).__name__}: {error}") from error
 
     _raise(failing)
+
+
+def messages_of(callback: Any) -> tuple[str, ...] | None:
+    """The messages of a check, from the function that raises them; None if it is not as it is known here."""
+    messages: Any = inspect.getclosurevars(_function(callback)).nonlocals.get("msgs")
+    return tuple(map(str, messages)) if is_a(messages, (list, tuple)) else None
+
+
+def fail_with(messages: Sequence[str], index: int) -> Never:
+    """Raise what Equinox raises where a check with these messages fails, of which nothing but them is left.
+
+    Args:
+        messages: Those of the check.
+        index: Which of them applies.
+    """
+    message = messages[index]
+
+    def failing(wrong: Any) -> Any:
+        return _eqx.error_if(wrong, wrong, message)
+
+    with _one_at_a_time:
+        _filter_jit(failing)(np.True_)
+    raise AssertionError("a failed check has not raised")
 
 
 def fail_as(error: Exception) -> Never:

@@ -37,7 +37,7 @@ def abstract_values(
     except TypeError as error:
         raise ContractError(misfit(core.where, core.binder.signature, error)) from None
     examples = dict(given.arguments)
-    known = {**_sizes_of_examples(core.contract, examples), **sizes}
+    known = {**sizes_of_examples(core.contract, examples), **sizes}
     for parameter in core.contract.parameters:
         if parameter.name not in given.arguments and parameter.kind not in _VARIABLE:
             made = _made(core, parameter, known, given.arguments)
@@ -65,7 +65,7 @@ def _check_sizes(core: Core, sizes: Any) -> None:
             raise ContractError(sentence(core.where, f"axis {name!r} has size {size!r}.", "A size is an int, 0 or more.", "pass one."))
 
 
-def _sizes_of_examples(contract: Contract, given: Mapping[str, Any]) -> dict[str, int]:
+def sizes_of_examples(contract: Contract, given: Mapping[str, Any]) -> dict[str, int]:
     """The sizes of named axes in the examples, where the ranks fit."""
     return {
         dim.name: size

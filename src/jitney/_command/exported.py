@@ -1,0 +1,23 @@
+"""`show`: what a file of `f.export(...)` holds. Nothing of it is imported or run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from .._export.container import read
+from .._export.loaded import Loaded
+from .._export.values import unseen
+
+
+def carry_out(given: argparse.Namespace) -> int:
+    """Say it."""
+    path = Path(given.file)
+    loaded = Loaded(path, read(path), unseen)
+    if given.json:
+        sys.stdout.write(json.dumps(loaded.to_dict(), indent=1) + "\n")
+    else:
+        sys.stdout.write(f"{loaded}\n\n{loaded.plan}\n")
+    return 0

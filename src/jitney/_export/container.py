@@ -1,0 +1,142 @@
+"""The file itself: a line with the format, a digest of all the rest, a header as JSON, and members of stated lengths.
+
+Nothing is unpickled, and nothing of a file is looked at before its digest is. The digest is against damage, not against people: who can
+write the file can write a digest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .._errors import ExportError, sentence
+from .._jax.trees import is_a
+
+FORMAT = 1
+"""Of the file and of what its header says. A change that an older jitney would misread is another one."""
+_MAGIC = b"jitney program "
+_LINE = len(_MAGIC) + 5  # four digits and the end of the line
+_DIGEST = 32
+_LENGTH = 8  # of the header's
+_ONLY = "A program is loaded only as it was written: all of it is covered by a SHA-256 digest."
+
+
+@dataclass(frozen=True)
+class Content:
+    """What a file holds.
+
+    Args:
+        header: Data of JSON.
+        members: Bytes by name.
+        digest: The SHA-256 that stands in the file, in hexadecimal digits.
+        size: Of the file, in bytes.
+    """
+
+    header: Mapping[str, Any]
+    members: Mapping[str, bytes]
+    digest: str
+    size: int
+
+
+def path_of(file: Any, where: object) -> Path:
+    """The path that a user named.
+
+    Raises:
+        ExportError: It is none.
+    """
+    if not is_a(file, (str, os.PathLike)) or not is_a(os.fspath(file), str):
+        raise ExportError(sentence(f"{where}", f"{file!r} is no path.", "A program is one file.", 'name it: "fit.jitney".'))
+    return Path(file)
+
+
+def write(path: Path, header: Mapping[str, Any], members: Mapping[str, bytes], where: object) -> None:
+    """All of it or nothing: a file that was there before stays until then.
+
+    Raises:
+        ExportError: The system does not let it be written.
+    """
+    listed = {**header, "members": [[name, len(member)] for name, member in members.items()]}
+    head = json.dumps(listed, ensure_ascii=True, allow_nan=False).encode()
+    line = _MAGIC + f"{FORMAT:04}\n".encode()
+    body = b"".join([len(head).to_bytes(_LENGTH, "little"), head, *members.values()])
+    try:
+        _replace(path, line + hashlib.sha256(line + body).digest() + body)
+    except OSError as error:
+        raise ExportError(
+            sentence(f"{where}", f"{path} could not be written: {error.strerror or error}.",
+                     "A file is replaced as a whole, or stays as it was.", "mend what the system says, or name another file.")
+        ) from error  # fmt: skip
+
+
+def _replace(path: Path, content: bytes) -> None:
+    unfinished = path.with_name(f"{path.name}.unfinished-{secrets.token_hex(8)}")
+    try:
+        with unfinished.open("xb") as file:  # with the rights of any new file: a program may be for others
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+
+
+def read(path: Path) -> Content:
+    """A file that is whole.
+
+    Raises:
+        ExportError: It is not there, no program of jitney, of another format, or damaged.
+    """
+    where = f"jitney.load({str(path)!r})"
+    try:
+        if not path.is_file():
+            raise ExportError(
+                sentence(where, "there is no such file.", "What is loaded is a file of `f.export(...)`.", "correct the path.")
+            )
+        with path.open("rb") as file:
+            line = file.read(_LINE)
+            _check_line(line, where)  # before the rest, which may be as large as any file
+            digest, body = file.read(_DIGEST), file.read()
+    except OSError as error:
+        raise ExportError(
+            sentence(where, f"it could not be read: {error.strerror or error}.", "What is loaded is a file of `f.export(...)`.",
+                     "mend what the system says.")
+        ) from error  # fmt: skip
+    if hashlib.sha256(line + body).digest() != digest:
+        raise ExportError(sentence(where, "it is damaged: its digest is that of other bytes.", _ONLY, "copy or export it anew."))
+    return _parted(body, digest.hex(), _LINE + len(digest) + len(body), where)
+
+
+def _check_line(line: bytes, where: str) -> None:
+    number = line[len(_MAGIC) : -1]
+    if len(line) < _LINE or not line.startswith(_MAGIC) or not number.isdigit() or not line.endswith(b"\n"):
+        raise ExportError(
+            sentence(where, "it is no program of jitney.", "What is loaded is a file of `f.export(...)`.", "correct the path.")
+        )
+    if int(number) != FORMAT:
+        raise ExportError(
+            sentence(where, f"it has format {int(number)}, and this jitney reads format {FORMAT}.",
+                     "A file is read by the jitney that wrote it, and by later ones of the same format.",
+                     "load it with that jitney, or export it anew with this one.")
+        )  # fmt: skip
+
+
+def _parted(body: bytes, digest: str, size: int, where: str) -> Content:
+    start = _LENGTH + int.from_bytes(body[:_LENGTH], "little")
+    broken = sentence(where, "its parts do not have the lengths that it says.", _ONLY, "export it anew.")
+    if len(body) < start:
+        raise ExportError(broken)
+    header: dict[str, Any] = json.loads(body[_LENGTH:start])
+    members: dict[str, bytes] = {}
+    for name, length in header.pop("members"):
+        members[name] = body[start : start + length]
+        start += length
+    if start != len(body):
+        raise ExportError(broken)
+    return Content(header, members, digest, size)

@@ -1,0 +1,237 @@
+"""A program out of a file: called as the function was, without the code that it was made of."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from .._contract.contract import check_arguments
+from .._errors import ContractError, few, sentence
+from .._jax.compile_cache.cache import ensure as ensure_cache
+from .._jax.trees import is_a
+from .._owners import public, shorten
+from .._signature.binding import Binder
+from .._view.layout import described
+from .container import Content, path_of, read
+from .contract_data import contract_of, signature_of
+from .running import Run, check_x64, runner, without_derivative
+from .sizes import fits, nearest, one_line
+from .trees import Taking, Tree, built, missing_classes, resolved
+from .values import Find, imported, unseen
+from .versions import check_platform, check_version, deserialized
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_jax: Any = jax
+
+
+@dataclass(frozen=True)
+class ExportedProgram:
+    """One program of a file: that of one set of sizes, or of all sizes of a range.
+
+    Args:
+        sizes: Axis -> its size, or the least and the largest.
+        arguments: The arrays that it takes, as `x: float32[100]`.
+        checks: The messages of its run-time checks.
+        platforms: What it was lowered for, as JAX names it.
+        bytes: How large it is.
+    """
+
+    sizes: Mapping[str, Any]
+    arguments: tuple[str, ...]
+    checks: tuple[str, ...]
+    platforms: tuple[str, ...]
+    bytes: int
+    plan: str = field(repr=False)
+    told: Mapping[str, Any] = field(repr=False, compare=False)
+    result: Tree = field(repr=False, compare=False)
+
+
+class Loaded:
+    """A function that was loaded from a file; `jitney.load` makes it. It is called as the one that was exported.
+
+    It takes arguments of the structure, the dtypes and one of the sizes that it was exported with, and compares static ones with those
+    of then. Where the class of a module or a named tuple cannot be imported, a dict of its fields stands for it. Under `jax.jit` it is a
+    part of the outer program; `jax.grad` takes what was exported with `vjp_order=1`.
+
+    Attributes:
+        file: Where it was loaded from.
+        sha256: The digest of the file.
+        versions: Of `jitney`, `jax` and `jaxlib`, when it was exported.
+        settings: The settings of JAX that numbers depend on, as they were then.
+        programs: What it holds, one for each set of sizes.
+        missing: The classes that cannot be imported here.
+    """
+
+    def __init__(self, path: Path, content: Content, find: Find = imported):
+        header = content.header
+        self.file, self.sha256, self._size = path, content.digest, content.size
+        self.versions: dict[str, str] = {name: header[name] for name in ("jitney", "jax", "jaxlib")}
+        self.settings: dict[str, str] = dict(header["settings"])
+        self.contract = contract_of(header["contract"], find)
+        self._where = self.contract.where
+        self.__name__ = self.__qualname__ = header["name"]
+        self.__doc__ = header["doc"]
+        self.__signature__: inspect.Signature = signature_of(self.contract, header["contract"])
+        self._binder = Binder(self._where, self.__signature__)
+        self._arguments = {name: resolved(tree, self._where, find) for name, tree in header["arguments"].items()}
+        self._header, self._members = header, content.members
+        self.programs = tuple(self._program(i, told, find) for i, told in enumerate(header["programs"]))
+        trees = (*self._arguments.values(), *(program.result for program in self.programs))
+        self.missing = tuple(dict.fromkeys(name for tree in trees for name in missing_classes(tree)))
+        self._bound = [(data["number"], _array(data, content.members[f"array {i}"])) for i, data in enumerate(header["bound"])]
+        self._runs: dict[Any, Run] = {}
+
+    def _program(self, number: int, told: Mapping[str, Any], find: Find) -> ExportedProgram:
+        checks = tuple(message for messages in told["checks"] for message in messages)
+        return ExportedProgram(
+            told["sizes"], tuple(one_line(aval, told["symbols"]) for aval in told["arrays"]), checks, tuple(told["platforms"]),
+            len(self._members[f"program {number}"]), told["plan_text"], told, resolved(told["result"], self._where, find),
+        )  # fmt: skip
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        try:
+            with self._numbers():
+                taken = self._taken(self._binder.bind(args, kwargs))
+                key = (_jax.config.jax_enable_x64, *map(described, taken.arrays))
+                run = self._runs.get(key)
+                if run is None:
+                    run = self._runs[key] = self._run(self._that_fits(taken.arrays))
+                return run(taken)
+        except Exception as error:
+            shorten(error)
+            raise
+
+    def _numbers(self) -> AbstractContextManager[Any]:
+        x64: Any = jax.enable_x64
+        return x64(True) if self._header["f64"] else nullcontext()  # noqa: FBT003
+
+    def _taken(self, values: Sequence[Any]) -> Taking:
+        """The arrays of a call, in the order of the program, with those that it is bound to."""
+        taking = Taking(self._where, [None] * len(self._header["programs"][0]["arrays"]))
+        for number, array in self._bound:
+            taking.arrays[number] = array
+        for (name, tree), value in zip(self._arguments.items(), values, strict=True):
+            taking.take(tree, value, name)
+        return taking
+
+    def _that_fits(self, arrays: Sequence[Any]) -> int:
+        """Which program takes these arrays.
+
+        Raises:
+            ContractError: None does.
+        """
+        for number, told in enumerate(self._header["programs"]):
+            if fits(told, arrays, {n for n, _ in self._bound}):
+                return number
+        if self._header["checks_contract"]:
+            stand_ins = [jax.ShapeDtypeStruct(*described(array)[:2]) for array in arrays]
+            check_arguments(self.contract, {name: built(tree, stand_ins) for name, tree in self._arguments.items()})
+        given, wanted, ranges = nearest(self._header["programs"], arrays)
+        raise ContractError(
+            sentence(self._where, f"no exported program takes {few(given)}.",
+                     f"The nearest takes {few(wanted)}{ranges and f' with {ranges}'}, and it is not made anew for others.",
+                     "pass such arrays, or export it for more: sizes={...}, with a range for all sizes of an axis.")
+        )  # fmt: skip
+
+    def _run(self, number: int) -> Run:
+        """How calls of one program run."""
+        told, where = self._header["programs"][number], f"{self._where}"
+        check_platform(told["platforms"], where)
+        check_x64(told, where)
+        ensure_cache()
+        call = deserialized(self._members[f"program {number}"], self._header, where).call
+        if not self._header["vjp_order"]:
+            call = without_derivative(call, where)
+        return runner(call, told, self.programs[number].result, self.__name__, where)
+
+    @property
+    def plan(self) -> str:
+        """The plan of each program, as it was when it was exported, and what was left behind."""
+        left = [f"left behind: {name}: {why}" for name, why in self._header["left"]]
+        return "\n".join([*dict.fromkeys(program.plan for program in self.programs), *left])
+
+    def to_dict(self) -> dict[str, Any]:
+        """What the file says, as plain data."""
+        names = ("sizes", "arrays", "results", "checks", "platforms", "plan")
+        programs = [
+            {**{name: told[name] for name in names}, "bytes": p.bytes}
+            for told, p in zip(self._header["programs"], self.programs, strict=True)
+        ]
+        return {
+            "name": self.__name__, "where": f"{self._where}", "signature": f"{self.__signature__}", "file": str(self.file),
+            "bytes": self._size, "sha256": self.sha256, "versions": self.versions, "settings": self.settings,
+            "vjp_order": self._header["vjp_order"], "left": dict(self._header["left"]), "missing": list(self.missing), "programs": programs,
+        }  # fmt: skip
+
+    def __rich__(self) -> Table:
+        from .._console import table
+        from .._jax.memory import text
+
+        rows: list[list[tuple[str, str]]] = [[("signature", "cyan"), (f"{self.__name__}{self.__signature__}", "")]]
+        for program in self.programs:
+            sizes = ", ".join(f"{name}={_size(size)}" for name, size in program.sizes.items()) or "the sizes of its examples"
+            where = " and ".join(program.platforms)
+            rows.append([("program", "green"), (f"{sizes}: {', '.join(program.arguments)}; {where}, {text(program.bytes)}", "")])
+            rows += [[("check", ""), (message, "")] for message in program.checks]
+        rows.append([("gradient", ""), (f"vjp_order={self._header['vjp_order']}" if self._header["vjp_order"] else "not exported", "")])
+        rows += [[("left behind", "dim"), (f"{name}: {why}", "dim")] for name, why in self._header["left"]]
+        rows += [[("not here", "yellow"), (f"{name}: a dict stands for it", "")] for name in self.missing]
+        made = ", ".join(f"{name} {version}" for name, version in self.versions.items())
+        rows += [[("exported by", ""), (made, "")], [("sha256", "dim"), (self.sha256, "dim")]]
+        return table(f"{self._where} in {self.file.name}", rows)
+
+    def __repr__(self) -> str:
+        return f"<jitney loaded {self.__name__}{self.__signature__} from {self.file.name}, {len(self.programs)} programs>"
+
+    def __str__(self) -> str:
+        from .._console import text_of
+
+        return text_of(self)
+
+    def _repr_html_(self) -> str:
+        from .._console import html_of
+
+        return html_of(self)
+
+
+@public
+def load(file: str | Path, *, imports: bool = True) -> Loaded:
+    """Load what `f.export(...)` has written: a function that is called as `f` was, without the code that it was made of.
+
+    Load only what you trust: a file is code for the machine. Its digest is against damage, and says nothing of who wrote it. Modules that
+    it names for the classes and functions in arguments and results are imported, where they are there.
+
+    Args:
+        file: The path.
+        imports: False imports none of them: dicts of their fields stand for modules and named tuples then.
+
+    Returns:
+        A `Loaded`.
+
+    Raises:
+        ExportError: The file is not there, is damaged, of another format, of a later JAX, or names a class that has changed.
+    """
+    path = path_of(file, "jitney.load()")
+    content = read(path)
+    check_version(content.header, f"jitney.load({str(path)!r})")
+    return Loaded(path, content, imported if imports else unseen)
+
+
+def _size(size: Any) -> str:
+    return f"{size[0]} to {size[1]}" if is_a(size, list) else str(size)
+
+
+def _array(data: Mapping[str, Any], content: bytes) -> Any:
+    x64: Any = jax.enable_x64
+    with x64(True):  # noqa: FBT003 - it is as it was
+        array = _jax.numpy.asarray(np.frombuffer(content, _jax.numpy.dtype(data["dtype"])).reshape(data["shape"]))
+    return array if data["impl"] is None else _jax.random.wrap_key_data(array, impl=data["impl"])

@@ -1,0 +1,65 @@
+"""Whether a program that was exported takes these arrays: shapes, of which some may be expressions of sizes, dtypes and weak types."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from .._extent import Unreadable, read_dim
+from .._jax.trees import is_a
+from .._view.layout import described
+from .._view.named_axes import in_names
+
+
+def fits(program: Mapping[str, Any], arrays: Sequence[Any], bound: Collection[int]) -> bool:
+    """Whether arrays are those of a program; what it is bound to is.
+
+    Args:
+        program: What a header says of it.
+        arrays: Those of a call.
+        bound: The numbers of those that the program is bound to.
+    """
+    pairs = [(aval, *described(array)) for i, (aval, array) in enumerate(zip(program["arrays"], arrays, strict=True)) if i not in bound]
+    if any(str(dtype) != aval["dtype"] or weak != aval["weak"] or len(shape) != len(aval["shape"]) for aval, shape, dtype, weak in pairs):
+        return False
+    symbols: Mapping[str, Any] = program["symbols"]
+    axes = [(size, told) for aval, shape, _, _ in pairs for size, told in zip(shape, aval["shape"], strict=True)]
+    known = {told: size for size, told in axes if told in symbols}
+    if any(not low <= known.get(symbol, low) <= high for symbol, (_, low, high) in symbols.items()):
+        return False
+    return all(size == _at(told, known) for size, told in axes)
+
+
+def _at(told: Any, sizes: Mapping[str, int]) -> Any:
+    if not is_a(told, str):
+        return told
+    try:
+        return read_dim(told).at(sizes)
+    except Unreadable:
+        return None
+
+
+def one_line(aval: Mapping[str, Any], symbols: Mapping[str, Any]) -> str:
+    """An array as `x: float32[100]`, or `x: float32[n]` where a symbol stands for a range of sizes."""
+    names = [name for name, _, _ in symbols.values()]
+    shape = ",".join(in_names(str(size), names) for size in aval["shape"])
+    return f"{aval['path']}: {aval['dtype']}[{shape}]{' (weak)' if aval['weak'] else ''}"
+
+
+def nearest(programs: Sequence[Mapping[str, Any]], arrays: Sequence[Any]) -> tuple[list[str], list[str], str]:
+    """The arrays of a call that the nearest program does not take, and what it takes in their place, and its range of sizes.
+
+    Of a program for a range of sizes they may be such as do not fit together, or lie outside of it; then it is all of them.
+    """
+    given = [{"shape": shape, "dtype": str(dtype), "weak": weak} for shape, dtype, weak in map(described, arrays)]
+    differing = [[i for i, aval in enumerate(program["arrays"]) if not _alike(aval, given[i])] for program in programs]
+    closest = min(range(len(programs)), key=lambda number: len(differing[number]))
+    program, at = programs[closest], differing[closest] or range(len(arrays))
+    told = [one_line({**given[i], "path": program["arrays"][i]["path"]}, {}) for i in at]
+    ranges = " and ".join(f"{name} from {low} to {high}" for name, low, high in program["symbols"].values())
+    return told, [one_line(program["arrays"][i], program["symbols"]) for i in at], ranges
+
+
+def _alike(told: Mapping[str, Any], given: Mapping[str, Any]) -> bool:
+    same = told["dtype"] == given["dtype"] and told["weak"] == given["weak"] and len(told["shape"]) == len(given["shape"])
+    return same and all(is_a(a, str) or a == b for a, b in zip(told["shape"], given["shape"], strict=True))

@@ -1,0 +1,82 @@
+"""Where a file can be used: the versions of JAX and the platforms.
+
+JAX promises that what it exports can be loaded by versions of the next six months, and says nothing worth relying on of older ones; since
+jax 0.11.1 it refuses what is past that window itself. jitney refuses an older JAX than the one that exported, and passes on what JAX
+says of a file that is too old.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+from jax import export as jax_export
+
+from .._errors import ExportError, sentence
+
+_jax: Any = jax
+_export: Any = jax_export
+_RULE = "JAX loads what a version of the six months before it has exported, and nothing of a later one."
+
+
+def check_version(header: Mapping[str, Any], where: str) -> None:
+    """Whether this JAX may load it.
+
+    Raises:
+        ExportError: It is older than the one that exported it.
+    """
+    if _number(jax.__version__) < _number(header["jax"]):
+        raise ExportError(
+            sentence(where, f"it was exported by jax {header['jax']}, and this is jax {jax.__version__}.", _RULE,
+                     f"install jax {header['jax']} or a later one, or export it with this one.")
+        )  # fmt: skip
+    least, most = _export.minimum_supported_calling_convention_version, _export.maximum_supported_calling_convention_version
+    for told in header["programs"]:
+        if not least <= told["calling_convention"] <= most:
+            raise ExportError(
+                sentence(where, f"it has convention {told['calling_convention']}, and jax {jax.__version__} knows {least} to {most}.",
+                         _RULE, "export it anew with a JAX of these days.")
+            )  # fmt: skip
+
+
+def deserialized(member: bytes, header: Mapping[str, Any], where: str) -> Any:
+    """JAX's program.
+
+    Raises:
+        ExportError: JAX does not load it.
+    """
+    try:
+        return _export.deserialize(bytearray(member))
+    except ModuleNotFoundError as error:
+        if error.name != "flatbuffers":
+            raise
+        raise ExportError(
+            sentence(where, "the package flatbuffers is not there.", "JAX writes and reads exported programs with it.",
+                     'install it: pip install "jitney[export]".')
+        ) from error  # fmt: skip
+    except (ValueError, NotImplementedError) as error:
+        raise ExportError(
+            sentence(where, f"jax {jax.__version__} does not load what jax {header['jax']} exported: {str(error).strip().splitlines()[0]}",
+                     _RULE, "export it anew, or load it with a JAX of its time.")
+        ) from error  # fmt: skip
+
+
+def check_platform(platforms: list[str], where: str) -> None:
+    """Whether the default device is of a platform that it was exported for.
+
+    Raises:
+        ExportError: It is not.
+    """
+    here = _export.default_export_platform()
+    if here not in platforms:
+        raise ExportError(
+            sentence(where, f"it was exported for {' and '.join(platforms)}, and the default device here is of {here}.",
+                     "What is lowered for one platform may hold operations of it.",
+                     f"export it with platforms={(*platforms, here)!r}.")
+        )  # fmt: skip
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version.partition("+")[0])[:4])

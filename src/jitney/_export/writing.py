@@ -1,0 +1,263 @@
+"""Write a program into a file: each set of sizes that was asked for, the trees of its arguments and results, its contract and its plans."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from .._diagnosis.needed_values import CAUGHT
+from .._diagnosis.tracer_errors import trace_error
+from .._errors import ContractError, ExportError, Where, sentence
+from .._jax.settings import settings
+from .._jax.trees import extended, is_a, issubdtype, tree_unflatten
+from .._program.entry import Entry
+from .._report.plan_report import report
+from .._signature.hints import ScalarHint
+from .._signature.options import Options
+from .._version import __version__
+from .._view.layout import jit_is_off, traced
+from .asked import Program, Sizes, arrays_at, at_hand, each, resizing
+from .container import path_of, write
+from .contract_data import contract_data
+from .lowering import Lowered, Traced, lowered, traced_for
+from .lowering import traced as traced_at
+from .trees import Held, Slot, Tree, Unportable, described
+
+_jax: Any = jax
+_random: Any = jax.random
+
+_LEFT = {
+    "donate": "the caller keeps the buffers of arguments",
+    "pad": "sizes are those that were exported",
+    "cache": "what is compiled is kept as JAX's settings say",
+    "compiler": "compiled with XLA's usual options",
+    "max_compiles": "nothing is traced after it is loaded",
+}
+"""Options that say how calls are run, not what they give; they stay behind, and the plan says so."""
+
+_OF_THE_PROCESS = ("cache", "max_compiles", "trace errors", "verify", "debug_nans")
+"""Lines of a plan that say nothing of the program: what is kept on the machine, and what happens where something goes wrong."""
+
+
+def export(
+    program: Program,
+    file: str | Path,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    sizes: Mapping[str, Any] | None,
+    vjp_order: int,
+    platforms: Sequence[str] | None,
+) -> None:
+    """What `Program.export` does."""
+    where = replace(program.core.where, name=f"{program.core.where.name}.export")
+    path = path_of(file, where)
+    _check(program, where, vjp_order)
+    program, left = _without_ways(program)
+    writer = _Writer(program, where, _bound_names(program, where), vjp_order, platforms)
+    parts = [writer.part(args, kwargs, at) for at in each(sizes, where)]
+    first = parts[0]
+    members = {f"array {i}": content for i, (_, content) in enumerate(first.bound)} | {
+        f"program {i}": p.content for i, p in enumerate(parts)
+    }
+    header = {
+        "jitney": __version__, "jax": jax.__version__, "jaxlib": metadata.version("jaxlib"),
+        "name": program.core.name, "doc": getattr(program, "__doc__", None), "checks_contract": _checks(program),
+        "contract": contract_data(program.core.contract, writer.bound), "f64": program.options.precision == "f64",
+        "arguments": first.arguments, "bound": [data for data, _ in first.bound], "programs": [part.told for part in parts],
+        "vjp_order": vjp_order, "left": [[name, _LEFT[name]] for name in left],
+        "settings": [[name, str(value)] for name, value in settings()],
+    }  # fmt: skip
+    write(path, header, members, where)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What a file holds of one program.
+
+    Args:
+        told: What its header says of it.
+        arguments: The trees of its arguments, by name.
+        bound: The arrays that it is bound to: what the header says, and their bytes.
+        content: JAX's bytes.
+    """
+
+    told: dict[str, Any]
+    arguments: dict[str, Tree]
+    bound: list[tuple[dict[str, Any], bytes]]
+    content: bytes
+
+
+@dataclass(frozen=True)
+class _Writer:
+    """Makes the parts of one file."""
+
+    program: Program
+    where: Where
+    bound: tuple[str, ...]
+    vjp_order: int
+    platforms: Sequence[str] | None
+
+    def part(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], at: Sizes) -> _Part:
+        """The program of these sizes."""
+        entry, examples = self.program.abstract(args, dict(kwargs), at_hand(self.program, at, args, kwargs, self.where), warn=False)
+        if traced(examples) or jit_is_off():
+            raise ExportError(
+                sentence(self.where, "it is called while something is traced, or `jit` is off.", "What is exported is a whole program.",
+                         "export it outside of `jit`, `grad`, `vmap` and `jax.disable_jit()`.")
+            )  # fmt: skip
+        try:
+            with entry.numbers():
+                return self._made(entry, examples, at)
+        except CAUGHT as error:
+            explained = trace_error(error, self.program.core.where, entry.paths)
+            if explained is None:
+                raise
+            raise explained from error
+
+    def _made(self, entry: Entry, examples: Sequence[Any], at: Sizes) -> _Part:
+        resized = resizing(entry, examples, at, self.where)
+        least = {**at.exact, **{name: sizes[0] + i for i, (name, sizes) in enumerate(at.ranges.items())}}
+        arrays = arrays_at(resized, examples, least, self.where)
+        made = traced_for(entry, lambda sizes: resized({**at.exact, **sizes}), at.ranges) if at.ranges else traced_at(entry, arrays)
+        known = lowered(made, self.program.core.where, self.platforms)
+        return _Part(
+            _told(self.program, entry, arrays, at, made, known, self.where), _arguments(entry, arrays, self.bound, self.where),
+            _bound_arrays(entry, examples, arrays, self.bound, self.where), bytes(known.exported.serialize(vjp_order=self.vjp_order)),
+        )  # fmt: skip
+
+
+def _checks(program: Program) -> bool:
+    """Whether a loaded call is compared with the annotations: they are of what the body sees, which `vmap` changes."""
+    return program.options.check and not program.options.vmap
+
+
+def _check(program: Program, where: Where, vjp_order: Any) -> None:
+    options = program.options
+    if importlib.util.find_spec("flatbuffers") is None:
+        raise ExportError(
+            sentence(where, "the package flatbuffers is not there.", "JAX writes and reads exported programs with it.",
+                     'install it: pip install "jitney[export]".')
+        )  # fmt: skip
+    if not is_a(vjp_order, int) or is_a(vjp_order, bool) or vjp_order < 0:
+        raise ExportError(
+            sentence(where, f"vjp_order={vjp_order!r} is no number of derivatives.", "It says how often a loaded program can be "
+                     "differentiated by `jax.grad`.", "write vjp_order=1, or export `f.value_and_grad`.")
+        )  # fmt: skip
+    refused = {
+        "shard": options.shard is not None or options.mesh is not None,
+        "debug_nans": options.debug_nans,
+        "JITNEY_DISABLE": options.disabled is not None,
+    }
+    for name, is_there in refused.items():
+        if is_there:
+            raise ExportError(
+                sentence(where, f"it has `{name}`, which cannot be exported.",
+                         "A file holds one program for one device, and no code that looks at its results.",
+                         f"export it without: jitney.optimize(...) of the same function, without `{name}`.")
+            )  # fmt: skip
+
+
+def _without_ways(program: Program) -> tuple[Program, list[str]]:
+    """The program without options that do not travel, and their names. Its counters are its own."""
+    options, usual = program.options, Options()
+    left = [name for name in _LEFT if getattr(options, name) != getattr(usual, name)]
+    changed = replace(options, on_trace_error="raise", verify=False, **{name: getattr(usual, name) for name in left})
+    return program.with_body(program.body, changed), left
+
+
+def _bound_names(program: Program, where: Where) -> tuple[str, ...]:
+    """The parameters that the program is bound to."""
+    (args, kwargs), _ = program.flattened()
+    if not args and not kwargs:
+        return ()
+    signature = program.core.binder.signature
+    names = tuple(signature.bind_partial(*args, **kwargs).arguments)
+    if any(signature.parameters[name].kind in (2, 4) for name in names):  # *args and **kwargs
+        raise ExportError(
+            sentence(where, "it is bound to some of its `*args` or `**kwargs`.", "What it is bound to goes into the file by parameter.",
+                     "export a function that names them.")
+        )  # fmt: skip
+    return names
+
+
+def _arguments(entry: Entry, arrays: Sequence[Any], bound: Sequence[str], where: Where) -> dict[str, Tree]:
+    """The trees of the arguments that a call gives, by name."""
+    layout = entry.layout
+    view = layout.view(entry.core.contract, arrays, entry.statics)
+    leaves: list[Any] = [None] * (len(layout.dynamic) + len(layout.static))
+    for number, (i, leaf) in enumerate(zip(layout.dynamic, view.leaves, strict=True)):
+        leaves[i] = Slot(number, leaf.hint.kind if isinstance(leaf.hint, ScalarHint) else None)
+    for i, value in zip(layout.static, entry.statics, strict=True):
+        leaves[i] = Held(value)
+    names = [parameter.name for parameter in entry.core.contract.parameters]
+    parts = zip(names, tree_unflatten(layout.treedef, leaves), strict=True)
+    return {name: _described(part, name, where) for name, part in parts if name not in bound}
+
+
+def _described(tree: Any, path: str, where: Where) -> Tree:
+    try:
+        return described(tree, path)
+    except Unportable as part:
+        raise ExportError(
+            sentence(where, f"{part.path!r} is or holds {part.what}, which a file cannot hold.",
+                     "It holds arrays, plain values, what has a name, and tuples, lists, dicts, named tuples and Equinox modules of these.",
+                     "pass and return such, or define a function or a class at the top of its module.")
+        ) from part  # fmt: skip
+
+
+def _told(program: Program, entry: Entry, arrays: Sequence[Any], at: Sizes, made: Traced, known: Lowered, where: Where) -> dict[str, Any]:
+    """What the header says of one program."""
+    view = entry.layout.view(entry.core.contract, arrays, entry.statics)
+    whole = report(program.core, entry, arrays)
+    plan = replace(whole, lines=tuple(line for line in whole.lines if line.name not in _OF_THE_PROCESS))
+    return {
+        "sizes": {**at.exact, **{name: [sizes[0], sizes[-1]] for name, sizes in at.ranges.items()}},
+        "symbols": {f"d{i}": [name, sizes[0], sizes[-1]] for i, (name, sizes) in enumerate(at.ranges.items())},
+        "arrays": [_aval(aval, leaf.path) for aval, leaf in zip(made.closed.in_avals, view.leaves, strict=True)],
+        "results": [_aval(aval, "") for aval in made.closed.out_avals],
+        "result": _described(made.result, "result", where),
+        "checks": [list(messages) for messages in known.checks],
+        "platforms": list(known.exported.platforms),
+        "calling_convention": known.exported.calling_convention_version,
+        "x64": bool(_jax.config.jax_enable_x64),
+        "plan": plan.to_dict(),
+        "plan_text": str(plan),
+    }
+
+
+def _aval(aval: Any, path: str) -> dict[str, Any]:
+    shape = [int(size) if is_a(size, (int, np.integer)) else str(size) for size in aval.shape]
+    return {"path": path, "shape": shape, "dtype": str(aval.dtype), "weak": bool(aval.weak_type)}
+
+
+def _bound_arrays(
+    entry: Entry, examples: Sequence[Any], arrays: Sequence[Any], bound: Sequence[str], where: Where
+) -> list[tuple[dict[str, Any], bytes]]:
+    """The arrays that the program is bound to, which go into the file as they are."""
+    held: list[tuple[dict[str, Any], bytes]] = []
+    for number, (i, array, taken) in enumerate(zip(entry.layout.dynamic, examples, arrays, strict=True)):
+        argument, path = entry.layout.names[i]
+        if argument not in bound:
+            continue
+        if taken is not array:
+            raise ContractError(
+                sentence(where, f"{path!r}, to which it is bound, has another size than was asked for.",
+                         "What a program is bound to goes into the file as it is.", "leave that axis out of `sizes`.")
+            )  # fmt: skip
+        if is_a(array, jax.ShapeDtypeStruct):
+            raise ExportError(
+                sentence(where, f"{path!r}, to which it is bound, has no values.", "What a program is bound to goes into the file.",
+                         "bind it to arrays, or export the function and pass them when it is loaded.")
+            )  # fmt: skip
+        is_key = is_a(array, jax.Array) and issubdtype(array.dtype, extended)
+        host = np.asarray(_random.key_data(array) if is_key else _jax.numpy.asarray(array))  # as JAX takes it
+        impl = str(_random.key_impl(array)) if is_key else None
+        held.append(({"number": number, "dtype": host.dtype.name, "shape": list(host.shape), "impl": impl}, host.tobytes()))
+    return held

@@ -1,0 +1,75 @@
+"""Any tree of arguments, of any dtypes, goes through a file as it goes through the program."""
+
+from collections import OrderedDict
+
+import hypothesis
+import hypothesis.strategies as st
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jitney
+
+from ._models import Decay, Mode, Pair, to_the_bit
+
+_DTYPES = ("float32", "float16", "bfloat16", "int32", "int8", "uint16", "bool", "complex64")
+_STATIC = st.one_of(
+    st.none(), st.booleans(), st.integers(-5, 5), st.floats(-2, 2), st.text(max_size=3), st.sampled_from(Mode), st.binary(max_size=3)
+)
+
+
+@st.composite
+def _array(draw):
+    dtype, shape = draw(st.sampled_from(_DTYPES)), draw(st.sampled_from([(), (0,), (2,), (1, 3)]))
+    numbers = draw(st.integers(0, 3)) + np.arange(int(np.prod(shape))).reshape(shape)
+    return jnp.asarray(numbers).astype(dtype)
+
+
+_TREES = st.recursive(
+    st.one_of(_array(), _array(), _STATIC),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.lists(inner, max_size=3).map(tuple),
+        st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+        st.dictionaries(st.sampled_from("xyz"), inner, max_size=2).map(OrderedDict),
+        st.tuples(inner, inner).map(lambda pair: Pair(*pair)),
+        st.tuples(inner, st.integers(0, 3)).map(lambda parts: Decay(*parts)),
+    ),
+    max_leaves=8,
+)
+
+
+def _changed(tree):
+    """Something of each array, in the structure as it is."""
+    return jax.tree.map(lambda x: (x + x, x.T) if isinstance(x, jax.Array) else x, tree), tree
+
+
+@pytest.mark.sweep
+@hypothesis.given(tree=_TREES)
+def test_any_tree_goes_through_a_file(tmp_path_factory, tree):
+    """Lists, tuples, dicts in their order, named tuples and modules of arrays and static values: to the bit what the program gives."""
+    path = tmp_path_factory.mktemp("export") / "f.jitney"
+    f = jitney.optimize(lambda tree: _changed(tree))
+    f.export(path, tree)
+    to_the_bit(jitney.load(path)(tree), f(tree))
+    to_the_bit(jax.tree.leaves(jitney.load(path)(tree)), jax.tree.leaves(f(tree)))
+
+
+@pytest.mark.sweep
+@hypothesis.given(tree=_TREES, place=st.integers(0, 7), leaf=st.one_of(_array(), _STATIC, _TREES))
+def test_what_is_exported_for_one_tree_is_right_for_another_or_a_sentence(tmp_path_factory, tree, place, leaf):
+    """One leaf of the arguments is another: its value or its type, its shape, a tree in its place."""
+    path = tmp_path_factory.mktemp("export") / "f.jitney"
+    f = jitney.optimize(lambda tree: _changed(tree))
+    f.export(path, tree)
+    leaves, structure = jax.tree.flatten(tree)
+    hypothesis.assume(leaves)
+    leaves[place % len(leaves)] = leaf
+    other = jax.tree.unflatten(structure, leaves)
+    try:
+        ours = jitney.load(path)(other)
+    except jitney.ContractError:
+        return
+    to_the_bit(ours, jitney.optimize(lambda tree: _changed(tree))(other))
+    to_the_bit(jax.tree.leaves(ours), jax.tree.leaves(_changed(other)))
