@@ -7,6 +7,7 @@ import sys
 from html import escape
 from pathlib import Path
 
+import jitney
 from examples.gallery._card import NAMES, Card, example, kept, run, title
 
 DEVICES = "--xla_force_host_platform_device_count=8"
@@ -42,6 +43,8 @@ def main() -> int:
     parser.add_argument("--full", action="store_true", help="at the size of the figures in the documentation")
     parser.add_argument("--out", type=Path, default=Path("out/gallery"), help="folder for pictures and figures (default: %(default)s)")
     chosen = parser.parse_args()
+    if chosen.full:
+        jitney.configure(cache=False)  # first calls are to be compiled
     for name in [chosen.name] if chosen.name else NAMES:
         if name == "kalman" and DEVICES not in os.environ.get("XLA_FLAGS", ""):
             if status := in_its_own_process(name, chosen.out, full=chosen.full):

@@ -1,8 +1,8 @@
 """A physics-informed network: a drum skin under a load, Poisson's equation on the unit square, from the equation alone.
 
-`lazy_derivatives` gives the network derivatives that are traced when they are asked for, so the loss reads like the equation. The program
-is as fast as with `jax.hessian`: of two coordinates there is no structure to use. What is gained is in the notation, and that a wrong
-name or shape is a sentence.
+`lazy_derivatives` gives the network derivatives that are traced when they are asked for, so the loss reads like the equation. A step
+takes less time than with `jax.hessian`, and more than with the two second derivatives written by hand, one along each coordinate, which
+make no mixed one. A wrong name or shape is a sentence.
 """
 
 # %% Imports
@@ -45,6 +45,17 @@ def loss_by_jax(net: eqx.nn.MLP, points: Float[Array, "points 2"]) -> Float[Arra
     return jnp.mean(jax.vmap(lambda at: jnp.trace(hessian(net, at)) + load(at))(points) ** 2)
 
 
+def loss_by_hand(net: eqx.nn.MLP, points: Float[Array, "points 2"]) -> Float[Array, ""]:
+    def second(at: Array, along: np.ndarray) -> Array:
+        def slope(at: Array) -> Array:
+            return jax.jvp(lambda at: height(net, at), (at,), (along,))[1]
+
+        return jax.jvp(slope, (at,), (along,))[1]
+
+    x, y = np.eye(2, dtype=np.float32)
+    return jnp.mean(jax.vmap(lambda at: second(at, x) + second(at, y) + load(at))(points) ** 2)
+
+
 def step_of(loss):
     """One step of Adam on a loss."""
 
@@ -56,7 +67,11 @@ def step_of(loss):
     return step
 
 
-step, step_by_jax = jitney.optimize(step_of(loss)), eqx.filter_jit(step_of(loss_by_jax))
+step, step_by_jax, step_by_hand = (
+    jitney.optimize(step_of(loss)),
+    eqx.filter_jit(step_of(loss_by_jax)),
+    eqx.filter_jit(step_of(loss_by_hand)),
+)
 
 
 def fresh():
@@ -87,7 +102,14 @@ def compare(*, full: bool = False) -> dict[str, jitney.Measurement]:
     def by_jax_hessian(places: Array) -> object:
         return step_by_jax(*begin, places)[1:]
 
-    return {"a step": jitney.measure(by_lazy_derivatives, places, against=by_jax_hessian, tolerance=1e-4, seconds=2.0 if full else 0.1)}
+    def by_hand(places: Array) -> object:
+        return step_by_hand(*begin, places)[1:]
+
+    options = {"tolerance": 1e-4, "seconds": 2.0 if full else 0.1}
+    return {
+        "a step, beside jax.hessian": jitney.measure(by_lazy_derivatives, places, against=by_jax_hessian, **options),
+        "a step, beside two derivatives by hand": jitney.measure(by_lazy_derivatives, places, against=by_hand, **options),
+    }
 
 
 # %% Picture
@@ -96,12 +118,12 @@ def draw(figure: Figure, *, full: bool = False) -> None:
     net, state = fresh()
     for i in range(3000 if full else 2):
         net, state, _ = step(net, state, points(512 if full else 16, i))
-    grid = np.linspace(0, 1, 25, dtype=np.float32)
+    grid = np.linspace(0, 1, 60, dtype=np.float32)
     x, y = np.meshgrid(grid, grid)
     learnt = jax.vmap(jax.vmap(lambda at: height(net, at)))(jnp.stack([x, y], -1))
     truth = np.sin(np.pi * x) * np.sin(2 * np.pi * y)
     for axes, values, title in zip(figure.subplots(1, 2), (learnt, learnt - truth), ("height", "error"), strict=True):
         most = float(np.abs(values).max())
-        image = axes.contourf(x, y, values, np.linspace(-most, most, 9), cmap="RdBu_r")
+        image = axes.imshow(values, extent=(0, 1, 0, 1), origin="lower", cmap="RdBu_r", vmin=-most, vmax=most, interpolation="none")
         figure.colorbar(image, ax=axes, format="%.2g")
-        axes.set(title=title, aspect="equal")
+        axes.set(title=title)
