@@ -146,7 +146,7 @@ def test_the_price_is_that_of_black_and_scholes():
     assert abs(delta - slope) < 4 * np.sqrt(1.3 / draws)  # the payoff's slope is at most the growth, whose mean square is 1.13
 
 
-IN_THE_GATE = ("gaussian_process", "classifier", "kalman")  # the others compile for longer; `nox -s full` runs all
+IN_THE_GATE = ("gaussian_process", "kalman")  # the others compile for longer; `nox -s full` runs all
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name in IN_THE_GATE else pytest.mark.slow) for name in _card.NAMES])
