@@ -19,7 +19,7 @@ ALL = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT 
 PAGES = [page for page in ALL if "```python\n" in page.read_text()]
 ONE_SCRIPT = "The blocks of Python on this page are one script, from top to bottom."
 PRINTED = [
-    page for page in PAGES if page.name in ("states.md", "axes.md", "memory.md", "train.md", "moving.md", "faq.md")
+    page for page in PAGES if page.name in ("states.md", "axes.md", "memory.md", "train.md", "fits.md", "macro.md", "moving.md", "faq.md")
 ]  # the others show what depends on the machine
 # What the machine or the version of JAX decides.
 UNITS = re.compile(r"[\d.,]+ (?:s|rows/s|KiB|MiB|GiB|kFLOP|MFLOP|at a time)\b|\d+%|█+|-> |  +")
@@ -37,7 +37,7 @@ def blocks(page: Path) -> Iterator[tuple[str, str, int]]:
 def run(code: str, line: int, page: Path, names: dict[str, object]) -> str:
     """What a block prints. It is compiled so that a traceback and inspect find the page's own lines."""
     out = io.StringIO()
-    loose = page.parent.parent.name == "examples" or "import optax" in page.read_text()  # as the tests there; optax mixes dtypes
+    loose = page.parent.parent.name == "examples" or re.search("import optax|from examples", page.read_text())  # these mix dtypes
     with contextlib.redirect_stdout(out), jax.numpy_dtype_promotion("standard" if loose else "strict"):
         exec(compile("\n" * line + code, str(page), "exec"), names)
     return out.getvalue()

@@ -1,0 +1,71 @@
+"""What the gallery makes of an example: its printed plan, its measurements, its picture, kept in a folder for the index and the page."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import ModuleType
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+NAMES = ("neural_ode", "gaussian_process", "ragged_rnn", "ensemble", "pinn", "classifier", "kalman", "monte_carlo")
+STYLE = {
+    "svg.fonttype": "none", "svg.hashsalt": "gallery", "font.size": 8.5, "axes.titlesize": 9, "path.simplify_threshold": 0.5,
+    "axes.spines.top": False, "axes.spines.right": False,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Card:
+    """One example, run."""
+
+    name: str
+    full: bool
+    plan: str
+    measured: dict[str, str]
+    seconds: float
+    date: str
+
+
+def example(name: str) -> ModuleType:
+    """The module of an example."""
+    return importlib.import_module(f"examples.gallery.{name}")
+
+
+def title(module: ModuleType) -> str:
+    """The first line of what it says of itself."""
+    return (module.__doc__ or "").partition("\n")[0]
+
+
+def decisions(text: str) -> str:
+    """Of a printed plan, what was decided: not the lines of what is the same in every plan, of arrays, and of the machine's folders."""
+    return re.sub(r"\ncontract .*", "", text, flags=re.DOTALL)
+
+
+def run(name: str, out: Path, *, full: bool) -> Card:
+    """Plan, compare and draw an example; what it made lies in the folder."""
+    module, began = example(name), time.perf_counter()
+    plan = "\n\n".join(decisions(str(part)) for part in module.plan())
+    measured = {what: str(figures) for what, figures in module.compare(full=full).items()}
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(7, 2.8), layout="constrained")
+        module.draw(figure, full=full)
+        out.mkdir(parents=True, exist_ok=True)
+        figure.savefig(file := out / f"{name}.svg", metadata={"Date": None, "Creator": None})
+    file.write_text(
+        re.sub(r"\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}", file.read_text())
+    )  # a hundredth of a point is seen by nobody
+    card = Card(name, full, plan, measured, time.perf_counter() - began, time.strftime("%Y-%m-%d", time.gmtime()))
+    (out / f"{name}.json").write_text(json.dumps(asdict(card), indent=1))
+    return card
+
+
+def kept(name: str, out: Path) -> Card | None:
+    """What an earlier run has left."""
+    file = out / f"{name}.json"
+    return Card(**json.loads(file.read_text())) if file.exists() else None

@@ -1,0 +1,94 @@
+"""A Monte Carlo pricer, streamed: a call option and its delta from a billion draws that are never in memory.
+
+The function draws as many numbers as there are elements of an axis, and takes means. `jitney.stream` goes through that axis chunk by
+chunk: the draws are those that the whole would have at these positions, so the price is that of one array of a billion, which would take
+18.6 GiB. The loop over chunks that one writes by hand has other draws for another size of chunk. Of four million draws, which fit into
+memory, a stream takes less time too; of some thousand it takes milliseconds more.
+"""
+
+# %% Imports
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.stats
+from jaxtyping import Array, Float, Int8, Key
+from matplotlib.figure import Figure
+
+import jitney
+
+STRIKE, RATE, VOLATILITY, YEARS = 105.0, 0.03, 0.25, 1.0
+
+
+# %% The function, as one would write it
+def price(
+    spot: Float[Array, ""], key: Key[Array, ""], draws: Int8[Array, "draw"]
+) -> tuple[Float[Array, ""], Float[Array, ""], Float[Array, ""]]:
+    """Price of a European call, its delta (pathwise), and the mean square of the discounted payoffs."""
+    normal = jax.random.normal(key, draws.shape)
+    growth = jnp.exp((RATE - VOLATILITY**2 / 2) * YEARS + VOLATILITY * YEARS**0.5 * normal)
+    payoff = np.exp(-RATE * YEARS) * jnp.maximum(spot * growth - STRIKE, 0)
+    delta = np.exp(-RATE * YEARS) * jnp.where(spot * growth > STRIKE, growth, 0)
+    return jnp.mean(payoff), jnp.mean(delta), jnp.mean(payoff**2)
+
+
+# %% The decorator line
+priced = jitney.optimize(price)
+
+# %% Without jitney
+at_once = jax.jit(price)
+SPOT, CHUNK = np.float32(100.0), 2**20
+
+
+def nothing(draws: int) -> np.ndarray:
+    """So many elements of an axis, of one byte in all: what the function reads of them is how many they are."""
+    return np.broadcast_to(np.int8(0), (draws,))
+
+
+def streamed(draws: int, chunk: int = CHUNK) -> tuple[np.ndarray, ...]:
+    """Price, delta and mean square, chunk by chunk."""
+    data = {"spot": SPOT, "key": jax.random.key(0), "draws": nothing(draws)}
+    return jitney.stream(priced, data, chunk={"draw": chunk}, progress=False)[0]
+
+
+def black_scholes(spot: float) -> tuple[float, float]:
+    """Price and delta in closed form."""
+    width = VOLATILITY * YEARS**0.5
+    d = (np.log(spot / STRIKE) + (RATE + VOLATILITY**2 / 2) * YEARS) / width
+    delta = scipy.stats.norm.cdf(d)
+    return spot * delta - STRIKE * np.exp(-RATE * YEARS) * scipy.stats.norm.cdf(d - width), delta
+
+
+# %% The plan
+def plan() -> tuple[object, ...]:
+    """What a billion draws take, each way."""
+    return (jitney.strategy(priced, SPOT, jax.random.key(0), sizes={"draw": 10**9}, memory="256MiB"),)
+
+
+# %% Before and after: equal results are asserted before anything is timed
+def compare(*, full: bool = False) -> dict[str, jitney.Measurement]:
+    """A number of draws that fits into memory as a whole: streamed, and at once."""
+    draws, key = 2**22 if full else 2**14, jax.random.key(0)
+
+    def by_stream() -> tuple[np.ndarray, ...]:
+        return streamed(draws, 2**18 if full else 2**12)
+
+    def in_memory() -> tuple[Array, ...]:
+        return at_once(SPOT, key, nothing(draws))
+
+    return {f"{draws:,} draws": jitney.measure(by_stream, against=in_memory, tolerance=1e-4, seconds=2.0 if full else 0.1)}
+
+
+# %% Picture
+def draw(figure: Figure, *, full: bool = False) -> None:
+    """How far the price is from the closed form, beside its standard error, as draws are added."""
+    counts = [10**power for power in range(4, 10)] if full else [2**13, 2**14]
+    errors, deviations = [], []
+    for count in counts:
+        value, _, square = streamed(count, min(CHUNK, count) if full else 2**12)
+        errors.append(abs(float(value) - black_scholes(float(SPOT))[0]))
+        deviations.append(np.sqrt((float(square) - float(value) ** 2) / count))
+    axes = figure.subplots()
+    axes.loglog(counts, deviations, color="#9a9a9a", label="standard error")
+    axes.loglog(counts, errors, "o", color="#0b6e99", label="distance from Black and Scholes")
+    axes.set(xlabel="draws", ylabel="price")
+    axes.legend(frameon=False)

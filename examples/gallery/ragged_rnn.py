@@ -1,0 +1,103 @@
+"""An RNN over ragged sequences: a GRU reads a noisy wave and says its frequency; each batch is as long as its sequences are.
+
+Each length would be a program of its own. With `pad` the lengths from 65 to 128 share one, and no mask is written: a padded step keeps
+the state, and the gradient is that of the exact length. A warm call at a padded length takes the steps that are filled in too.
+"""
+
+# %% Imports
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Float
+from matplotlib.figure import Figure
+
+import jitney
+
+adam = optax.adam(3e-3)
+
+
+# %% The function, as one would write it
+class Reader(eqx.Module):
+    """Reads a sequence to its end, then says one number."""
+
+    cell: eqx.nn.GRUCell
+    head: eqx.nn.Linear
+
+    def __init__(self, width: int, key: Array):
+        first, second = jax.random.split(key)
+        self.cell, self.head = eqx.nn.GRUCell(1, width, key=first), eqx.nn.Linear(width, "scalar", key=second)
+
+    def __call__(self, sequence: Float[Array, "time"]) -> Float[Array, ""]:
+        start = jnp.zeros(self.cell.hidden_size)
+        last, _ = jax.lax.scan(lambda state, x: (self.cell(x[None], state), None), start, sequence)
+        return self.head(last)
+
+
+def loss(net: Reader, waves: Float[Array, "batch time"], frequencies: Float[Array, "batch"]) -> Float[Array, ""]:
+    return jnp.mean((jax.vmap(net)(waves) - frequencies) ** 2)
+
+
+def step(net: Reader, state, waves: Float[Array, "batch time"], frequencies: Float[Array, "batch"]):
+    """One step of Adam."""
+    value, grads = eqx.filter_value_and_grad(loss)(net, waves, frequencies)
+    updates, state = adam.update(grads, state)
+    return eqx.apply_updates(net, updates), state, value
+
+
+# %% The decorator line
+padded = jitney.optimize(pad={"time": "pow2", "batch": "pow2"})(step)
+
+# %% Without jitney, and the data
+plain = eqx.filter_jit(step)
+
+
+def fresh(width: int = 32):
+    """A network and the state of its optimiser."""
+    net = Reader(width, jax.random.key(0))
+    return net, adam.init(eqx.filter(net, eqx.is_array))
+
+
+def waves(length: int, number: int = 32, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Sine waves with noise, and their frequencies."""
+    rng = np.random.default_rng([length, number, seed])
+    frequencies, phases = rng.uniform(0.1, 1.0, (2, number, 1))
+    waves = np.sin(frequencies * np.arange(length) + 6 * phases) + 0.1 * rng.normal(size=(number, length))
+    return waves.astype(np.float32), frequencies[:, 0].astype(np.float32)
+
+
+# %% The plan
+def plan() -> tuple[object, ...]:
+    """Of 32 sequences of length 100."""
+    return (padded.plan(*fresh(), *waves(100)),)
+
+
+# %% Before and after: equal results are asserted before anything is timed
+def compare(*, full: bool = False) -> dict[str, jitney.Measurement]:
+    """Batches of several lengths, each compiled when it first comes: the loss, and the gradients that Adam has kept."""
+    begin, lengths = fresh(), range(40, 129, 8) if full else (50,)
+
+    def with_pad() -> list[object]:
+        return [padded(*begin, *waves(length))[1:] for length in lengths]
+
+    def at_exact_size() -> list[object]:
+        return [plain(*begin, *waves(length))[1:] for length in lengths]
+
+    measured = jitney.measure(with_pad, against=at_exact_size, tolerance=1e-4, seconds=2.0 if full else 0.1)
+    return {f"{len(lengths)} lengths": measured}
+
+
+# %% Picture
+def draw(figure: Figure, *, full: bool = False) -> None:
+    """Frequencies that were read off waves not seen before, of three lengths."""
+    net, state = fresh()
+    for i in range(600 if full else 2):
+        net, state, _ = padded(net, state, *waves(33 + (37 * i) % 96 if full else 50, seed=i + 1))
+    for axes, length in zip(figure.subplots(1, 3, sharey=True), (40, 80, 120) if full else (50, 50, 50), strict=True):
+        sequences, truth = waves(length, 64)
+        said = jax.vmap(net)(sequences)
+        axes.plot([0, 1], [0, 1], color="#9a9a9a", linewidth=0.8)
+        axes.plot(truth, said, ".", color="#0b6e99", markersize=4)
+        axes.set(title=f"waves of {length}", xlabel="frequency")
+    figure.axes[0].set_ylabel("read")
