@@ -1,0 +1,129 @@
+"""Does it harm? Functions in the style of public packages' documentation, under `jitney.optimize` without options and under `jax.jit`, in turn.
+
+Run from the project's root: `python -m tests.perf.harm` (names of functions for some of them). `jax.jit` is called as documentation has it, and
+gets the arrays of modules flat, with all else closed over. Results are compared first; compiling stands apart. Of each round there is a
+ratio, and of these the median; the last column is that of a second `jax.jit` of the same function, which says what the machine can tell apart.
+The goal: above 50 microseconds a call, never more than 2% slower.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+
+import jitney
+
+from .styles import CASES
+from .styles.case import Case
+
+ROUNDS = int(os.environ.get("JITNEY_BENCH_ROUNDS", "40"))
+BATCH = 0.01  # seconds of calls in a round
+Call = Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class Row:
+    """What came of one function."""
+
+    name: str
+    jit: float  # microseconds a call, the least of the rounds
+    ours: float
+    ratio: float
+    again: float
+    jit_first: float  # seconds of the first call
+    ours_first: float
+
+    @property
+    def harms(self) -> bool:
+        return self.jit > 50 and self.ratio > 1.02
+
+    def __str__(self) -> str:
+        first = f"{self.jit_first:9.2f} {self.ours_first:7.2f}"
+        return f"{self.name:36} {self.jit:9.1f} {self.ours:9.1f} {self.ratio:7.3f} {self.again:7.3f} {first}{'  <-' if self.harms else ''}"
+
+
+def plain(case: Case) -> Call:
+    """The call under `jax.jit`: of arrays, and of flat arrays where modules are passed."""
+    if not any(isinstance(arg, eqx.Module) for arg in jax.tree.leaves(case.args, is_leaf=lambda x: isinstance(x, eqx.Module))):
+        jitted = jax.jit(lambda *args: case.fn(*args))
+        return lambda: jitted(*case.args)
+    arrays, rest = eqx.partition(case.args, eqx.is_array)
+    leaves, treedef = jax.tree.flatten(arrays)
+
+    def flat(*leaves: Any) -> Any:
+        return jax.tree.leaves(eqx.filter(case.fn(*eqx.combine(jax.tree.unflatten(treedef, leaves), rest)), eqx.is_array))
+
+    of_leaves = jax.jit(flat)
+    return lambda: of_leaves(*leaves)
+
+
+def first_array(result: Any) -> Callable[[Any], Any]:
+    """What finds an array in such results, to wait for: all of a program are there at once, and taking trees apart is not what is timed."""
+    path = next(path for path, leaf in jax.tree_util.tree_leaves_with_path(result) if eqx.is_array(leaf))
+    steps = [getattr(key, "name", None) or getattr(key, "key", getattr(key, "idx", None)) for key in path]
+    return lambda result: functools.reduce(lambda x, step: getattr(x, step) if hasattr(x, str(step)) else x[step], steps, result)
+
+
+def seconds(call: Call, array: Callable[[Any], Any], count: int) -> float:
+    start = time.perf_counter()
+    for _ in range(count):
+        array(call()).block_until_ready()
+    return (time.perf_counter() - start) / count
+
+
+def compared(case: Case) -> tuple[Sequence[Call], Sequence[float]]:
+    """The call under `jax.jit`, `jitney.optimize` and another `jax.jit`, with seconds of each first call. The results are equal."""
+    program = jitney.optimize(case.fn)
+    calls, first, results = (plain(case), lambda: program(*case.args), plain(case)), [], []
+    for call in calls:
+        start = time.perf_counter()
+        results.append([np.asarray(x) for x in jax.block_until_ready(jax.tree.leaves(eqx.filter(call(), eqx.is_array)))])
+        first.append(time.perf_counter() - start)
+    for ours, theirs in zip(results[1], results[0], strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6, err_msg=case.name)
+    return calls, first
+
+
+def race(case: Case) -> Row:
+    """Rounds in turn, in an order that changes."""
+    calls, first = compared(case)
+    arrays = [first_array(call()) for call in calls]
+    count = max(3, int(BATCH / seconds(calls[0], arrays[0], 3)))
+    rounds: list[list[float]] = []
+    for turn in range(ROUNDS):
+        taken = [0.0, 0.0, 0.0]
+        for i in ((0, 1, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0), (1, 0, 2), (0, 2, 1))[turn % 6]:
+            taken[i] = seconds(calls[i], arrays[i], count) * 1e6
+        rounds.append(taken)
+    jit, ours, _ = (min(column) for column in zip(*rounds, strict=True))
+    ratio, again = (median(taken[i] / taken[0] for taken in rounds) for i in (1, 2))
+    return Row(case.name, jit, ours, ratio, again, first[0], first[1])
+
+
+def main() -> None:
+    chosen = [case for case in CASES if not sys.argv[1:] or case.fn.__name__ in sys.argv[1:]]
+    print(
+        f"jax {jax.__version__}; {len(chosen)} functions, {ROUNDS} rounds; microseconds a call, which is waited for, and seconds of the first"
+    )
+    print(f"{'':36} {'jax.jit':>9} {'jitney':>9} {'ratio':>7} {'again':>7} {'jit first':>9} {'ours':>7}", flush=True)
+    rows = sorted(map(race, chosen), key=lambda row: -row.ratio)
+    print(*rows, sep="\n")
+    larger = [row for row in rows if row.jit > 50]
+    print(f"above 50 us: {len(larger)}, of them more than 2% slower: {sum(row.harms for row in larger)}")
+    print(
+        f"first calls: {sum(row.jit_first for row in rows):.1f} s under jax.jit, {sum(row.ours_first for row in rows):.1f} s under jitney"
+    )
+
+
+if __name__ == "__main__":
+    main()
