@@ -1,8 +1,8 @@
-"""Does it harm? Functions in the style of public packages' documentation, under `jitney.optimize` without options and under `jax.jit`, in turn.
+"""Does it harm? Functions in the style of public documentation, under `jitney.optimize` without options and under `jax.jit`, in turn.
 
-Run from the project's root: `python -m tests.perf.harm` (names of functions for some of them). `jax.jit` is called as documentation has it, and
-gets the arrays of modules flat, with all else closed over. Results are compared first; compiling stands apart. Of each round there is a
-ratio, and of these the median; the last column is that of a second `jax.jit` of the same function, which says what the machine can tell apart.
+Run from the project's root: `python -m tests.perf.harm` (names of functions for some of them). `jax.jit` is called as documentation has
+it, and gets the arrays of modules flat, with all else closed over. Results are compared first; compiling stands apart. Of each round there
+is a ratio, and of these the median; `again` is that of a second `jax.jit` of the same function, which says what the machine can tell apart.
 The goal: above 50 microseconds a call, never more than 2% slower.
 """
 
@@ -112,9 +112,7 @@ def race(case: Case) -> Row:
 
 def main() -> None:
     chosen = [case for case in CASES if not sys.argv[1:] or case.fn.__name__ in sys.argv[1:]]
-    print(
-        f"jax {jax.__version__}; {len(chosen)} functions, {ROUNDS} rounds; microseconds a call, which is waited for, and seconds of the first"
-    )
+    print(f"jax {jax.__version__}; {len(chosen)} functions, {ROUNDS} rounds; microseconds a call that is waited for, seconds of the first")
     print(f"{'':36} {'jax.jit':>9} {'jitney':>9} {'ratio':>7} {'again':>7} {'jit first':>9} {'ours':>7}", flush=True)
     rows = sorted(map(race, chosen), key=lambda row: -row.ratio)
     print(*rows, sep="\n")
