@@ -1,7 +1,7 @@
 """What a warm call costs: `jitney.optimize` against `jax.jit` on the flat leaves and `eqx.filter_jit`, in turn in one process.
 
 Run from the project's root: `python -m tests.perf.warm_call`. Results are compared first; compiling is not timed. Each figure is the
-least of several rounds, in microseconds a call. A line shows that a call returns before the device is done; then comes one for each feature.
+least of several rounds, in microseconds a call. A line shows that a call returns before the device is done, and one each feature's cost.
 """
 
 from __future__ import annotations
