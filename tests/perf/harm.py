@@ -3,7 +3,8 @@
 Run from the project's root: `python -m tests.perf.harm` (names of functions for some of them). `jax.jit` is called as documentation has
 it, and gets the arrays of modules flat, with all else closed over. Results are compared first; compiling stands apart. Of each round there
 is a ratio, and of these the median; `again` is that of a second `jax.jit` of the same function, which says what the machine can tell apart.
-`work` is the ratio in seconds of processors.
+`work` is the ratio in seconds of processors, and `program` says where the compiled one has the same operations, so that all that differs
+is the call.
 The goal: above 50 microseconds a call, never more than 2% slower.
 """
 
@@ -11,8 +12,10 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -42,6 +45,7 @@ class Row:
     ratio: float
     again: float
     work: float  # the ratio of seconds of processors, which other programs on the machine disturb less
+    same: bool  # whether the compiled program has the same operations
     jit_first: float  # seconds of the first call
     ours_first: float
 
@@ -51,23 +55,32 @@ class Row:
 
     def __str__(self) -> str:
         first = f"{self.jit_first:9.2f} {self.ours_first:7.2f}"
-        ratios = f"{self.ratio:7.3f} {self.again:7.3f} {self.work:7.3f}"
+        ratios = f"{self.ratio:7.3f} {self.again:7.3f} {self.work:7.3f} {'same' if self.same else '':>6}"
         return f"{self.name:36} {self.jit:9.1f} {self.ours:9.1f} {ratios} {first}{'  <-' if self.harms else ''}"
 
 
-def plain(case: Case) -> Call:
-    """The call under `jax.jit`: of arrays, and of flat arrays where modules are passed."""
+def plain(case: Case) -> tuple[Any, Sequence[Any]]:
+    """The function under `jax.jit` with its arguments: arrays, and flat arrays where modules are passed."""
     if not any(isinstance(arg, eqx.Module) for arg in jax.tree.leaves(case.args, is_leaf=lambda x: isinstance(x, eqx.Module))):
-        jitted = jax.jit(lambda *args: case.fn(*args))
-        return lambda: jitted(*case.args)
+        return jax.jit(lambda *args: case.fn(*args)), case.args
     arrays, rest = eqx.partition(case.args, eqx.is_array)
     leaves, treedef = jax.tree.flatten(arrays)
 
     def flat(*leaves: Any) -> Any:
         return jax.tree.leaves(eqx.filter(case.fn(*eqx.combine(jax.tree.unflatten(treedef, leaves), rest)), eqx.is_array))
 
-    of_leaves = jax.jit(flat)
-    return lambda: of_leaves(*leaves)
+    return jax.jit(flat), leaves
+
+
+def operations(compiled: Any) -> Counter[str]:
+    """How many there are of each."""
+    return Counter(re.findall(r"= \S+ ([a-z-]+)\(", compiled.as_text()))
+
+
+def is_same(case: Case) -> bool:
+    """Whether jitney compiles what `jax.jit` does."""
+    jitted, args = plain(case)
+    return operations(jitney.optimize(case.fn).ahead(case.args, {})) == operations(jitted.lower(*args).compile())
 
 
 def first_array(result: Any) -> Callable[[Any], Any]:
@@ -88,7 +101,8 @@ def seconds(call: Call, array: Callable[[Any], Any], count: int) -> tuple[float,
 def compared(case: Case) -> tuple[Sequence[Call], Sequence[float]]:
     """The call under `jax.jit`, `jitney.optimize` and another `jax.jit`, with seconds of each first call. The results are equal."""
     program = jitney.optimize(case.fn)
-    calls, first, results = (plain(case), lambda: program(*case.args), plain(case)), [], []
+    (jitted, args), (again, _) = plain(case), plain(case)
+    calls, first, results = (lambda: jitted(*args), lambda: program(*case.args), lambda: again(*args)), [], []
     for call in calls:
         start = time.perf_counter()
         results.append([np.asarray(x) for x in jax.block_until_ready(jax.tree.leaves(eqx.filter(call(), eqx.is_array)))])
@@ -112,13 +126,16 @@ def race(case: Case) -> Row:
     jit, ours = (min(taken[i][0] for taken in rounds) * 1e6 for i in (0, 1))
     ratio, again = (median(taken[i][0] / taken[0][0] for taken in rounds) for i in (1, 2))
     work = median(taken[1][1] / taken[0][1] for taken in rounds)
-    return Row(case.name, jit, ours, ratio, again, work, first[0], first[1])
+    return Row(case.name, jit, ours, ratio, again, work, is_same(case), first[0], first[1])
 
 
 def main() -> None:
     chosen = [case for case in CASES if not sys.argv[1:] or case.fn.__name__ in sys.argv[1:]]
     print(f"jax {jax.__version__}; {len(chosen)} functions, {ROUNDS} rounds; microseconds a call that is waited for, seconds of the first")
-    print(f"{'':36} {'jax.jit':>9} {'jitney':>9} {'ratio':>7} {'again':>7} {'work':>7} {'jit first':>9} {'ours':>7}", flush=True)
+    print(
+        f"{'':36} {'jax.jit':>9} {'jitney':>9} {'ratio':>7} {'again':>7} {'work':>7} {'program':>6} {'jit first':>9} {'ours':>7}",
+        flush=True,
+    )
     rows = sorted(map(race, chosen), key=lambda row: -row.ratio)
     print(*rows, sep="\n")
     larger = [row for row in rows if row.jit > 50]
