@@ -1,7 +1,7 @@
 """Does it harm? Functions in the style of public documentation, under `jitney.optimize` without options and under `jax.jit`, in turn.
 
 Run from the project's root: `python -m tests.perf.harm` (names of functions for some of them). `jax.jit` is called as documentation has
-it, and gets the arrays of modules flat, with all else closed over. Results are compared first; compiling stands apart. Of each round there
+it, and gets the arrays of modules flat, with all else closed over. Results are compared first; compiling is not timed. Of each round there
 is a ratio, and of these the median; `again` is that of a second `jax.jit` of the same function, which says what the machine can tell apart.
 `work` is the ratio in seconds of processors, and `program` says where the compiled one has the same operations, so that all that differs
 is the call.
@@ -46,17 +46,14 @@ class Row:
     again: float
     work: float  # the ratio of seconds of processors, which other programs on the machine disturb less
     same: bool  # whether the compiled program has the same operations
-    jit_first: float  # seconds of the first call
-    ours_first: float
 
     @property
     def harms(self) -> bool:
         return self.jit > 50 and self.ratio > 1.02
 
     def __str__(self) -> str:
-        first = f"{self.jit_first:9.2f} {self.ours_first:7.2f}"
         ratios = f"{self.ratio:7.3f} {self.again:7.3f} {self.work:7.3f} {'same' if self.same else '':>6}"
-        return f"{self.name:36} {self.jit:9.1f} {self.ours:9.1f} {ratios} {first}{'  <-' if self.harms else ''}"
+        return f"{self.name:36} {self.jit:9.1f} {self.ours:9.1f} {ratios}{'  <-' if self.harms else ''}"
 
 
 def plain(case: Case) -> tuple[Any, Sequence[Any]]:
@@ -98,23 +95,19 @@ def seconds(call: Call, array: Callable[[Any], Any], count: int) -> tuple[float,
     return (time.perf_counter() - start) / count, (time.process_time() - work) / count
 
 
-def compared(case: Case) -> tuple[Sequence[Call], Sequence[float]]:
-    """The call under `jax.jit`, `jitney.optimize` and another `jax.jit`, with seconds of each first call. The results are equal."""
-    program = jitney.optimize(case.fn)
-    (jitted, args), (again, _) = plain(case), plain(case)
-    calls, first, results = (lambda: jitted(*args), lambda: program(*case.args), lambda: again(*args)), [], []
-    for call in calls:
-        start = time.perf_counter()
-        results.append([np.asarray(x) for x in jax.block_until_ready(jax.tree.leaves(eqx.filter(call(), eqx.is_array)))])
-        first.append(time.perf_counter() - start)
-    for ours, theirs in zip(results[1], results[0], strict=True):
+def compared(case: Case) -> Sequence[Call]:
+    """The call under `jax.jit`, `jitney.optimize` and another `jax.jit`; all have been compiled, and the results are equal."""
+    program, (jitted, args), (again, _) = jitney.optimize(case.fn), plain(case), plain(case)
+    calls = (lambda: jitted(*args), lambda: program(*case.args), lambda: again(*args))
+    expected, results, _ = ([np.asarray(x) for x in jax.tree.leaves(eqx.filter(call(), eqx.is_array))] for call in calls)
+    for ours, theirs in zip(results, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6, err_msg=case.name)
-    return calls, first
+    return calls
 
 
 def race(case: Case) -> Row:
     """Rounds in turn, in an order that changes."""
-    calls, first = compared(case)
+    calls = compared(case)
     arrays = [first_array(call()) for call in calls]
     count = max(3, int(BATCH / seconds(calls[0], arrays[0], 3)[0]))
     rounds: list[list[tuple[float, float]]] = []
@@ -126,23 +119,20 @@ def race(case: Case) -> Row:
     jit, ours = (min(taken[i][0] for taken in rounds) * 1e6 for i in (0, 1))
     ratio, again = (median(taken[i][0] / taken[0][0] for taken in rounds) for i in (1, 2))
     work = median(taken[1][1] / taken[0][1] for taken in rounds)
-    return Row(case.name, jit, ours, ratio, again, work, is_same(case), first[0], first[1])
+    return Row(case.name, jit, ours, ratio, again, work, is_same(case))
 
 
 def main() -> None:
     chosen = [case for case in CASES if not sys.argv[1:] or case.fn.__name__ in sys.argv[1:]]
-    print(f"jax {jax.__version__}; {len(chosen)} functions, {ROUNDS} rounds; microseconds a call that is waited for, seconds of the first")
+    print(f"jax {jax.__version__}; {len(chosen)} functions, {ROUNDS} rounds; microseconds a call that is waited for")
     print(
-        f"{'':36} {'jax.jit':>9} {'jitney':>9} {'ratio':>7} {'again':>7} {'work':>7} {'program':>6} {'jit first':>9} {'ours':>7}",
+        f"{'':36} {'jax.jit':>9} {'jitney':>9} {'ratio':>7} {'again':>7} {'work':>7} {'program':>6}",
         flush=True,
     )
     rows = sorted(map(race, chosen), key=lambda row: -row.ratio)
     print(*rows, sep="\n")
     larger = [row for row in rows if row.jit > 50]
     print(f"above 50 us: {len(larger)}, of them more than 2% slower: {sum(row.harms for row in larger)}")
-    print(
-        f"first calls: {sum(row.jit_first for row in rows):.1f} s under jax.jit, {sum(row.ours_first for row in rows):.1f} s under jitney"
-    )
 
 
 if __name__ == "__main__":
