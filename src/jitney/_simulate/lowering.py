@@ -62,6 +62,7 @@ class Case:
         while True:
             try:
                 with suppress(Retry), self._scope(), jax.disable_jit(False):  # noqa: FBT003
+                    jitted: Any
                     jitted, shardings = entry.made(current(), arrays)
                     jaxpr = jitted.trace(*arrays).jaxpr
                     self._has_checks = has_equinox_checks(jaxpr)
