@@ -25,7 +25,7 @@ API = (
     "Simulation Stacked State StateError StaticError Stats Strategy StreamStats Streamed Sweep Timing TraceError Traffic Verdict "
     "VerificationError Watch Way Work accumulate axes communication configure derived devices distributed from_processes frontier "
     "host lazy_derivatives load measure mesh no_compiles optimize pipeline place precision_report profile register_axes scan_steps "
-    "shared simulate stack strategy stream visualize watch "
+    "shared simulate stack strategy stream visualize wait watch "
 )
 
 

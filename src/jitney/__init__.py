@@ -23,6 +23,7 @@ if _typing.TYPE_CHECKING:
     from ._analysis.strategy import Strategy as Strategy
     from ._analysis.strategy import Way as Way
     from ._analysis.strategy import strategy as strategy
+    from ._checks.outstanding import wait as wait
     from ._devices.configure import configure as configure
     from ._devices.host import Fetch as Fetch
     from ._devices.host import host as host
@@ -121,6 +122,7 @@ else:
             "Strategy": "_analysis.strategy",
             "Way": "_analysis.strategy",
             "strategy": "_analysis.strategy",
+            "wait": "_checks.outstanding",
             "configure": "_devices.configure",
             "Fetch": "_devices.host",
             "host": "_devices.host",

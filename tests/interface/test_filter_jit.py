@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from jaxtyping import Array, Float
 
-from jitney import ContractError, OptionError, Program, StaticError, TraceError, optimize
+from jitney import ContractError, OptionError, Program, StaticError, TraceError, no_compiles, optimize
 from tests._monitor import listening
 from tests._tracing import count_traces
 
@@ -460,11 +460,18 @@ def test_the_persistent_cache_is_on():
     assert events.count("persistent hit") + events.count("persistent miss") == 1
 
 
-def test_after_compile_a_function_with_checks_compiles_once_more():
-    """On its first call, which Equinox runs; one trace serves both."""
-    f = optimize(lambda x: eqx.error_if(jnp.tanh(x) * 7, jnp.any(x < 0), "negative"), cache=False)
-    f.compile(X)
-    before = f.stats
-    f(X)
-    f(X)
-    assert (f.stats.traces, f.stats.compiles) == (before.traces, before.compiles + 1)
+@pytest.mark.parametrize("options", [{}, {"pad": {"n": [16]}}, {"precision": "f64"}, {"compiler": "fast"}, {"donate": "x"}], ids=str)
+def test_after_compile_a_function_with_checks_compiles_nothing(options):
+    """Nor is it traced again; its first call raises."""
+
+    @optimize(cache=False, **options)
+    def f(x: Float[Array, "n"]) -> Float[Array, "n"]:
+        return eqx.error_if(jnp.tanh(x) * 7, jnp.any(x < 0), "negative")
+
+    bad, good = -X, X + 0
+    f.compile(sizes={"n": X.size})
+    with no_compiles():
+        with pytest.raises(eqx.EquinoxRuntimeError, match="negative"):
+            f(bad)
+        f(good)
+    assert (f.stats.traces, f.stats.compiles) == (1, 1)

@@ -1,7 +1,7 @@
 """What a warm call costs: `jitney.optimize` against `jax.jit` on the flat leaves and `eqx.filter_jit`, in turn in one process.
 
 Run from the project's root: `python -m tests.perf.warm_call`. Results are compared first; compiling is not timed. Each figure is the
-least of several rounds, in microseconds a call. The last line shows that a call returns before the device is done.
+least of several rounds, in microseconds a call. A line shows that a call returns before the device is done, and one each feature's cost.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ import optax
 from jaxtyping import Array, Float
 
 import jitney
+
+from ._features import THREADS, features, in_threads
 
 ROUNDS = int(os.environ.get("JITNEY_BENCH_ROUNDS", "15"))
 CALLS = 500
@@ -146,15 +148,15 @@ def arrays_of(result: Any) -> Any:
     return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(eqx.filter(result, eqx.is_array))])
 
 
-def race(calls: Sequence[Call]) -> list[float]:
+def race(calls: Sequence[Call], count: int = CALLS) -> list[float]:
     """Microseconds a call, each the least of several rounds in turn."""
     least = [float("inf")] * len(calls)
     for _ in range(ROUNDS):
         for i, call in enumerate(calls):
             start = time.perf_counter()
-            for _ in range(CALLS):
+            for _ in range(count):
                 call()
-            least[i] = min(least[i], (time.perf_counter() - start) / CALLS * 1e6)
+            least[i] = min(least[i], (time.perf_counter() - start) / count * 1e6)
     return least
 
 
@@ -172,6 +174,19 @@ def returns_at_once() -> str:
     returned = time.perf_counter() - start
     out.block_until_ready()
     return f"a program of {(time.perf_counter() - start) * 1e3:.0f} ms returns after {returned * 1e3:.2f} ms"
+
+
+def of_features() -> None:
+    """One line for each, with equal results first."""
+    print(f"\n{'one feature':36} {'jax.jit':>8} {'jitney':>8} {'ratio':>6} {'more':>7}")
+    pairs = [(*pair, CALLS) for pair in features()] + [(*in_threads(CALLS), 1)]
+    for name, jitted, program, calls in pairs:
+        for ours, theirs in zip(jax.tree.leaves(program()), jax.tree.leaves(jitted()), strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+        jit, ours = race([jitted, program], calls)
+        if calls == 1:  # of all threads together
+            jit, ours = jit / (CALLS * THREADS), ours / (CALLS * THREADS)
+        print(f"{name:36} {jit:8.2f} {ours:8.2f} {ours / jit:6.2f} {ours - jit:7.2f}")
 
 
 def main() -> None:
@@ -196,6 +211,7 @@ def main() -> None:
         print(f"{name:32} {jit:8.2f} {ours:8.2f} {filtered:10.2f} {ours / jit:10.2f} {ours / filtered:13.2f}")
     print(of_many_steps())
     print(returns_at_once())
+    of_features()
 
 
 if __name__ == "__main__":

@@ -52,6 +52,7 @@ def test_data_says_everything():
         "max_compiles",
         "trace errors",
         "verify",
+        "late checks",
         "debug_nans",
     ]
     assert data["arguments"] == ["model.rate: float32[]", "t: float32[8,5]", "y: float32[8,5]"]
@@ -103,9 +104,8 @@ def test_text_is_plain_where_nobody_watches():
     assert text.splitlines()[0].startswith("plan of residual() at test_plan_report.py:")
     assert "vmap      fit=8 over t, y; 1 arrays broadcast" in text
     assert "skipped:" not in text
-    assert "not asked for: fill, place, roll, shard, chunk, mask, precision, max_compiles, trace errors, verify, debug_nans" in " ".join(
-        text.split()
-    )
+    idle = "fill, place, roll, shard, chunk, mask, precision, max_compiles, trace errors, verify, late checks, debug_nans"
+    assert f"not asked for: {idle}" in " ".join(text.split())
     assert "points = 5, set by 't'" in text
 
 

@@ -125,7 +125,7 @@ def test_a_function_that_is_not_sharded_has_one_device():
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        (lambda x: eqx.error_if(x, jnp.any(x < 0), "negative"), "run-time checks of Equinox.*EQX_ON_ERROR=nan"),
+        (lambda x: eqx.error_if(x, jnp.any(x + jax.new_ref(x)[...] < 0), "negative"), "keeps its callback.*EQX_ON_ERROR=nan"),
         (lambda x: jax.pure_callback(np.sin, jax.ShapeDtypeStruct(x.shape, x.dtype), x), "calls back into Python"),
     ],
 )
@@ -134,6 +134,18 @@ def test_callbacks_are_refused(body, message):
     with pytest.raises(jitney.OptionError) as caught:
         jitney.simulate(jitney.optimize(body), np.ones(3, np.float32), device="h100")
     caught.match(f"(?s){message}")
+
+
+def test_run_time_checks_are_numbers():
+    """On devices too; the products are those of the function without them."""
+
+    def product(x: Float[Array, "n k"], w: Float[Array, "k m"]) -> Float[Array, ""]:
+        return jnp.sum(eqx.error_if(x, jnp.any(x < 0), "negative") @ w)
+
+    program = jitney.optimize(shard={"n": "data"})(product)
+    simulated = jitney.simulate(program, sizes={"n": 64, "k": 16, "m": 32}, mesh={"data": 8}, device="h100")
+    assert simulated.products == {"tf32": 2 * 8 * 16 * 32}
+    assert any("run-time checks" in note for note in simulated.notes)
 
 
 def test_what_cannot_be_compiled_says_so(monkeypatch):

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 
 from jitney import optimize
+from jitney._view import flatten
 from jitney._view.flatten import Flattener
 from tests._tracing import count_traces
 
@@ -190,6 +191,27 @@ def test_a_list_inside_a_module_may_change():
     np.testing.assert_array_equal(f(model), [5, 5])
     model.left[0] = Leaf(X * 0)
     np.testing.assert_array_equal(f(model), [4, 4])
+
+
+class Opaque:
+    """A node that JAX takes apart in a way of its own."""
+
+    def __init__(self, value):
+        self.value = value
+
+
+jax.tree_util.register_pytree_node(Opaque, lambda node: ((node.value,), None), lambda _, children: Opaque(*children))
+
+
+@pytest.mark.parametrize("model", [Leaf(X), Leaf(Opaque(X))], ids=["remembered", "flattened each time"])
+def test_a_module_is_looked_through_once(model, monkeypatch):
+    """Whether it can be remembered is asked in its second call, and in no later one."""
+    looked, through = [], flatten._nodes
+    monkeypatch.setattr(flatten, "_nodes", lambda node: looked.append(node) or through(node))
+    f = optimize(lambda model: jax.tree.leaves(model)[0] + 1)
+    for _ in range(5):
+        np.testing.assert_array_equal(f(model), [2, 2])
+    assert sum(node is model for node in looked) == 1
 
 
 def test_a_tuple_around_an_array_is_not_that_array():

@@ -68,6 +68,7 @@ class Body:
         self.request = Request(core.where, core.options, donated, nested=layout.nested and core.differs_nested)
         self.chosen: dict[Hashable, tuple[Policy, str]] = {}  # by `precision="auto:..."`, for each call key
         self.checked = False  # whether one of its programs holds run-time checks of Equinox
+        self.checked_calls: Any = None  # what runs those, then
         self.verified: dict[Hashable, str] = {}  # call keys that have been run plainly too, and what came of it
 
     def of(self, core: Function) -> Self:

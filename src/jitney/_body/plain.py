@@ -65,8 +65,8 @@ def plain_run() -> Stripped | None:
 def without(options: Options) -> Options:
     """Options that change nothing of what is computed."""
     return replace(
-        options, donate=(), pad=(), chunk=(), memory=None, remat=None, roll=None, precision=None, check=False, compiler="default",
-        debug_nans=False, shard=None, mesh=None, accumulate=False, verify=False,
+        options, donate=(), pad=(), chunk=(), memory=None, remat=None, roll=None, precision=None, check=False, checks="now",
+        compiler="default", debug_nans=False, shard=None, mesh=None, accumulate=False, verify=False,
     )  # fmt: skip
 
 

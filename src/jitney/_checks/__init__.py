@@ -2,5 +2,6 @@
 
 from .flagged import Kept as Kept
 from .flagged import flagged as flagged
+from .outstanding import OUTSTANDING as OUTSTANDING
 from .table import Table as Table
 from .table import parted as parted

@@ -54,6 +54,7 @@ def optimize(
     precision: Precision | None = None,
     cache: bool = True,
     check: bool = True,
+    checks: Literal["now", "later"] = "now",
     on_trace_error: Literal["raise", "eager"] = "raise",
     max_compiles: int | str | None = None,
     compiler: Literal["default", "fast"] = "default",
@@ -78,6 +79,7 @@ def optimize(
     precision: Precision | None = None,
     cache: bool = True,
     check: bool = True,
+    checks: Literal["now", "later"] = "now",
     on_trace_error: Literal["raise", "eager"] = "raise",
     max_compiles: int | str | None = None,
     compiler: Literal["default", "fast"] = "default",
@@ -115,6 +117,8 @@ def optimize(fn: Any = None, /, **options: Any) -> Any:
             precision of matrix products.
         cache: Whether compiled programs go to the persistent compilation cache.
         check: Whether calls are checked against the annotations, once for each new call key.
+        checks: When a run-time check of Equinox (`eqx.error_if`) that fails raises its error: in the call, which waits for it, or
+            (`"later"`) in a later call of this thread that finds it, in `jitney.wait()`, or at the end of Python.
         on_trace_error: What happens when the body needs a concrete value: an error, or the same function un-jitted.
         max_compiles: How many programs this function may compile, those from the persistent cache among them. Past it a warning has the
             cause of each; `"raise:3"` makes it a `CompileError`, `"eager:3"` runs what is new un-jitted.

@@ -173,8 +173,8 @@ class Program(Generic[P, R]):
     def compile(self, /, *args: Any, sizes: Mapping[str, int] | None = None, **kwargs: Any) -> Program[P, R]:
         """Compile ahead of time, so that the first call with such arguments neither traces nor compiles.
 
-        One exception: a function with run-time checks of Equinox (`eqx.error_if`) is compiled once more on its first call, which
-        waits for what they find.
+        One exception: a function with run-time checks of Equinox (`eqx.error_if`) that Equinox runs, as with `shard`, is compiled once more
+        on its first call.
 
         Args:
             args: Examples for the leading parameters: arrays, modules, `jax.ShapeDtypeStruct`, static values. What is left out is

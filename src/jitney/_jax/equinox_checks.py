@@ -183,6 +183,11 @@ def is_failure(error: Exception) -> bool:
     return _RAISED in str(error)
 
 
+def words_of(error: Exception) -> str:
+    """What the author of a check has it say, without Equinox's words around it; of another error, its first line."""
+    return str(error).rpartition("equinox.EquinoxRuntimeError: ")[2].partition("\n\n---")[0].strip().partition("\n")[0]
+
+
 def _raise(failing: Any) -> Never:
     with _one_at_a_time:
         _filter_jit(failing)()

@@ -2,7 +2,8 @@
 
 A callback that raises cannot be exported, and Equinox translates what it raises in a function of its own around each call, which takes as
 long as a small program. So the program returns the number of the check that failed first (`_checks/flagged.py`), and its error is raised
-here. What cannot be followed keeps its callbacks, and Equinox runs it.
+here; with `checks="later"` the call does not wait, and the number goes to those that are looked at later (`_checks/outstanding.py`).
+What cannot be followed keeps its callbacks, and Equinox runs it.
 """
 
 from __future__ import annotations
@@ -15,15 +16,28 @@ import numpy as np
 from jax.core import Tracer
 
 from .._body.body import Body
-from .._checks import Kept, Table, flagged
+from .._checks import OUTSTANDING, Kept, Table, flagged
 from .._jax.compiler import FAST
 from .._jax.equinox_checks import FAILURE, fail_as, filter_jit, is_failure
 from .._jax.mesh import is_within_trace
 from .._jax.trees import tree_flatten, tree_unflatten, type_of
+from .._signature.options import Options
 from .._stages import Jit
+from .._verify import is_verified
 
 Run = Callable[..., Any]
 _jax: Any = jax
+
+
+def waits(options: Options) -> str | None:
+    """Why calls wait for what their checks find; None if it is looked at later."""
+    if options.checks == "now":
+        return 'no `checks="later"` given'
+    if options.shard is not None:
+        return "with `shard` Equinox runs a program that holds checks, and waits"
+    if options.debug_nans:
+        return "`debug_nans` looks at every result, which waits for it"
+    return "`verify` compares results, which waits for them" if is_verified(options) else None
 
 
 class CheckedCalls:
@@ -33,7 +47,8 @@ class CheckedCalls:
         self.body = body
         self.jitted = jitted
         self.table = Table()
-        self._flagged = Jit.of(body.request).compiled(self._program())
+        self.waits = True
+        self._flagged: Any = Jit.of(body.request).compiled(with_number(body, jitted, self.table))
         self._plain: frozenset[Any] = frozenset()  # types of arrays that are no tracers
         self._translating: Run | None = None if body.core.options.shard is None else translating(body, jitted)
 
@@ -42,9 +57,11 @@ class CheckedCalls:
             return self._translating(*arrays)
         if is_within_trace() or self._is_traced(arrays):
             return self.jitted(*arrays)
+        if not self.waits:
+            OUTSTANDING.look()
         try:
             out, flag = self._flagged(*arrays)
-            failed = int(np.asarray(flag))
+            failed = int(np.asarray(flag)) if self.waits else 0
         except Kept:
             self._translating = translating(self.body, self.jitted)
             return self._translating(*arrays)
@@ -54,18 +71,20 @@ class CheckedCalls:
             fail_as(error)  # of a check inside of an operation that says nothing of its program
         if failed:
             self.table.fail(failed)
+        if not self.waits:
+            core = self.body.core
+            OUTSTANDING.add(flag, self.table, core.where, core.counters.calls)
         return out
 
-    def _program(self) -> Run:
-        """The function as it is compiled: its results, and the number of the check that failed."""
+    def lowered(self, *arrays: Any) -> Any:
+        """JAX's lowered program of these arrays or abstract values, as calls run it.
 
-        def returning(*arrays: Any) -> Any:
-            traced = self.jitted.trace(*arrays)
-            out, flag = flagged(traced.jaxpr, tree_flatten(arrays)[0], self.table)
-            return tree_unflatten(_jax.tree.structure(traced.out_info), out), flag
-
-        returning.__name__ = returning.__qualname__ = self.body.core.name  # by which JAX's reports are told from those of other programs
-        return returning
+        Raises:
+            Kept: Equinox runs it.
+        """
+        if self._translating is not None:
+            raise Kept("with `shard` Equinox runs it")
+        return self._flagged.lower(*arrays)
 
     def _is_traced(self, arrays: Sequence[Any]) -> bool:
         types = frozenset(map(type_of, arrays))
@@ -75,6 +94,27 @@ class CheckedCalls:
             return True
         self._plain |= types
         return False
+
+
+def with_number(body: Body, jitted: Any, table: Table) -> Run:
+    """The function as it is compiled: its results, and the number of the check that failed. Its trace raises Kept where it cannot be."""
+
+    def returning(*arrays: Any) -> Any:
+        traced = jitted.trace(*arrays)
+        out, flag = flagged(traced.jaxpr, tree_flatten(arrays)[0], table)
+        return tree_unflatten(_jax.tree.structure(traced.out_info), out), flag
+
+    returning.__name__ = returning.__qualname__ = body.core.name  # by which JAX's reports are told from those of other programs
+    return returning
+
+
+def checked_calls(body: Body, jitted: Any) -> CheckedCalls:
+    """What runs the calls of a body whose programs hold such checks: the same each time, so that what was compiled ahead is found."""
+    calls = body.checked_calls
+    if calls is None or calls.jitted is not jitted:
+        calls = body.checked_calls = CheckedCalls(body, jitted)
+    calls.waits = waits(body.core.options) is not None
+    return calls
 
 
 def translating(body: Body, jitted: Any) -> Run:

@@ -43,7 +43,7 @@ from .limit import keep_limit
 from .outer_transforms import is_cut, warn_uncut
 from .padded_calls import PaddedCalls, warn_refused
 from .sharded_calls import OtherShapes, ShardedCalls, shapes_of
-from .wrappers import runner
+from .wrappers import lowered, runner
 
 SCOPE = "jitney.optimize"
 """What all operations of a Program are under in profiles, which tells them from those of plain `jax.jit`."""
@@ -203,8 +203,8 @@ class Entry(Body):
         """The context of the mesh in which the program is traced."""
         return nullcontext() if self.sharded is None else self.sharded.scope()
 
-    def lowered(self, arrays: Sequence[Any], step: Literal["lower", "trace"] = "lower") -> Any:
-        """JAX's lowered (or traced) program for these arrays or abstract values."""
+    def lowered(self, arrays: Sequence[Any], step: Literal["lower", "trace", "run"] = "lower") -> Any:
+        """JAX's lowered (or traced) program for these arrays or abstract values; of "run", as calls run it, with their checks as data."""
         ensure_cache()
         while True:
             plain, counts = parted(arrays)
@@ -212,7 +212,8 @@ class Entry(Body):
             try:
                 with suppress(Retry), knowing(at_hand), self.numbers(), self.scope(), jax.disable_jit(False):  # noqa: FBT003
                     given = arrays if self.sharded is None else self.sharded.arrived(arrays, abstract=True)
-                    return getattr(self.jit_for(arrays), step)(*given)
+                    jitted = self.jit_for(arrays)
+                    return lowered(self, given, jitted) if step == "run" else getattr(jitted, step)(*given)
             except NeedsNumbers as needs:
                 if counts is None or counts.sizes is None:
                     raise
@@ -223,10 +224,10 @@ class Entry(Body):
         """Compile for these arrays or abstract values; a later call of that key finds the program, which is JAX's."""
         with nullcontext() if self.core.options.cache else cache_disabled():
             try:
-                return self.lowered(PaddedCalls(self).ahead(arrays) if self.core.options.pad else arrays).compile()
+                return self.lowered(PaddedCalls(self).ahead(arrays) if self.core.options.pad else arrays, "run").compile()
             except Refused as refusal:
                 warn_refused(self.core, refusal)
-                return self.lowered(arrays).compile()
+                return self.lowered(arrays, "run").compile()
 
     def _trace(self, given: Sequence[Any], mesh: Any = None) -> Any:
         """What JAX traces. One thread at a time for one key: whoever comes second waits, and calls again."""

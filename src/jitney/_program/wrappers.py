@@ -6,6 +6,7 @@ A program without such an option runs its `jax.jit`-ed function directly.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import jax
@@ -13,6 +14,7 @@ from jax.core import Tracer
 
 from .._body.body import Body
 from .._body.call_key import trace_key
+from .._checks import Kept
 from .._diagnosis.nonfinite import locate, message, nonfinite
 from .._errors import NonFiniteError
 from .._jax.compile_cache.cache import disabled as cache_disabled
@@ -20,7 +22,7 @@ from .._jax.compile_cache.cache import ensure as ensure_cache
 from .._jax.equinox_checks import has_equinox_checks
 from .._view.layout import traced
 from .._view.true_sizes import parted
-from .checked_calls import CheckedCalls, Run
+from .checked_calls import Run, checked_calls
 
 
 def runner(body: Body, arrays: Sequence[Any], jitted: Any) -> Run:
@@ -33,7 +35,7 @@ def runner(body: Body, arrays: Sequence[Any], jitted: Any) -> Run:
             with body.numbers():
                 body.checked = has_equinox_checks(jitted.trace(*arrays).jaxpr)
         if body.checked:
-            run = CheckedCalls(body, jitted)
+            run = checked_calls(body, jitted)
         if options.compiler == "fast":
             run = _fast(jitted, run)
         if not options.cache:
@@ -41,6 +43,16 @@ def runner(body: Body, arrays: Sequence[Any], jitted: Any) -> Run:
         if options.debug_nans:
             run = _finite(body, jitted, run)
     return _in_x64(run) if options.precision == "f64" else run
+
+
+def lowered(body: Body, arrays: Sequence[Any], jitted: Any) -> Any:
+    """JAX's lowered program of these arrays or abstract values, as `runner` has it run."""
+    traced = jitted.trace(*arrays)
+    if not body.request.nested and has_equinox_checks(traced.jaxpr):
+        body.checked = True
+        with suppress(Kept):
+            return checked_calls(body, jitted).lowered(*arrays)
+    return traced.lower()
 
 
 def _in_x64(run: Run) -> Run:

@@ -15,6 +15,7 @@ from .. import _precision, _verify
 from .._diagnosis.needed_values import CAUGHT, need_of
 from .._jax.compile_cache.cache import facts as cache_facts
 from .._jax.memory import text
+from .._program.checked_calls import waits
 from .._program.sharded_calls import transfers
 from .._signature.options import AUTO
 from .._stages import Chunk, Mask, Place, Vmap
@@ -153,7 +154,7 @@ def report(core: Core, entry: Entry, arrays: Sequence[Any]) -> Report:
     return Report(
         function=str(core.where),
         plan=plan,
-        lines=(*stages, *donation, *_around(core, planned.notes, _verified(entry, arrays, ready=ready))),
+        lines=(*stages, *donation, *_around(core, planned.notes, _verified(entry, arrays, ready=ready), _late(entry))),
         arguments=tuple(str(leaf) for leaf in planned.view.leaves),
         static=tuple(f"{name} = {static_text(value)}" for name, value in static),
         axes=tuple((name, size, who) for name, (size, who) in sizes.items()),
@@ -254,7 +255,7 @@ def _listing(leaves: Sequence[Leaf]) -> str:
     return ", ".join(dict.fromkeys(leaf.argument for leaf in leaves))
 
 
-def _around(core: Core, notes: Sequence[str], verified: Line) -> list[Line]:
+def _around(core: Core, notes: Sequence[str], verified: Line, late: Line) -> list[Line]:
     """What is decided besides the stages."""
     options = core.options
     contract = Line("contract", options.check, "checked once for each new call key" if options.check else "`check=False`")
@@ -270,6 +271,7 @@ def _around(core: Core, notes: Sequence[str], verified: Line) -> list[Line]:
         Line("max_compiles", options.max_compiles is not None, _limited(core)),
         Line("trace errors", options.on_trace_error == "eager", _on_trace_error(options.on_trace_error)),
         verified,
+        late,
         Line("debug_nans", options.debug_nans, "every result is checked, which waits for it" if options.debug_nans else "not asked for"),
     ]
 
@@ -287,6 +289,14 @@ def _verified(entry: Entry, arrays: Sequence[Any], *, ready: bool) -> Line:
         if need_of(error) is None:
             raise
         return Line("verify", taken=False, why="the body cannot be traced, so there is nothing to compare with")
+
+
+def _late(entry: Entry) -> Line:
+    """Who raises what a run-time check finds."""
+    why = waits(entry.core.options)
+    if why is None and entry.request.nested:
+        why = "under an outer trace checks are Equinox's own callbacks"
+    return Line("late checks", why is None, why or "a later call raises what one finds, `jitney.wait()`, or the end of Python")
 
 
 def _limited(core: Core) -> str:

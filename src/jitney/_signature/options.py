@@ -99,6 +99,7 @@ class Options:
     precision: str | tuple[tuple[str, str], ...] | None = None
     cache: bool = True
     check: bool = True
+    checks: str = "now"
     on_trace_error: str = "raise"
     max_compiles: Limit | None = None
     compiler: str = "default"
@@ -228,6 +229,7 @@ def read_options(where: Where | str, raw: Mapping[str, Any]) -> Options:
         precision=_precision(where, raw.get("precision")),
         cache=_cache(where, raw.get("cache", True)),
         check=_flag(where, "check", raw.get("check", True)),
+        checks=_choice(where, "checks", raw.get("checks", "now"), ("now", "later")),
         on_trace_error=_choice(where, "on_trace_error", raw.get("on_trace_error", "raise"), ("raise", "eager")),
         max_compiles=_max_compiles(where, raw.get("max_compiles")),
         compiler=_choice(where, "compiler", raw.get("compiler", "default"), ("default", "fast")),

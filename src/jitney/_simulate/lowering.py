@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import jax.export
 
+from .._checks import Kept, Table
 from .._diagnosis.needed_values import CAUGHT
 from .._diagnosis.tracer_errors import trace_error
 from .._errors import OptionError, few, sentence
@@ -20,9 +21,10 @@ from .._jax.jaxprs import equations, source_of
 from .._jax.mesh import current, on_paper
 from .._jax.trees import tree_flatten
 from .._precision import elsewhere
+from .._program.checked_calls import with_number
 from .._program.entry import Entry, Retry, Undecided
 from .._program.tolerance import decide
-from .._stages import Place
+from .._stages import Jit, Place
 from .device import Device
 from .figures import Share, Simulation, Sizes, Traffic
 from .other_process import CompiledElsewhere
@@ -37,6 +39,7 @@ class Case:
 
     def __init__(self, entry: Entry, arrays: Sequence[Any], mesh: Sizes):
         self.entry, self.mesh = entry, mesh
+        self._has_checks = False
         with self._scope():
             self._planned = entry.planned(arrays)
         jaxpr, exported = self._exported(arrays)
@@ -59,10 +62,17 @@ class Case:
         while True:
             try:
                 with suppress(Retry), self._scope(), jax.disable_jit(False):  # noqa: FBT003
-                    jitted = entry.made(current(), arrays)[0]
+                    jitted: Any
+                    jitted, shardings = entry.made(current(), arrays)
                     jaxpr = jitted.trace(*arrays).jaxpr
+                    self._has_checks = has_equinox_checks(jaxpr)
+                    if self._has_checks:
+                        jitted = Jit.of(entry.request).compiled(with_number(entry, jitted, Table()), shardings or None)
+                        jaxpr = jitted.trace(*arrays).jaxpr
                     _refuse_callbacks(entry, jaxpr)
                     return jaxpr, jax.export.export(jitted, platforms=["cpu"])(*arrays)
+            except Kept as kept:
+                raise _refused(entry, f"a run-time check of Equinox keeps its callback: {kept}", _WITHOUT_CHECKS) from kept
             except Undecided as undecided:
                 decide(entry, undecided.key, arrays)
             except CAUGHT as error:
@@ -138,6 +148,8 @@ class Case:
             )
         if self.entry.core.options.pad:
             yield "`pad` is left out: the sizes are taken as they are, so give those of buckets."
+        if self._has_checks:
+            yield "Its run-time checks are counted as numbers of the program. With `shard` a call has them as callbacks."
         if any(collective.kind == "reduce-scatter" for collective in traffic):
             yield "All-reduces of which each device keeps a part are the reduce-scatters that XLA makes of them for GPUs and TPUs."
         if work.endless:
@@ -174,13 +186,15 @@ def _refuse_callbacks(entry: Entry, jaxpr: Any) -> None:
     Raises:
         OptionError: It does.
     """
-    if has_equinox_checks(jaxpr):
-        what, fix = "it makes run-time checks of Equinox", "start Python with EQX_ON_ERROR=nan, which makes NaNs of what fails instead."
-    else:
-        callbacks = [eqn for eqn in equations(jaxpr) if "callback" in eqn.primitive.name or eqn.primitive.name.startswith("debug")]
-        if not callbacks:
-            return
-        what, fix = f"{source_of(callbacks[0]) or callbacks[0].primitive.name} calls back into Python", "simulate it without that."
-    raise OptionError(
-        sentence(entry.core.where, f"{what}.", "The program is compiled in another process, which has nothing of this one's Python.", fix)
-    )
+    callbacks = [eqn for eqn in equations(jaxpr) if "callback" in eqn.primitive.name or eqn.primitive.name.startswith("debug")]
+    if callbacks:
+        what = f"{source_of(callbacks[0]) or callbacks[0].primitive.name} calls back into Python"
+        raise _refused(entry, what, "simulate it without that.")
+
+
+_WITHOUT_CHECKS = "start Python with EQX_ON_ERROR=nan, which makes NaNs of what fails instead."
+
+
+def _refused(entry: Entry, what: str, fix: str) -> OptionError:
+    rule = "The program is compiled in another process, which has nothing of this one's Python."
+    return OptionError(sentence(entry.core.where, f"{what}.", rule, fix))

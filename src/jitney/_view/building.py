@@ -16,7 +16,7 @@ from typing import Any
 import equinox as eqx
 
 from .._jax.trees import Tracer, is_a, tree_flatten, tree_unflatten, type_of
-from .flatten import END, LEAST_MODULES, Structure, children, fields_of, is_leaf, remember, structure
+from .flatten import END, Structure, children, fields_of, is_leaf, remember, structure
 
 _IN_VAIN = 32  # results that no call took, until none is remembered any more
 Build = Callable[[Sequence[Any]], Any]
@@ -102,7 +102,6 @@ class _Memory:
 class _Outermost:
     """A module of the result with no other around it, in the words of the function."""
 
-    modules: int = 0
     holders: list[str] = dataclasses.field(default_factory=list[str])
     is_known: bool = True  # whether all of its nodes are
 
@@ -178,13 +177,12 @@ class _Writer:
 
     def _module(self, node: Any, around: _Outermost | None) -> str:
         outer = around or _Outermost()
-        outer.modules += 1
         traced = {field.name for field in dataclasses.fields(node) if not field.metadata.get("static")}
         parts = [f"{name!r}: {self._part(part, outer) if name in traced else self._constant(part)}" for name, part in _items(node).items()]
         name, number = self._constant(type_of(node)), len(self._lines)
         self._lines += [f"d{number} = {{{', '.join(parts)}}}", f"m{number} = new({name})", f"put(m{number}, '__dict__', d{number})"]
         outer.holders.append(f"d{number}.values()")
-        if around is None and outer.is_known and outer.modules >= LEAST_MODULES:
+        if around is None and outer.is_known:
             self._keep(node, f"m{number}", outer)
         return f"m{number}"
 

@@ -24,9 +24,9 @@ from jax.tree_util import all_leaves
 from .._jax.trees import Tracer, is_a, tree_flatten, type_of
 
 _NODES = (tuple, eqx.Module)
-LEAST_MODULES = 2  # a module with no other inside flattens as fast as it is found again
 _APART = "by argument"  # a key starts with it, since that of `f((x,))` would else be that of `f(x)` flattened as a whole
 _MOST_SEEN = 64
+_NEVER = None, False
 
 
 class Structure:
@@ -106,7 +106,7 @@ class Flattener:
     """Arguments in normal form -> leaves, and a key of their structure and types."""
 
     def __init__(self) -> None:
-        self._seen: dict[int, weakref.ref[Any]] = {}
+        self._seen: dict[int, tuple[weakref.ref[Any], bool]] = {}  # and whether it was looked at, and is flattened each time
         self._tuples: dict[type, bool] = {tuple: True}  # whether JAX takes one apart as it is
         self._arrays: set[type] = {np.ndarray}  # which are leaves
 
@@ -165,15 +165,18 @@ class Flattener:
     def _second(self, module: eqx.Module) -> Remembered | None:
         """What is remembered of a module from its second call on: one that is new on every call costs nothing more."""
         name = id(module)
-        seen = self._seen.get(name)
+        seen, is_settled = self._seen.get(name, _NEVER)
         if seen is None or seen() is not module:
             if len(self._seen) >= _MOST_SEEN:
                 self._seen.clear()
-            self._seen[name] = weakref.ref(module)
+            self._seen[name] = weakref.ref(module), False
+            return None
+        if is_settled:
             return None
         nodes = list(_nodes(module))
         holders = [holder for node in nodes for holder in holders_of(node)]
-        if any(holder is None for holder in holders) or sum(isinstance(node, eqx.Module) for node in nodes) < LEAST_MODULES:
+        if any(holder is None for holder in holders):
+            self._seen[name] = seen, True
             return None
         del self._seen[name]
         leaves, treedef = tree_flatten(module)

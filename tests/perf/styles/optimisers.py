@@ -1,0 +1,47 @@
+"""In the style of optax's documentation: parameters as a dict, a state, and a step."""
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from .case import Case, normal
+
+PARAMS = {"w": normal(64, 8) / 8, "b": normal(8)}
+DEEP = {f"layer{i}": {"w": normal(32, 32, seed=i) / 8, "b": normal(32, seed=i)} for i in range(6)}
+X, Y = normal(512, 64), normal(512, 8)
+ADAM = optax.adam(1e-3)
+CHAIN = optax.chain(optax.clip_by_global_norm(1.0), optax.sgd(1e-2, momentum=0.9))
+ADAMW = optax.adamw(optax.cosine_decay_schedule(1e-3, 1000))
+
+
+def squares(params, x, y):
+    return jnp.mean((x @ params["w"] + params["b"] - y) ** 2)
+
+
+def deep(params, x):
+    for layer in params.values():
+        x = jnp.tanh(x @ layer["w"] + layer["b"])
+    return jnp.mean(x**2)
+
+
+def adam_step(params, state, x, y):
+    loss, grads = jax.value_and_grad(squares)(params, x, y)
+    updates, state = ADAM.update(grads, state, params)
+    return optax.apply_updates(params, updates), state, loss
+
+
+def momentum_step(params, state, x):
+    updates, state = CHAIN.update(jax.grad(deep)(params, x), state, params)
+    return optax.apply_updates(params, updates), state
+
+
+def adamw_step(params, state, x):
+    updates, state = ADAMW.update(jax.grad(deep)(params, x), state, params)
+    return optax.apply_updates(params, updates), state
+
+
+CASES = [
+    Case("optax", adam_step, (PARAMS, ADAM.init(PARAMS), X, Y)),
+    Case("optax", momentum_step, (DEEP, CHAIN.init(DEEP), normal(64, 32))),
+    Case("optax", adamw_step, (DEEP, ADAMW.init(DEEP), normal(64, 32))),
+]
