@@ -272,3 +272,37 @@ def test_a_derivative_that_cannot_be_padded_runs_at_exact_size():
     f, x = optimize(pad={"n": "pow2"})(looped), rows(11)
     with pytest.warns(JitneyWarning, match="cannot go through backwards"):
         close(jax.grad(f)(x), jax.grad(looped)(x))
+
+
+@pytest.mark.parametrize("through", ["grad", "vjp", "vmap of grad"])
+@pytest.mark.parametrize("padded", ["an axis of vmap", "an axis of the signature"])
+def test_a_body_with_backward_rules_of_its_own_runs_at_exact_size(padded, through):
+    """The derivative of a padded program is pushed forward before it is transposed: a `jax.custom_vjp` can only be transposed."""
+
+    @jax.custom_vjp
+    def square(x):
+        return x * x
+
+    square.defvjp(lambda x: (x * x, x), lambda x, t: (3 * x * t,))  # not the derivative, so that a look past the rule is seen
+
+    def vector(x: Float[Array, "n"]):
+        return jnp.sum(square(x))
+
+    def matrix(x: Float[Array, "n d"]):
+        return jnp.sum(jnp.sin(x), axis=1) * square(x[:, 0])
+
+    if padded == "an axis of vmap":
+        f, want = optimize(vmap={"row": {"x": 0}}, pad={"row": "pow2"})(vector), jax.vmap(vector)
+    else:
+        f, want = optimize(pad={"n": "pow2"})(matrix), matrix
+    x = rows(5, 2)
+
+    def derivative(f):
+        if through == "grad":
+            return jax.grad(lambda x: jnp.sum(f(x)))(x)
+        if through == "vjp":
+            return jax.vjp(f, x)[1](jnp.ones(5, np.float32))
+        return jax.vmap(jax.grad(lambda x: jnp.sum(f(x))))(jnp.stack([x, 2 * x]))
+
+    with pytest.warns(JitneyWarning, match="custom_vjp"):
+        close(derivative(f), derivative(want))

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import jax
 import numpy as np
 
+from .._jax.jaxprs import equations, source_of
 from .._jax.trees import Tracer, is_a, issubdtype
 from .refusal import ClosesOver, Refused
 
@@ -131,6 +132,17 @@ def pushed_forward(fn: Callable[..., Sequence[Any]], count: int, varying: Sequen
         return [*results, *(x for x in along if x.dtype != jax.dtypes.float0)]
 
     return pushed
+
+
+def demand_no_backward_rules(jaxpr: Any) -> None:
+    """Check that a program of tangents holds none of a `jax.custom_vjp`, which JAX can transpose and not evaluate.
+
+    Raises:
+        Refused: It does.
+    """
+    for eqn in equations(jaxpr):
+        if eqn.primitive.name == "custom_lin":  # in jax 0.10.0 to 0.12.0.1
+            raise Refused(source_of(eqn), "has a derivative of its own (`jax.custom_vjp`), of which there is no forward mode to be padded")
 
 
 def demand_no_tracers(jaxpr: Any) -> None:

@@ -15,6 +15,7 @@ from ..._jax.jaxprs import opened, programs
 from ..._jax.primitives import HOLDERS
 from ..._jax.user_contexts import FRESH
 from ..._owners import is_users, owner, short
+from ..derivative import demand_no_backward_rules
 from ..refusal import Refused
 from ..typed_jax import make_jaxpr
 from .compare_traces import Witness
@@ -91,13 +92,15 @@ def trace(
         choices: Where it is kept what is chosen by what the function is at some sizes; None where nothing may be.
 
     Raises:
-        Refused: The function needs to know a size, or does different things for different ones.
+        Refused: The function needs to know a size, does different things for different ones, or is a derivative with rules that only go
+            backwards.
         Exception: What the function raises at any size, known or not.
     """
     at_hand = [sizes] if sizes is not None else probes(ranges)
     if choices is not None:
         choices.begin(fn, avals, ranges)
     jaxpr, looks = _symbolic(fn, avals, ranges, at_hand[0], choices)
+    demand_no_backward_rules(jaxpr)
     if not ranges:
         return SymbolicProgram(jaxpr, ranges)
     seen = [witnessed(jaxpr, fn, avals, ranges, known, choices) for known in at_hand]
