@@ -102,6 +102,7 @@ class Function:
             options.roll == AUTO,
             options.compiler == "fast",
             options.debug_nans,
+            options.cache == "program",
         )
         return any(map(bool, nested))
 

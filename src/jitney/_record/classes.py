@@ -1,0 +1,75 @@
+"""What is in a class and in an instance, of which a method or a trace may read anything."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import enum
+import sys
+from typing import Any
+
+from .._jax.trees import is_a
+
+_LEFT_OUT = frozenset((
+    "__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__annotations__", "__annotate__", "__annotate_func__",
+    "__annotations_cache__", "__static_attributes__", "__firstlineno__", "_abc_impl", "__abstractmethods__", "__parameters__",
+    "__orig_bases__", "__dataclass_fields__", "__dataclass_params__", "__match_args__", "__type_params__", "__signature__",
+    "__is_protocol__",
+))  # fmt: skip
+"""Positions, texts, and what Python makes of the rest of the class."""
+_BASES = (object, int, float, complex, str, bytes, tuple, list, dict, set, frozenset, enum.Enum, BaseException, Exception,
+          collections.OrderedDict, collections.defaultdict)  # fmt: skip
+
+
+def class_items(kind: Any) -> list[tuple[str, Any]]:
+    """Everything in a class of the user's, by name."""
+    items = [(name, value) for name, value in sorted(vars(kind).items()) if name not in _LEFT_OUT]
+    fields = vars(kind).get("__dataclass_fields__")
+    if fields is None:
+        return items
+    said = [(name, (f.default is not dataclasses.MISSING and f.default, _factory(f), f.init, f.repr, f.kw_only, dict(f.metadata)))
+            for name, f in fields.items()]  # fmt: skip
+    return [*items, ("fields", said)]
+
+
+def _factory(field: Any) -> Any:
+    return None if field.default_factory is dataclasses.MISSING else field.default_factory
+
+
+def instance_items(value: Any) -> list[tuple[str, Any]]:
+    """All that an instance holds: what it is as one of Python's own types, its attributes, its slots."""
+    items = [(name, part) for name, part in sorted(getattr(value, "__dict__", {}).items()) if name not in _LEFT_OUT]
+    for kind in type(value).__mro__:
+        slots = vars(kind).get("__slots__", ())
+        for slot in (slots,) if is_a(slots, str) else tuple(slots):
+            if slot in ("__dict__", "__weakref__"):
+                continue
+            name = f"_{kind.__name__.lstrip('_')}{slot}" if slot.startswith("__") and not slot.endswith("__") else slot
+            if hasattr(value, name):
+                items.append((name, getattr(value, name)))
+    for kind, plain in ((tuple, tuple), (list, list), (dict, dict), (set, set), (frozenset, frozenset), (str, str.__str__), (bytes, bytes),
+                        (int, int.__int__), (float, float.__float__), (complex, complex)):  # fmt: skip
+        if is_a(value, kind):
+            items.append(("", plain(value)))
+    if is_a(value, collections.defaultdict):
+        items.append(("default_factory", value.default_factory))
+    if is_a(value, BaseException):
+        items.append(("args", value.args))
+    return items
+
+
+def holds_hidden_state(kind: Any) -> bool:
+    """Whether instances of a class may hold what Python does not show: one of its bases is written in another language."""
+    return any(base not in _BASES and not _is_python(base) for base in kind.__mro__)
+
+
+def _is_python(kind: Any) -> bool:
+    """Whether a class was made by a `class` statement, by its module: one of Python, or one that is no file."""
+    module = sys.modules.get(str(kind.__module__))
+    file: Any = getattr(module, "__file__", None)
+    if not kind.__flags__ & _HEAP or (module is not None and not is_a(file, str) and kind.__module__ != "__main__"):
+        return False
+    return file is None or str(file).endswith((".py", ".pyc"))
+
+
+_HEAP = 1 << 9  # `Py_TPFLAGS_HEAPTYPE`: made while Python runs

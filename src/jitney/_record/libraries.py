@@ -1,0 +1,123 @@
+"""Whether installed packages are what they were: the files whose code ran, and the names that this code uses.
+
+A package is installed anew by writing its files, and patched by setting a name of a module or a class. Both are looked at, of what ran
+alone: some thousand names, in a few milliseconds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import types
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+from .._jax.trees import is_a
+from .._owners import STARTED, owner
+from .unsure import Unsure
+from .whose import CORE
+
+_PLAIN = (bool, int, float, complex, str, bytes, type(None))
+
+
+@dataclass(frozen=True)
+class Libraries:
+    """What ran of installed packages.
+
+    Args:
+        files: Size and time of change of each file.
+        names: Of each module, the names that were used, and one digest of what they stood for.
+    """
+
+    files: Mapping[str, tuple[int, int]]
+    names: Mapping[str, tuple[str, list[str]]]
+
+    @classmethod
+    def of(cls, ran: Mapping[types.CodeType, str]) -> Libraries:
+        """Those of the code that ran.
+
+        Raises:
+            Unsure: One was written while this process ran.
+        """
+        files = {code.co_filename: _stat(code.co_filename) for code in ran if not code.co_filename.startswith("<")}
+        for name, (_, changed) in files.items():
+            if changed > STARTED:
+                raise Unsure(f"{name} was written since this process began")
+        used: dict[str, set[str]] = {}
+        for code, module in ran.items():
+            space = vars(sys.modules[module]) if module in sys.modules else {}
+            names = used.setdefault(module, set())
+            names.update(name for name in code.co_names if name in space)
+            names.add(code.co_qualname.partition(".<locals>")[0])
+        said = {module: _said(module, names) for module, names in used.items() if module in sys.modules}
+        return cls(files, said)
+
+    def changed(self) -> str | None:
+        """What is not what it was; None where all is."""
+        for name, before in self.files.items():
+            if _stat(name) != tuple(before):
+                return f"{name} has changed"
+        for module, (digest, names) in self.names.items():
+            if module in sys.modules and _digest(module, names) != digest:
+                return f"a name of {module} stands for something else"
+        return None
+
+
+def _stat(name: str) -> tuple[int, int]:
+    try:
+        status = os.stat(name)  # noqa: PTH116 - hundreds of them need no paths
+    except OSError:
+        return (-1, -1)
+    return status.st_size, status.st_mtime_ns
+
+
+def _said(module: str, names: set[str]) -> tuple[str, list[str]]:
+    listed = sorted(names)
+    return _digest(module, listed), listed
+
+
+def _digest(module: str, names: list[str]) -> str:
+    is_core = owner(str(getattr(sys.modules[module], "__file__", ""))) in CORE
+    said = [_described(_found(vars(sys.modules[module]), name), is_core=is_core) for name in names]
+    return hashlib.blake2b("\n".join(said).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def _found(space: Mapping[str, Any], name: str) -> Any:
+    """What a dotted name of a module leads to, nothing being called on the way."""
+    value: Any = None
+    for part in name.split("."):
+        if part not in space:
+            return None
+        value = space[part]
+        space = vars(value) if is_a(value, type) else {}
+    return value
+
+
+def _described(value: Any, *, is_core: bool) -> str:
+    """What tells a value from another one that somebody put in its place. Numbers and texts of JAX and its like may be state."""
+    for _ in range(8):
+        inner = getattr(value, "__wrapped__", None) if not is_a(value, (type, types.ModuleType)) else None
+        if is_a(value, (staticmethod, classmethod, types.MethodType)):
+            inner = value.__func__
+        elif is_a(value, property):
+            inner = value.fget
+        elif is_a(value, cached_property) or is_a(value, partial):
+            inner = value.func
+        if inner is None:
+            break
+        value = inner
+    if is_a(value, types.FunctionType):
+        code = value.__code__
+        return f"{code.co_filename}:{code.co_firstlineno} {code.co_name}"
+    if is_a(value, type):
+        inside = "" if is_core else repr(sorted((name, part) for name, part in vars(value).items() if is_a(part, _PLAIN) and name != "__doc__"))
+        return f"{value.__module__}.{value.__qualname__} {inside}"
+    if is_a(value, types.ModuleType):
+        return value.__name__
+    if not is_core and is_a(value, _PLAIN):
+        return repr(value)
+    kind = type(value)
+    return f"{kind.__module__}.{kind.__qualname__} {getattr(value, '__name__', '')}" if not is_core or callable(value) else ""
