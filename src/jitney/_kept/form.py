@@ -85,11 +85,11 @@ class Forms:
         return ["name", *_named(value)]
 
     def _node(self, value: Any, treedef: Any) -> list[Any]:
-        if is_a(value, tuple) and hasattr(value, "_fields"):
-            return ["named tuple", *_named(type(value))]
         for at, (node, of_node) in enumerate(self._nodes):
             if type(node) is type(value) and of_node == treedef:
                 return ["like", at]
+        if is_a(value, tuple) and hasattr(value, "_fields"):
+            return ["named tuple", *_named(type(value))]
         raise Unsure(f"its result holds a {type(value).__qualname__}, which no argument is like")
 
     def read(self, said: Any) -> tuple[Hashable, Rest]:

@@ -37,6 +37,7 @@ _BUILTIN = (
     types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType,
     types.MemberDescriptorType, types.ClassMethodDescriptorType, types.MethodWrapperType,
 )  # fmt: skip
+_FIELD = type(typing.NamedTuple("_OfOne", [("one", int)]).one)
 _DEEPEST = 60  # of values in values
 _TREEDEF = type(jax.tree_util.tree_structure(0))
 
@@ -202,6 +203,8 @@ class Walk:
         elif kind is property:
             self.say("property")
             self._many([("", value.fget), ("", value.fset), ("", value.fdel)])
+        elif kind is _FIELD:
+            self.say("field", str(value.__reduce__()[1][0]))
         elif kind is functools.cached_property:
             self.say("cached_property", value.attrname or "")
             self.add(value.func)
@@ -301,7 +304,8 @@ class Walk:
         for read in globals_of(fn):
             with self._inside(f"{fn.__name__}: {read.name}"):
                 self.say("reads", read.name)
-                self._global(read)
+                if read.module != "builtins" or not _may_hash(fn.__code__, read.name):
+                    self._global(read)
 
     def _global(self, read: Global) -> None:
         for module in read.through:
@@ -332,6 +336,11 @@ class Walk:
             raise self.fail(f"is a {kind.__module__}.{kind.__qualname__}, whose content is not known")
         self.add(kind)
         self._many(instance_items(value))
+
+
+def _may_hash(code: types.CodeType, name: str) -> bool:
+    """Whether a builtin that is barred elsewhere is what it is for here: what `dataclasses` writes, and a `__hash__`."""
+    return code.co_qualname.startswith("__create_fn__.") or (name == "hash" and code.co_name == "__hash__")
 
 
 def _content(cell: Any) -> Any:
