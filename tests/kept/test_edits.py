@@ -62,7 +62,7 @@ AROUND = {  # what stands around `program`, before it is called; {} is a number
     "a helper that is put in place": "import lab_other\ndef called(x):\n    return lab_other.f(x)\nlab_other.f = lambda x: x * {}\n",
     "a method that is put in place": "import lab_other\ndef called(x):\n    return lab_other.C().f(x)\nlab_other.C.f = lambda self, x: x * {}\n",
     "a function of JAX that is put in place": "import jax\ndef called(x):\n    return jax.numpy.exp(x)\njax.numpy.exp = lambda x: x * {}\n",
-    "a data file that is imported": "K = float(open(__file__ + '.txt').read())\ndef called(x):\n    return x * K\n",
+    "a data file that is imported": "import pathlib\nK = float(pathlib.Path(__file__ + '.txt').read_text())\ndef called(x):\n    return x * K\n",
     "a variable of the environment that is imported": "import os\nK = float(os.environ['LAB_K'])\ndef called(x):\n    return x * K\n",
     "a closure over a list": "def make(held):\n    def called(x):\n        return x * held[0]\n    return called\ncalled = make([{}])\n",
     "an object of slots": "class S:\n    __slots__ = ('n',)\ns = S()\ns.n = {}\ndef called(x):\n    return x * s.n\n",
@@ -76,7 +76,7 @@ AROUND = {  # what stands around `program`, before it is called; {} is a number
     "a remembered result": "import functools\nK = {}\n@functools.cache\ndef k():\n    return K\ndef called(x):\n    return x * k()\n",
     "the names of a module": "K = {}\ndef called(x):\n    return x * globals()['K']\n",
     "an attribute by name": "import lab_other\nlab_other.K = {}\ndef called(x):\n    return x * getattr(lab_other, 'K')\n",
-    "a file that is read": "def called(x):\n    return x * float(open(__file__ + '.txt').read())\n",
+    "a file that is read": "import pathlib\ndef called(x):\n    return x * float(pathlib.Path(__file__ + '.txt').read_text())\n",
     "the environment": "import os\ndef called(x):\n    return x * float(os.environ['LAB_K'])\n",
     "a file that NumPy reads": "import numpy as np\ndef called(x):\n    return x * float(np.loadtxt(__file__ + '.txt'))\n",
     "a module with `__getattr__`": "import lab_lazy\ndef called(x):\n    return x * lab_lazy.K\n",
@@ -116,23 +116,42 @@ def test_what_lies_around_a_function_is_never_stale(folder, tmp_path, monkeypatc
         np.testing.assert_allclose(out, number * np.ones(2), rtol=1e-6)
 
 
-@pytest.mark.parametrize("what", [what for what in AROUND if what.startswith("a helper")])
-def test_a_helper_traced_earlier_is_read_as_it_is_now(folder, tmp_path, what):
-    """JAX keeps the trace of a function under `jax.jit`; a program that is kept is made of what the function reads when it is made."""
-    text = """
+AGAIN = {  # ways in which JAX and Equinox keep a trace, of which the first run in each run of the tests
+    "jit": "jax.jit(helper)(x)",
+    "filter_jit": "equinox.filter_jit(helper)(x)",
+    "checkpoint": "jax.checkpoint(helper)(x)",
+    "scan": "jax.lax.scan(body, 0, x)[1]",
+    "cond": "jax.lax.cond(x[0] > 0, helper, helper, x)",
+    "grad": "jax.grad(total)(x) * x",
+    "vmap of jit": "jax.vmap(jax.jit(helper))(x)",
+}
+
+
+@pytest.mark.parametrize("way", [pytest.param(way, marks=() if way == "jit" else pytest.mark.slow) for way in AGAIN])
+def test_a_helper_traced_earlier_is_read_as_it_is_now(folder, tmp_path, way):
+    """JAX keeps the trace of a function; a program that is kept is made of what the function reads when it is made."""
+    text = f"""
+    import equinox
     import jax
     import jitney
 
     K = 2.0
 
 
-    @jax.jit
     def helper(x):
         return x * K
 
 
+    def body(carry, x):
+        return carry, helper(x)
+
+
+    def total(x):
+        return jax.numpy.sum(helper(x))
+
+
     def called(x):
-        return helper(x)
+        return {AGAIN[way]}
 
 
     program = jitney.optimize(cache="program")(called)
@@ -140,13 +159,11 @@ def test_a_helper_traced_earlier_is_read_as_it_is_now(folder, tmp_path, what):
     lab.write(tmp_path, {"lab_main.py": text})
     x = np.ones(2, np.float32)
     with lab.process(tmp_path) as main:
-        main.helper(x)
+        main.called(x)
         main.K = 3.0
         np.testing.assert_allclose(main.program(x), 3 * x)
-    with lab.process(tmp_path) as main:
-        np.testing.assert_allclose(main.program(x), 2 * x)
-        assert not lab.is_found(main.program)
-    with lab.process(tmp_path) as main:
-        main.K = 3.0
-        np.testing.assert_allclose(main.program(x), 3 * x)
-        assert lab.is_found(main.program)
+    for number, is_found in ((2.0, False), (3.0, True)):
+        with lab.process(tmp_path) as main:
+            main.K = number
+            np.testing.assert_allclose(main.program(x), number * x)
+            assert lab.is_found(main.program) is is_found

@@ -16,6 +16,7 @@ from .._record.unsure import Unsure
 from .._record.whose import reached
 
 _tree: Any = jax.tree_util
+_LEAF = _tree.tree_structure(0)
 Rest = tuple[tuple[int, Any], ...]
 
 
@@ -40,7 +41,7 @@ class Forms:
 
     def _collect(self, value: Any) -> None:
         children, treedef = _opened(value)
-        if _tree.treedef_is_leaf(treedef):
+        if treedef == _LEAF:
             self._leaves.append(value)
             return
         self._nodes.append((value, treedef))
@@ -74,7 +75,7 @@ class Forms:
         if type(value) is dict and all(type(key) is str for key in value):
             return ["dict", list(value), *map(self._written, value.values())]
         children, treedef = _opened(value)
-        if _tree.treedef_is_leaf(treedef):
+        if treedef == _LEAF:
             return self._leaf(value)
         return [*self._node(value, treedef), *map(self._written, children)]
 

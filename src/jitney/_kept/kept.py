@@ -123,11 +123,8 @@ class Kept:
         with watched(asked.codes) as ran:
             traced = trace.jitted.trace(*specs)
             _check(traced)
-            try:
-                exported = export.export(trace.jitted)(*specs)
-                content = bytes(exported.serialize())
-            except _EXPORT as error:
-                raise Unsure(f"`jax.export` does not write it: {str(error).splitlines()[0]}") from None
+            exported = _written(lambda: export.export(trace.jitted)(*specs))
+        content = bytes(_written(exported.serialize))
         if ran.problem is not None:
             raise Unsure(ran.problem)
         libraries = Libraries.of(ran.libraries)
@@ -176,6 +173,18 @@ class _Trace:
         """The structure of the result, and what it holds besides arrays."""
         whole = tree_unflatten(self._treedef, [None] * self._treedef.num_leaves)
         return (whole.outcome.treedef, whole.outcome.rest) if type(whole) is Mixed else (self._treedef, ())
+
+
+def _written(step: Callable[[], Any]) -> Any:
+    """What a step of `jax.export` gives.
+
+    Raises:
+        Unsure: It cannot write this program.
+    """
+    try:
+        return step()
+    except _EXPORT as error:
+        raise Unsure(f"`jax.export` does not write it: {str(error).splitlines()[0]}") from None
 
 
 def _check(traced: Any) -> None:

@@ -10,6 +10,7 @@ import os
 import platform
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from types import CodeType
 from typing import Any
 
@@ -26,7 +27,9 @@ from .._signature.options import AUTO, Options, tolerance_of
 from .._version import __version__
 from .._view.layout import described
 
-_FORM = "1"  # of what is kept; another number, and older entries are not found
+_HERE = Path(__file__).parent
+_OURS = [str((file.name, file.stat().st_size, file.stat().st_mtime_ns)) for file in sorted(_HERE.glob("*.py"))]
+"""What writes and reads the form of what is kept: another one finds nothing of this one's."""
 _jax: Any = jax
 _IRRELEVANT = ("cache", "log", "dump", "traceback", "explain", "pprint", "transfer", "pgle", "distributed", "coordination", "platforms")
 """In the names of settings of JAX that no trace depends on."""
@@ -43,7 +46,7 @@ def key_of(body: Body, arrays: Sequence[Any]) -> tuple[str, frozenset[CodeType]]
     if refused is not None:
         raise Unsure(refused)
     walk = Walk()
-    walk.say(_FORM, *_versions(), *_settings(), *_machine())
+    walk.say(*_versions(), *_settings(), *_machine())
     _add_call(walk, body, arrays)
     fn = body.core.fn()
     walk.add(fn, "")
@@ -81,7 +84,7 @@ def _add_call(walk: Walk, body: Body, arrays: Sequence[Any]) -> None:
 
 def _versions() -> list[str]:
     packages: list[Any] = [jax, jaxlib, equinox, np]
-    return [sys.version, str(sys.flags.optimize), __version__, *(str(package.__version__) for package in packages)]
+    return [sys.version, str(sys.flags.optimize), __version__, *_OURS, *(str(package.__version__) for package in packages)]
 
 
 def _settings() -> list[str]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from .._jax.trees import is_a
 from .unsure import Unsure
+from .whose import is_installed, is_known
 
 _PURE = frozenset((
     "builtins", "math", "cmath", "functools", "_functools", "itertools", "operator", "_operator", "collections", "_collections",
@@ -24,7 +25,7 @@ _BARRED_BUILTINS = frozenset((
 BARRED_ATTRIBUTES = frozenset((
     "__code__", "__dict__", "__globals__", "__closure__", "__subclasses__", "__builtins__", "__annotations__", "__doc__", "__defaults__",
     "__kwdefaults__", "__wrapped__", "__firstlineno__", "__line__", "f_back", "f_globals", "f_locals", "gi_frame", "cr_frame", "tb_frame",
-    "attrgetter", "methodcaller",
+    "__getattribute__", "attrgetter", "methodcaller",
 ))  # fmt: skip
 """Ways around names, and past what is said of a function when it is read."""
 _READS_FILES = frozenset(("load", "loadtxt", "genfromtxt", "fromfile", "memmap", "fromregex", "DataSource"))
@@ -49,6 +50,8 @@ def check_module(name: str, *, stdlib: bool) -> None:
         Unsure: What it says is not a function of its arguments.
     """
     root = name.partition(".")[0]
+    if not stdlib and is_installed(name) and not is_known(name):
+        raise Unsure(f"it uses the package `{root}`, and nobody has looked whether that has a state of its own")
     if stdlib and root not in _PURE:
         raise Unsure(f"it reads `{name}`, which may say something else in another process")
     if name.startswith(("numpy.random", "jax._src.config", "jax.experimental.io_callback")):
@@ -62,6 +65,8 @@ def check_name(module: str, name: str) -> None:
         Unsure: It reads what is in no argument.
     """
     if module == "builtins" and name in _BARRED_BUILTINS:
+        raise Unsure(f"it uses `{name}`, and what that reads is not followed")
+    if module.lstrip("_") == "operator" and name in ("attrgetter", "methodcaller"):
         raise Unsure(f"it uses `{name}`, and what that reads is not followed")
     if module.partition(".")[0] in ("numpy", "jax") and name in _READS_FILES:
         raise Unsure(f"it uses `{module}.{name}`, which reads files")

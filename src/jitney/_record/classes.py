@@ -10,10 +10,10 @@ from typing import Any
 
 from .._jax.trees import is_a
 
-_LEFT_OUT = frozenset((
+LEFT_OUT = frozenset((
     "__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__annotations__", "__annotate__", "__annotate_func__",
     "__annotations_cache__", "__static_attributes__", "__firstlineno__", "_abc_impl", "__abstractmethods__", "__parameters__",
-    "__orig_bases__", "__dataclass_fields__", "__dataclass_params__", "__match_args__", "__type_params__", "__signature__",
+    "__orig_bases__", "__dataclass_fields__", "__dataclass_params__", "__type_params__", "__signature__",
     "__is_protocol__",
 ))  # fmt: skip
 """Positions, texts, and what Python makes of the rest of the class."""
@@ -23,7 +23,7 @@ _BASES = (object, int, float, complex, str, bytes, tuple, list, dict, set, froze
 
 def class_items(kind: Any) -> list[tuple[str, Any]]:
     """Everything in a class of the user's, by name."""
-    items = [(name, value) for name, value in sorted(vars(kind).items()) if name not in _LEFT_OUT]
+    items = [(name, value) for name, value in sorted(vars(kind).items()) if name not in LEFT_OUT]
     fields = vars(kind).get("__dataclass_fields__")
     if fields is None:
         return items
@@ -36,9 +36,22 @@ def _factory(field: Any) -> Any:
     return None if field.default_factory is dataclasses.MISSING else field.default_factory
 
 
+def annotations_text(value: Any) -> list[str]:
+    """The annotations of a function or a class, in words; contracts are made of them."""
+    try:
+        said = dict(getattr(value, "__annotations__", {}))
+    except NameError:  # a name that is not defined yet, in Python 3.14
+        return ["not known yet"]
+    return [f"{name}: {_annotation(part)}" for name, part in said.items()]
+
+
+def _annotation(part: Any) -> str:
+    return f"{part.__module__}.{part.__qualname__}" if is_a(part, type) else repr(part)
+
+
 def instance_items(value: Any) -> list[tuple[str, Any]]:
     """All that an instance holds: what it is as one of Python's own types, its attributes, its slots."""
-    items = [(name, part) for name, part in sorted(getattr(value, "__dict__", {}).items()) if name not in _LEFT_OUT]
+    items = [(name, part) for name, part in sorted(getattr(value, "__dict__", {}).items()) if name not in LEFT_OUT]
     for kind in type(value).__mro__:
         slots = vars(kind).get("__slots__", ())
         for slot in (slots,) if is_a(slots, str) else tuple(slots):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import sys
 import types
 from collections.abc import Iterator
@@ -83,7 +82,7 @@ def _followed(fn: types.FunctionType, chain: tuple[str, ...]) -> Global:
     if first in space:
         value, module = space[first], None
     else:
-        value, module = getattr(builtins, first, MISSING), "builtins"
+        value, module = fn.__builtins__.get(first, MISSING), "builtins"
     name, through = first, list[str]()
     for part in rest:
         if not is_a(value, types.ModuleType):

@@ -17,6 +17,7 @@ from typing import Any
 
 from .._jax.trees import is_a
 from .._owners import STARTED, owner
+from .classes import LEFT_OUT
 from .unsure import Unsure
 from .whose import CORE
 
@@ -48,10 +49,8 @@ class Libraries:
                 raise Unsure(f"{name} was written since this process began")
         used: dict[str, set[str]] = {}
         for code, module in ran.items():
-            space = vars(sys.modules[module]) if module in sys.modules else {}
-            names = used.setdefault(module, set())
-            names.update(name for name in code.co_names if name in space)
-            names.add(code.co_qualname.partition(".<locals>")[0])
+            used.setdefault(module, set()).add(code.co_qualname.partition(".<locals>")[0])
+            _names_used(code, module, used)
         said = {module: _said(module, names) for module, names in used.items() if module in sys.modules}
         return cls(files, said)
 
@@ -64,6 +63,21 @@ class Libraries:
             if module in sys.modules and _digest(module, names) != digest:
                 return f"a name of {module} stands for something else"
         return None
+
+
+def _names_used(code: types.CodeType, module: str, used: dict[str, set[str]]) -> None:
+    """The globals that code names, and what it may name of the modules among them."""
+    waiting, seen = [module], {module}
+    while waiting:
+        at = waiting.pop()
+        space = vars(sys.modules[at]) if at in sys.modules else {}
+        for name in code.co_names:
+            if name in space:
+                used.setdefault(at, set()).add(name)
+                inner = getattr(space[name], "__name__", "") if is_a(space[name], types.ModuleType) else ""
+                if inner and inner not in seen:
+                    seen.add(inner)
+                    waiting.append(inner)
 
 
 def _stat(name: str) -> tuple[int, int]:
@@ -80,7 +94,7 @@ def _said(module: str, names: set[str]) -> tuple[str, list[str]]:
 
 
 def _digest(module: str, names: list[str]) -> str:
-    is_core = owner(str(getattr(sys.modules[module], "__file__", ""))) in CORE
+    is_core = owner(str(getattr(sys.modules[module], "__file__", ""))) in (*CORE, "stdlib")
     said = [_described(_found(vars(sys.modules[module]), name), is_core=is_core) for name in names]
     return hashlib.blake2b("\n".join(said).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
@@ -98,22 +112,29 @@ def _found(space: Mapping[str, Any], name: str) -> Any:
 
 def _described(value: Any, *, is_core: bool) -> str:
     """What tells a value from another one that somebody put in its place. Numbers and texts of JAX and its like may be state."""
-    for _ in range(8):
-        inner = getattr(value, "__wrapped__", None) if not is_a(value, (type, types.ModuleType)) else None
+    said: list[str] = []
+    for _ in range(8):  # a wrapper says what it wraps
+        said.append(_itself(value, is_core=is_core))
+        inner = None if is_a(value, (type, types.ModuleType)) else getattr(value, "__wrapped__", None)
         if is_a(value, (staticmethod, classmethod, types.MethodType)):
             inner = value.__func__
         elif is_a(value, property):
             inner = value.fget
-        elif is_a(value, cached_property) or is_a(value, partial):
+        elif is_a(value, (cached_property, partial)):
             inner = value.func
         if inner is None:
             break
         value = inner
+    return " of ".join(said)
+
+
+def _itself(value: Any, *, is_core: bool) -> str:
     if is_a(value, types.FunctionType):
         code = value.__code__
         return f"{code.co_filename}:{code.co_firstlineno} {code.co_name}"
     if is_a(value, type):
-        inside = "" if is_core else repr(sorted((name, part) for name, part in vars(value).items() if is_a(part, _PLAIN) and name != "__doc__"))
+        space = [(name, part) for name, part in sorted(vars(value).items()) if name not in LEFT_OUT]
+        inside = [name if is_core or not is_a(part, _PLAIN) else f"{name}={part!r}" for name, part in space]
         return f"{value.__module__}.{value.__qualname__} {inside}"
     if is_a(value, types.ModuleType):
         return value.__name__

@@ -11,15 +11,17 @@ import threading
 import types
 from collections.abc import Generator, Mapping, Set
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from .._owners import owner, owner_of, short
 from .allowed import ENVIRONMENT, is_barred_call
 from .unsure import Unsure
-from .whose import CORE, is_installed
+from .whose import CORE, is_installed, is_known
 
 _BLIND = "another tool watches the code that runs, so nobody sees what is read"
 _OS = os.__file__
+_ON_BEHALF = frozenset(("absl", "etils"))  # by which JAX writes and logs, where it compiles a constant
 
 
 class Ran:
@@ -54,12 +56,22 @@ class Ran:
             whose = "stdlib" if is_installed(module) else "user"
         if code.co_filename.startswith("<") and _is_made_of_class(code, frame.f_globals, module):
             return True
-        if whose == "user":
-            if code not in self.followed:
-                self._fail(f"`{code.co_name}` ({short(code.co_filename)}:{code.co_firstlineno}) runs, which no name that was followed leads to")
-        elif whose != "stdlib":
+        problem = self._problem(code, whose, module)
+        if problem is not None and _imports(frame):
+            return False  # what a module does when it is imported, which is nobody's doing; its functions may run again
+        if problem is not None:
+            self._fail(problem)
+        elif whose not in ("user", "stdlib"):
             self.libraries[code] = module
         return True
+
+    def _problem(self, code: types.CodeType, whose: str, module: str) -> str | None:
+        """Why code may read what nobody has looked at."""
+        if whose == "user" and code not in self.followed:
+            return f"`{code.co_name}` ({short(code.co_filename)}:{code.co_firstlineno}) runs, which no name that was followed leads to"
+        if whose not in ("user", "stdlib") and not is_known(module):
+            return f"it runs code of `{module}`, and nobody has looked whether that package has a state of its own"
+        return None
 
     def is_heard(self, code: types.CodeType) -> bool:
         """Whether what this code calls matters: JAX and its like ask clocks and files for themselves."""
@@ -94,8 +106,19 @@ def _is_of_core(frame: types.FrameType | None) -> bool:
         name = frame.f_code.co_filename
         if name.startswith("<frozen importlib"):
             return True
-        if owner(name) not in ("stdlib", "generated"):
+        if owner(name) not in ("stdlib", "generated") and _ON_BEHALF.isdisjoint(Path(name).parts):
             return owner(name) in CORE
+        frame = frame.f_back
+    return False
+
+
+def _imports(frame: types.FrameType | None) -> bool:
+    """Whether this runs because an installed module is imported."""
+    while frame is not None:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            return True
+        if owner(frame.f_code.co_filename) == "user":
+            return False
         frame = frame.f_back
     return False
 

@@ -25,7 +25,7 @@ from .._errors import Where
 from .._jax.jitted import JITTED, told
 from .._jax.trees import extended, is_a, issubdtype, type_of
 from .allowed import check_module, check_name
-from .classes import class_items, holds_hidden_state, instance_items
+from .classes import annotations_text, class_items, holds_hidden_state, instance_items
 from .functions import Global, globals_of, is_users
 from .instructions import codes_in, digest_of, reads_of
 from .unsure import Unsure
@@ -272,6 +272,7 @@ class Walk:
         self.say("class", str(module), value.__qualname__)
         if is_a(module, str) and module.partition(".")[0] == "jaxtyping":
             return  # an annotation: its name says all of it
+        self.say(*annotations_text(value))
         self._many([("", base) for base in value.__bases__])
         if type(value) is not type:
             self.add(type(value))
@@ -296,6 +297,7 @@ class Walk:
         self._many([("", value.__defaults__), ("", value.__kwdefaults__)])
         self._many([(name, part) for name, part in sorted(value.__dict__.items()) if users or name == "__wrapped__"])
         if users:
+            self.say(*annotations_text(value))
             self.codes.update(codes_in(code))
             self._asked |= reads_of(code).attributes
             self._globals(value)
@@ -329,7 +331,7 @@ class Walk:
             self.say("where", value.name)  # its line may be another
             return
         if kind.__module__ == "jitney._interface.program":
-            self.say("program", repr(value.options))
+            self.say("program", repr(value.options), repr(value.core.contract))
             self.add(value.__wrapped__)
             return
         if holds_hidden_state(kind):

@@ -11,6 +11,11 @@ from .._owners import owner
 
 CORE = ("jax", "jaxlib", "jitney", "equinox", "numpy")
 """They are in the key by version, and ask clocks and the environment for their own purposes."""
+_KNOWN = frozenset((
+    *CORE, "absl", "beartype", "chex", "diffrax", "einops", "etils", "jaxtyping", "lineax", "ml_dtypes", "opt_einsum", "optax", "optimistix",
+    "typing_extensions", "wadler_lindig",
+))  # fmt: skip
+"""Packages whose functions are functions of their arguments: no handlers or states of their own that somebody sets elsewhere."""
 
 
 def is_installed(name: str) -> bool:
@@ -31,6 +36,11 @@ def whose(name: str) -> str:
         paths = list(getattr(module, "__path__", ()))  # a package without a file of its own
         return owner(paths[0]) if paths else "stdlib" if name in sys.builtin_module_names else "user"
     return owner(file)
+
+
+def is_known(module: str) -> bool:
+    """Whether an installed module is of a package whose functions read nothing that is set elsewhere."""
+    return module.partition(".")[0] in _KNOWN
 
 
 def importable(value: Any) -> tuple[str, str] | None:
