@@ -10,14 +10,16 @@ from typing import Any
 
 import jax
 
+from .trees import is_a, type_of
+
 _jax: Any = jax
-JITTED: type = type(_jax.jit(len))
+JITTED: Any = type_of(_jax.jit(len))
 
 
 def told(jitted: Any) -> tuple[Any, str] | None:
     """The function inside, and what `jax.jit` was told, as text; None where this JAX does not say it so."""
     asked = getattr(jitted, "__getstate__", None)
     state: Any = asked() if callable(asked) else None
-    if not isinstance(state, dict) or not {"fun", "static_argnums", "static_argnames", "global_cache_key"} <= state.keys():
+    if not is_a(state, dict) or not {"fun", "static_argnums", "static_argnames", "global_cache_key"} <= state.keys():
         return None
     return state["fun"], repr((state["static_argnums"], state["static_argnames"], state["global_cache_key"]))

@@ -7,6 +7,8 @@ module) is written as "like that one of the arguments", whose static fields are 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from functools import partial
+from operator import is_not
 from typing import Any
 
 import jax
@@ -72,7 +74,7 @@ class Forms:
             return ["float", value.hex()]
         if type(value) in (tuple, list):
             return [type(value).__name__, *map(self._written, value)]
-        if type(value) is dict and all(type(key) is str for key in value):
+        if type_of(value) is dict and all(type(key) is str for key in value):
             return ["dict", list(value), *map(self._written, value.values())]
         children, treedef = _opened(value)
         if treedef == _LEAF:
@@ -126,11 +128,12 @@ class Forms:
 
 def _opened(value: Any) -> tuple[list[Any], Any]:
     """What stands directly in a node, and the node itself; of a leaf the leaf."""
-    return _tree.tree_flatten(value, is_leaf=lambda part: part is not value)
+    return _tree.tree_flatten(value, is_leaf=partial(is_not, value))
 
 
 def _named(value: Any) -> tuple[str, str]:
-    module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
+    module: Any = getattr(value, "__module__", None)
+    name: Any = getattr(value, "__qualname__", None)
     if not is_a(module, str) or not is_a(name, str) or reached(module, name) is not value:
         raise Unsure(f"its result holds a {type(value).__qualname__} that no argument has and no name leads to")
     return module, name

@@ -1,8 +1,8 @@
 """A program that another process has traced: found and run, or traced here and kept for the next one.
 
-It happens inside of JAX's own trace of the call, once for each key of JAX's, so that warm calls are JAX's as ever: what stands in the program
-is either the body, or one call of what was exported from it. Under an outer transform, where an exported program has no derivative and no
-map, an entry of its own is traced as usual (`Function.differs_nested`).
+It happens inside of JAX's own trace of the call, once for each key of JAX's, so that warm calls are JAX's as ever: what stands in the
+program is either the body, or one call of what was exported from it. Under an outer transform, where an exported program has no derivative
+and no map, an entry of its own is traced as usual (`Function.differs_nested`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from .._verify import is_verified
 from .._view.layout import described, jit_is_off
 from .._view.result import Mixed, Outcome
 from .form import Forms
-from .key import key_of
+from .key import key_of, unsupported
 from .stored import Stored, load, place, save
 
 _jax: Any = jax
@@ -81,6 +81,13 @@ class Kept:
             self._verify(asked, arrays, stored)
         self.notes[key] = (True, "found: neither traced nor lowered in this process")
         return self._called(asked, stored, arrays)
+
+    def note(self, arrays: Sequence[Any]) -> tuple[bool, str]:
+        """Whether the program of a call is kept, and why not."""
+        refused = unsupported(self._body.core.options)
+        if refused is not None:
+            return False, f"not kept: {refused}"
+        return self.notes.get(trace_key(arrays), (True, "not called yet"))
 
     def _asked(self, arrays: Sequence[Any]) -> _Asked:
         if importlib.util.find_spec("flatbuffers") is None:

@@ -21,6 +21,7 @@ import numpy as np
 
 from .._body.body import Body
 from .._jax.mesh import current as current_mesh
+from .._jax.trees import is_a
 from .._record.unsure import Unsure
 from .._record.values import Walk
 from .._signature.options import AUTO, Options, tolerance_of
@@ -72,7 +73,7 @@ def _add_call(walk: Walk, body: Body, arrays: Sequence[Any]) -> None:
     abstract: list[Any] = []
     for array in arrays:
         shape, dtype, weak = described(array)
-        if not isinstance(dtype, np.dtype):
+        if not is_a(dtype, np.dtype):
             raise Unsure(f"an argument is an array of {dtype}")
         abstract.append(jax.ShapeDtypeStruct(shape, dtype, weak_type=weak))
     walk.say(str(layout.treedef), repr(layout.dynamic), repr(layout.names), body.core.name)

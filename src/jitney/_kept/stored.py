@@ -33,7 +33,13 @@ class Stored:
 
     def to_bytes(self) -> bytes:
         """All of it."""
-        said = {"key": self.key, "form": self.form, "files": self.libraries.files, "names": self.libraries.names, "bytes": len(self.exported)}
+        said = {
+            "key": self.key,
+            "form": self.form,
+            "files": self.libraries.files,
+            "names": self.libraries.names,
+            "bytes": len(self.exported),
+        }
         text = json.dumps(said).encode()
         return b"".join((_MAGIC, len(text).to_bytes(8, "big"), text, self.exported))
 

@@ -8,7 +8,7 @@ import enum
 import sys
 from typing import Any
 
-from .._jax.trees import is_a
+from .._jax.trees import is_a, space_of, type_of
 
 LEFT_OUT = frozenset((
     "__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__annotations__", "__annotate__", "__annotate_func__",
@@ -23,8 +23,8 @@ _BASES = (object, int, float, complex, str, bytes, tuple, list, dict, set, froze
 
 def class_items(kind: Any) -> list[tuple[str, Any]]:
     """Everything in a class of the user's, by name."""
-    items = [(name, value) for name, value in sorted(vars(kind).items()) if name not in LEFT_OUT]
-    fields = vars(kind).get("__dataclass_fields__")
+    items = [(name, value) for name, value in sorted(space_of(kind).items()) if name not in LEFT_OUT]
+    fields = space_of(kind).get("__dataclass_fields__")
     if fields is None:
         return items
     said = [(name, (f.default is not dataclasses.MISSING and f.default, _factory(f), f.init, f.repr, f.kw_only, dict(f.metadata)))
@@ -52,23 +52,26 @@ def _annotation(part: Any) -> str:
 def instance_items(value: Any) -> list[tuple[str, Any]]:
     """All that an instance holds: what it is as one of Python's own types, its attributes, its slots."""
     items = [(name, part) for name, part in sorted(getattr(value, "__dict__", {}).items()) if name not in LEFT_OUT]
-    for kind in type(value).__mro__:
-        slots = vars(kind).get("__slots__", ())
+    for kind in type_of(value).__mro__:
+        slots = space_of(kind).get("__slots__", ())
         for slot in (slots,) if is_a(slots, str) else tuple(slots):
             if slot in ("__dict__", "__weakref__"):
                 continue
             name = f"_{kind.__name__.lstrip('_')}{slot}" if slot.startswith("__") and not slot.endswith("__") else slot
             if hasattr(value, name):
                 items.append((name, getattr(value, name)))
-    for kind, plain in ((tuple, tuple), (list, list), (dict, dict), (set, set), (frozenset, frozenset), (str, str.__str__), (bytes, bytes),
-                        (int, int.__int__), (float, float.__float__), (complex, complex)):  # fmt: skip
-        if is_a(value, kind):
-            items.append(("", plain(value)))
+    items += [("", plain(value)) for kind, plain in _PLAINLY if is_a(value, kind)]
     if is_a(value, collections.defaultdict):
         items.append(("default_factory", value.default_factory))
     if is_a(value, BaseException):
         items.append(("args", value.args))
     return items
+
+
+_PLAINLY: tuple[tuple[type, Any], ...] = (
+    (tuple, tuple), (list, list), (dict, dict), (set, set), (frozenset, frozenset), (str, str.__str__), (bytes, bytes), (int, int.__int__),
+    (float, float.__float__), (complex, complex),
+)  # fmt: skip
 
 
 def holds_hidden_state(kind: Any) -> bool:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
-from .._jax.trees import is_a
+from .._jax.trees import is_a, space_of, type_of
 from .._owners import STARTED, owner
 from .classes import LEFT_OUT
 from .unsure import Unsure
@@ -106,7 +106,7 @@ def _found(space: Mapping[str, Any], name: str) -> Any:
         if part not in space:
             return None
         value = space[part]
-        space = vars(value) if is_a(value, type) else {}
+        space = space_of(value) if is_a(value, type) else {}
     return value
 
 
@@ -133,12 +133,12 @@ def _itself(value: Any, *, is_core: bool) -> str:
         code = value.__code__
         return f"{code.co_filename}:{code.co_firstlineno} {code.co_name}"
     if is_a(value, type):
-        space = [(name, part) for name, part in sorted(vars(value).items()) if name not in LEFT_OUT]
+        space = [(name, part) for name, part in sorted(space_of(value).items()) if name not in LEFT_OUT]
         inside = [name if is_core or not is_a(part, _PLAIN) else f"{name}={part!r}" for name, part in space]
         return f"{value.__module__}.{value.__qualname__} {inside}"
     if is_a(value, types.ModuleType):
         return value.__name__
     if not is_core and is_a(value, _PLAIN):
         return repr(value)
-    kind = type(value)
+    kind = type_of(value)
     return f"{kind.__module__}.{kind.__qualname__} {getattr(value, '__name__', '')}" if not is_core or callable(value) else ""

@@ -5,11 +5,12 @@ Python tells by a profile function in 3.11, and by `sys.monitoring` from 3.12 on
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 import threading
 import types
-from collections.abc import Generator, Mapping, Set
+from collections.abc import Generator, Set
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,7 @@ class Ran:
         """Code of installed packages, and the module that it is of."""
         self.problem: str | None = None
         self._thread = threading.get_ident()
-        self._environment = {code for code in _environment_codes()}
+        self._environment = set(_environment_codes())
 
     def here(self) -> bool:
         """Whether this is the thread that traces."""
@@ -54,7 +55,7 @@ class Ran:
         whose = owner_of(frame)
         if whose == "generated":  # what a tool wrote, for whose module it runs in
             whose = "stdlib" if is_installed(module) else "user"
-        if code.co_filename.startswith("<") and _is_made_of_class(code, frame.f_globals, module):
+        if code.co_filename.startswith("<") and _is_made_of_class(frame, module):
             return True
         problem = self._problem(code, whose, module)
         if problem is not None and _imports(frame):
@@ -86,11 +87,15 @@ class Ran:
         self.problem = self.problem or problem
 
 
-def _is_made_of_class(code: types.CodeType, space: Mapping[str, Any], module: str) -> bool:
-    """Whether a tool wrote this code from the fields of a class, which are read: `collections` for named tuples, Equinox to flatten."""
+def _is_made_of_class(frame: types.FrameType, module: str) -> bool:
+    """Whether a tool wrote this code from the fields of a class, which are read: `collections` for named tuples, Equinox to flatten, and
+    the text in which `dataclasses` defines a method, which is followed when it runs."""
+    code, caller = frame.f_code, frame.f_back
     if module.startswith("namedtuple_"):
         return True
-    of_equinox = type(space.get("MISSING")).__module__.startswith("equinox.")
+    if code.co_name == "<module>" and caller is not None and caller.f_code.co_filename == dataclasses.__file__:
+        return True
+    of_equinox = type(frame.f_globals.get("MISSING")).__module__.startswith("equinox.")
     return of_equinox and not module and code.co_filename.startswith(("<generated_flatten_", "<generated_unflatten_"))
 
 

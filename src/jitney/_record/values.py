@@ -13,9 +13,9 @@ import functools
 import hashlib
 import types
 import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -23,7 +23,7 @@ from jax.core import Tracer
 
 from .._errors import Where
 from .._jax.jitted import JITTED, told
-from .._jax.trees import extended, is_a, issubdtype, type_of
+from .._jax.trees import extended, is_a, issubdtype, space_of, tree_flatten, type_of
 from .allowed import check_module, check_name
 from .classes import annotations_text, class_items, holds_hidden_state, instance_items
 from .functions import Global, globals_of, is_users
@@ -37,9 +37,15 @@ _BUILTIN = (
     types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType,
     types.MemberDescriptorType, types.ClassMethodDescriptorType, types.MethodWrapperType,
 )  # fmt: skip
-_FIELD = type(typing.NamedTuple("_OfOne", [("one", int)]).one)
+
+
+class _OfOne(NamedTuple):
+    one: int
+
+
+_FIELD: Any = type_of(space_of(_OfOne)["one"])
 _DEEPEST = 60  # of values in values
-_TREEDEF = type(jax.tree_util.tree_structure(0))
+_TREEDEF: Any = type(tree_flatten(0)[1])
 
 
 class Walk:
@@ -102,7 +108,7 @@ class Walk:
             self._digest.update(f"{len(data)}:".encode() + data)
 
     @contextmanager
-    def _inside(self, name: str) -> Iterator[None]:
+    def _inside(self, name: str) -> Generator[None]:
         self._depth += 1
         if self._depth > _DEEPEST:
             raise self.fail("lies too deep")
@@ -212,7 +218,7 @@ class Walk:
             self._jitted(value)
         elif kind is functools._lru_cache_wrapper:  # pyright: ignore[reportPrivateUsage]
             raise self.fail("remembers what it returned (`functools.cache`), whatever has changed since")
-        elif is_a(value, _TEXT) or kind.__module__ in ("typing", "types") and not callable(value):
+        elif is_a(value, _TEXT) or (kind.__module__ in ("typing", "types") and not callable(value)):
             self.say("text", repr(value))
         else:
             return False
@@ -362,5 +368,4 @@ def kind_name(value: Any) -> str:
 
 def static_text(value: float | complex) -> str:
     """A number to the bit."""
-    return value.hex() if is_a(value, float) else f"{value.real.hex()} {value.imag.hex()}"  # pyright: ignore[reportAttributeAccessIssue]
-
+    return f"{float(value.real).hex()} {float(value.imag).hex()}"

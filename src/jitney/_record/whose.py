@@ -6,14 +6,14 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from .._jax.trees import is_a
+from .._jax.trees import is_a, space_of
 from .._owners import owner
 
 CORE = ("jax", "jaxlib", "jitney", "equinox", "numpy")
 """They are in the key by version, and ask clocks and the environment for their own purposes."""
 _KNOWN = frozenset((
-    *CORE, "absl", "beartype", "chex", "diffrax", "einops", "etils", "jaxtyping", "lineax", "ml_dtypes", "opt_einsum", "optax", "optimistix",
-    "typing_extensions", "wadler_lindig",
+    *CORE, "absl", "beartype", "chex", "diffrax", "einops", "etils", "jaxtyping", "lineax", "ml_dtypes", "opt_einsum", "optax",
+    "optimistix", "typing_extensions", "wadler_lindig",
 ))  # fmt: skip
 """Packages whose functions are functions of their arguments: no handlers or states of their own that somebody sets elsewhere."""
 
@@ -45,8 +45,8 @@ def is_known(module: str) -> bool:
 
 def importable(value: Any) -> tuple[str, str] | None:
     """Module and name by which an installed module offers exactly this object; None where none does."""
-    module = getattr(value, "__module__", None)
-    name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
+    module: Any = getattr(value, "__module__", None)
+    name: Any = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
     if not is_a(module, str) or not is_a(name, str) or not is_installed(module):
         return None
     return (module, name) if reached(module, name) is value else None
@@ -58,5 +58,5 @@ def reached(module: str, name: str) -> Any:
     for part in name.split("."):
         if value is None:
             return None
-        value = vars(value).get(part) if is_a(value, ModuleType) else getattr(value, part, None)
+        value = space_of(value).get(part) if is_a(value, ModuleType) else getattr(value, part, None)
     return value

@@ -153,7 +153,7 @@ def report(core: Core, entry: Entry, arrays: Sequence[Any]) -> Report:
     return Report(
         function=str(core.where),
         plan=plan,
-        lines=(*stages, *donation, *_around(core, planned.notes, _verified(entry, arrays, ready=ready))),
+        lines=(*stages, *donation, *_around(core, planned.notes, _verified(entry, arrays, ready=ready)), *_kept(core, entry, arrays)),
         arguments=tuple(str(leaf) for leaf in planned.view.leaves),
         static=tuple(f"{name} = {static_text(value)}" for name, value in static),
         axes=tuple((name, size, who) for name, (size, who) in sizes.items()),
@@ -272,6 +272,15 @@ def _around(core: Core, notes: Sequence[str], verified: Line) -> list[Line]:
         verified,
         Line("debug_nans", options.debug_nans, "every result is checked, which waits for it" if options.debug_nans else "not asked for"),
     ]
+
+
+def _kept(core: Core, entry: Entry, arrays: Sequence[Any]) -> list[Line]:
+    """What became of `cache="program"`."""
+    if core.options.cache != "program":
+        return []
+    if entry.kept is None:
+        return [Line("kept program", taken=False, why="not kept: under an outer transform it is traced")]
+    return [Line("kept program", *entry.kept.note(arrays))]
 
 
 def _verified(entry: Entry, arrays: Sequence[Any], *, ready: bool) -> Line:
