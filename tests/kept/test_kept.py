@@ -82,15 +82,14 @@ def test_under_outer_transforms_it_is_traced(folder, tmp_path):
     lab.write(tmp_path, {"lab_main.py": TEXT})
     for _ in range(2):
         with lab.process(tmp_path) as main:
-            layer, x = main.arguments()
-            main.gradient(layer, x)
-            np.testing.assert_allclose(jax.grad(lambda x: main.gradient(layer, x))(x), jax.grad(lambda x: main.loss(layer, x))(x))
-            np.testing.assert_allclose(jax.vmap(lambda x: main.gradient(layer, x))(x[None])[0], main.loss(layer, x))
-            np.testing.assert_allclose(jax.jit(lambda: main.gradient(layer, x))(), main.loss(layer, x), rtol=1e-6)
+            check_under_transforms(main.gradient, main.loss, *main.arguments())
 
 
-def twice(x):
-    return x * 2
+def check_under_transforms(program, loss, layer, x):
+    program(layer, x)
+    np.testing.assert_allclose(jax.grad(lambda x: program(layer, x))(x), jax.grad(lambda x: loss(layer, x))(x))
+    np.testing.assert_allclose(jax.vmap(lambda x: program(layer, x))(x[None])[0], loss(layer, x))
+    np.testing.assert_allclose(jax.jit(lambda: program(layer, x))(), loss(layer, x), rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -252,6 +251,38 @@ def test_other_settings_are_other_programs(folder, tmp_path):
         assert lab.notes(main.gradient) == KEPT
 
 
+def test_a_patched_function_that_a_library_uses_is_seen(folder, tmp_path, monkeypatch):
+    """Though nothing of the user's names it, and though it says that it wraps the one of before."""
+    import functools
+
+    text = """
+    import equinox
+    import jitney
+
+    norm = equinox.nn.LayerNorm(4)
+
+
+    def called(x):
+        return norm(x)
+
+
+    program = jitney.optimize(cache="program")(called)
+    """
+    lab.write(tmp_path, {"lab_main.py": text})
+    before, x = jnp.mean, jnp.arange(4.0)
+    results: list[jax.Array] = []
+    for is_patched in (False, True, False):
+        if is_patched:
+            monkeypatch.setattr(jnp, "mean", functools.wraps(before)(lambda *args, **options: before(*args, **options) + 1))
+        with lab.process(tmp_path) as main:
+            results.append(main.program(x))
+            np.testing.assert_allclose(results[-1], main.norm(x), rtol=1e-6)
+            found = lab.is_found(main.program)
+        monkeypatch.setattr(jnp, "mean", before)
+    assert found
+    assert abs(results[1] - results[0]).max() > 0.1
+
+
 def test_verify_traces_too_and_compares(folder, tmp_path):
     """A program that is not the one of now is an error, not a number."""
     lab.write(tmp_path, {"lab_main.py": TEXT, "lab_other.py": TEXT.replace("** 2", "** 3")})
@@ -294,7 +325,8 @@ import jax
 import lab_main
 layer, x = lab_main.arguments()
 value = float(lab_main.gradient(layer, x))
-print(json.dumps([value, lab_main.gradient.stats.traces, [n for e in lab_main.gradient.core.entries.values() for n in e.kept.notes.values()]]))
+notes = [note for entry in lab_main.gradient.core.entries.values() for note in entry.kept.notes.values()]
+print(json.dumps([value, lab_main.gradient.stats.traces, notes]))
 """
 
 

@@ -32,7 +32,20 @@ _HERE = Path(__file__).parent
 _OURS = [str((file.name, file.stat().st_size, file.stat().st_mtime_ns)) for file in sorted(_HERE.glob("*.py"))]
 """What writes and reads the form of what is kept: another one finds nothing of this one's."""
 _jax: Any = jax
-_IRRELEVANT = ("cache", "log", "dump", "traceback", "explain", "pprint", "transfer", "pgle", "distributed", "coordination", "platforms")
+_IRRELEVANT = (
+    "cache",
+    "jax_log",
+    "debug_log",
+    "dump",
+    "traceback",
+    "explain",
+    "pprint",
+    "transfer",
+    "pgle",
+    "distributed",
+    "coordination",
+    "platforms",
+)
 """In the names of settings of JAX that no trace depends on."""
 _VARIABLES = ("XLA_", "EQX_", "LIBTPU_", "CUDA_VISIBLE", "JAX_")
 

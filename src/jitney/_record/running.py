@@ -10,6 +10,7 @@ import os
 import sys
 import threading
 import types
+import typing
 from collections.abc import Generator, Set
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,7 @@ from .whose import CORE, is_installed, is_known
 
 _BLIND = "another tool watches the code that runs, so nobody sees what is read"
 _OS = os.__file__
+_EVALUATE = (dataclasses.__file__, typing.__file__)
 _ON_BEHALF = frozenset(("absl", "etils"))  # by which JAX writes and logs, where it compiles a constant
 
 
@@ -88,12 +90,12 @@ class Ran:
 
 
 def _is_made_of_class(frame: types.FrameType, module: str) -> bool:
-    """Whether a tool wrote this code from the fields of a class, which are read: `collections` for named tuples, Equinox to flatten, and
-    the text in which `dataclasses` defines a method, which is followed when it runs."""
+    """Whether a tool wrote this code from the fields of a class, which are read: `collections` for named tuples, Equinox to flatten, the
+    text in which `dataclasses` defines a method, which is followed when it runs, and the annotation of a field, which `typing` reads."""
     code, caller = frame.f_code, frame.f_back
     if module.startswith("namedtuple_"):
         return True
-    if code.co_name == "<module>" and caller is not None and caller.f_code.co_filename == dataclasses.__file__:
+    if code.co_name == "<module>" and caller is not None and caller.f_code.co_filename in _EVALUATE:
         return True
     of_equinox = type(frame.f_globals.get("MISSING")).__module__.startswith("equinox.")
     return of_equinox and not module and code.co_filename.startswith(("<generated_flatten_", "<generated_unflatten_"))
