@@ -202,6 +202,199 @@ def called(x):
     return jnp.tanh(x)
 jnp.tanh = mine
 """,
+    "a deque": """
+import collections
+d = collections.deque([{}])
+def called(x):
+    return x * d[0]
+""",
+    "a decimal": """
+import decimal
+d = decimal.Decimal('{}')
+def called(x):
+    return x * float(d)
+""",
+    "a fraction": """
+import fractions
+d = fractions.Fraction({})
+def called(x):
+    return x * float(d)
+""",
+    "a getter of items": """
+import operator
+n = [0.0, 1.0, 2.5, 3.5]
+g = operator.itemgetter(n.index({}))
+def called(x):
+    return x * g(n)
+""",
+    "a pattern": """
+import re
+p = re.compile('{}')
+def called(x):
+    return x * (2.5 if p.match('2.5') else 3.5)
+""",
+    "a large array in a namespace": """
+import types
+import numpy as np
+a = np.ones(5000)
+a[2500] = {}
+n = types.SimpleNamespace(a=a)
+def called(x):
+    return x * float(n.a[2500])
+""",
+    "a key of an order": """
+import functools
+k = functools.cmp_to_key(lambda a, b: 0)({})
+def called(x):
+    return x * k.obj
+""",
+    "a vectorized function": """
+import numpy as np
+f = np.vectorize(lambda n: n * {})
+def called(x):
+    return x * float(f(1.0))
+""",
+    "a universal function": """
+import numpy as np
+N = {}
+def called(x):
+    return x * float(np.sqrt(N * N))
+""",
+    "a date": """
+import datetime
+d = datetime.timedelta(seconds={})
+def called(x):
+    return x * d.total_seconds()
+""",
+    "an array of Python": """
+import array
+a = array.array('d', [{}])
+def called(x):
+    return x * a[0]
+""",
+    "a counter": """
+import collections
+c = collections.Counter(a={})
+def called(x):
+    return x * c['a']
+""",
+    "an ordered dict of subclasses": """
+import collections
+class O(collections.OrderedDict):
+    pass
+o = O(a={})
+def called(x):
+    return x * o['a']
+""",
+    "an exception": """
+e = ValueError({})
+def called(x):
+    return x * e.args[0]
+""",
+    "a subclass of float": """
+class F(float):
+    pass
+f = F({})
+def called(x):
+    return x * float(f)
+""",
+    "a custom rule": """
+import jax
+@jax.custom_vjp
+def f(x):
+    return x * {}
+f.defvjp(lambda x: (f(x), None), lambda r, g: (g,))
+def called(x):
+    return f(x)
+""",
+    "a jit of a closure": """
+import jax
+def make(n):
+    return jax.jit(lambda x: x * n)
+g = make({})
+def called(x):
+    return g(x)
+""",
+    "a bound method of another object": """
+class C:
+    def __init__(self, n):
+        self.n = n
+    def f(self, x):
+        return x * self.n
+f = C({}).f
+def called(x):
+    return f(x)
+""",
+    "a property that is remembered": """
+import functools
+class C:
+    @functools.cached_property
+    def n(self):
+        return {}
+c = C()
+def called(x):
+    return x * c.n
+""",
+    "a static argument of a partial": """
+import functools, jax
+g = functools.partial(jax.tree.map, lambda x: x * {})
+def called(x):
+    return g(x)
+""",
+    "a context variable": """
+import contextvars
+v = contextvars.ContextVar('v', default={})
+def called(x):
+    return x * v.get()
+""",
+    "a value of a thread": """
+import threading
+t = threading.local()
+t.n = {}
+def called(x):
+    return x * t.n
+""",
+    "a weak reference": """
+import weakref
+class C:
+    n = {}
+c = C()
+r = weakref.ref(c)
+def called(x):
+    return x * r().n
+""",
+    "a chain of maps": """
+import collections
+m = collections.ChainMap(dict(), dict(a={}))
+def called(x):
+    return x * m['a']
+""",
+    "a builtin that is put in place": """
+import lab_other
+lab_other.float = lambda x: {}
+def called(x):
+    return x * lab_other.float(1)
+""",
+    "a nested program": """
+import jitney
+K = {}
+@jitney.optimize
+def g(x):
+    return x * K
+def called(x):
+    return g(x)
+""",
+    "a match of a class": """
+import dataclasses
+@dataclasses.dataclass
+class P:
+    n: float
+p = P({})
+def called(x):
+    match p:
+        case P(n=n):
+            return x * n
+""",
 }
 
 OTHER = """

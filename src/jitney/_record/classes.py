@@ -6,9 +6,11 @@ import collections
 import dataclasses
 import enum
 import sys
+import types
 from typing import Any
 
 from .._jax.trees import is_a, space_of, type_of
+from .whose import whose
 
 LEFT_OUT = frozenset((
     "__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__annotations__", "__annotate__", "__annotate_func__",
@@ -75,14 +77,26 @@ _PLAINLY: tuple[tuple[type, Any], ...] = (
 
 
 def holds_hidden_state(kind: Any) -> bool:
-    """Whether instances of a class may hold what Python does not show: one of its bases is written in another language."""
-    return any(base not in _BASES and not _is_python(base) for base in kind.__mro__)
+    """Whether instances of a class may hold what Python does not show: one of its bases is written in another language, or they are larger
+    than what Python shows of them, as is a `deque`, whose module is one of Python."""
+    if any(base not in _BASES and not _is_python(base) for base in kind.__mro__):
+        return True
+    shown = max(base.__basicsize__ for base in kind.__mro__ if base in _BASES)
+    slots = sum(is_a(part, types.MemberDescriptorType) for base in kind.__mro__ for part in space_of(base).values())
+    return kind.__basicsize__ > shown + _WORD * (slots + bool(kind.__dictoffset__) + bool(kind.__weakrefoffset__))
+
+
+_WORD = tuple.__itemsize__  # a pointer
+_OF_PYTHON = ("collections", "dataclasses", "enum", "fractions", "typing", "contextlib", "abc", "numbers")
+"""Modules of the standard library whose instances are what their attributes are."""
 
 
 def _is_python(kind: Any) -> bool:
     """Whether a class was made by a `class` statement, by its module: one of Python, or one that is no file."""
     module = sys.modules.get(str(kind.__module__))
     file: Any = getattr(module, "__file__", None)
+    if whose(str(kind.__module__)) == "stdlib" and str(kind.__module__).partition(".")[0] not in _OF_PYTHON:
+        return False
     if not kind.__flags__ & _HEAP or (module is not None and not is_a(file, str) and kind.__module__ != "__main__"):
         return False
     return file is None or str(file).endswith((".py", ".pyc"))

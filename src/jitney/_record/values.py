@@ -209,6 +209,11 @@ class Walk:
         elif kind is property:
             self.say("property")
             self._many([("", value.fget), ("", value.fset), ("", value.fdel)])
+        elif kind is types.SimpleNamespace:
+            self.say("namespace")
+            self.add(vars(value))
+        elif kind is np.ufunc:
+            self._ufunc(value)
         elif kind is _FIELD:
             self.say("field", str(value.__reduce__()[1][0]))
         elif kind is functools.cached_property:
@@ -218,7 +223,7 @@ class Walk:
             self._jitted(value)
         elif kind is functools._lru_cache_wrapper:  # pyright: ignore[reportPrivateUsage]
             raise self.fail("remembers what it returned (`functools.cache`), whatever has changed since")
-        elif is_a(value, _TEXT) or (kind.__module__ in ("typing", "types") and not callable(value)):
+        elif is_a(value, _TEXT) or (kind.__module__ == "typing" and not callable(value)):
             self.say("text", repr(value))
         else:
             return False
@@ -229,6 +234,11 @@ class Walk:
         check_module(module, stdlib=whose(module) == "stdlib")
         check_name(module, name)
         self.say("named", module, name)
+
+    def _ufunc(self, value: Any) -> None:
+        if getattr(np, value.__name__, None) is not value:
+            raise self.fail("is a universal function of a package other than NumPy")
+        self.say("ufunc", value.__name__)
 
     def _builtin(self, value: Any) -> None:
         owner = getattr(value, "__self__", None)
