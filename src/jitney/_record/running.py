@@ -24,7 +24,7 @@ from .whose import CORE, is_installed, is_known
 _BLIND = "another tool watches the code that runs, so nobody sees what is read"
 _OS = os.__file__
 _EVALUATE = (dataclasses.__file__, typing.__file__)
-_ON_BEHALF = frozenset(("absl", "etils"))  # by which JAX writes and logs, where it compiles a constant
+_ON_BEHALF = frozenset(("absl", "etils", "platformdirs"))  # by which JAX writes and logs, and jitney finds its folder
 
 
 class Ran:

@@ -13,7 +13,7 @@ CORE = ("jax", "jaxlib", "jitney", "equinox", "numpy")
 """They are in the key by version, and ask clocks and the environment for their own purposes."""
 _KNOWN = frozenset((
     *CORE, "absl", "beartype", "chex", "diffrax", "einops", "etils", "jaxtyping", "lineax", "ml_dtypes", "opt_einsum", "optax",
-    "optimistix", "typing_extensions", "wadler_lindig",
+    "optimistix", "platformdirs", "typing_extensions", "wadler_lindig",
 ))  # fmt: skip
 """Packages whose functions are functions of their arguments: no handlers or states of their own that somebody sets elsewhere."""
 
