@@ -395,6 +395,27 @@ def called(x):
         case P(n=n):
             return x * n
 """,
+    "a name of a class": """
+class C:
+    pass
+C.__name__ = 'C{}'
+def called(x):
+    return x * float(C.__name__[1:])
+""",
+    "a qualified name": """
+def g(x):
+    return x
+g.__qualname__ = 'g{}'
+def called(x):
+    return x * float(g.__qualname__[1:])
+""",
+    "a module of a function": """
+def g(x):
+    return x
+g.__module__ = 'g{}'
+def called(x):
+    return x * float(g.__module__[1:])
+""",
 }
 
 OTHER = """

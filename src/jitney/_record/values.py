@@ -285,7 +285,7 @@ class Walk:
             self._named(named)
             return
         module: Any = getattr(value, "__module__", "")
-        self.say("class", str(module), value.__qualname__)
+        self.say("class", str(module), value.__qualname__, value.__name__)
         if is_a(module, str) and module.partition(".")[0] == "jaxtyping":
             return  # an annotation: its name says all of it
         self.say(*annotations_text(value))
@@ -307,7 +307,7 @@ class Walk:
             raise self.fail("is checked by beartype, whose code has another text in each process")
         if hasattr(value, "registry") and hasattr(value, "dispatch"):
             raise self.fail("is chosen by type (`functools.singledispatch`), and may be added to anywhere")
-        self.say("function", digest_of(code), value.__name__)
+        self.say("function", digest_of(code), value.__name__, value.__qualname__, str(value.__module__))
         cells = [(name, _content(cell)) for name, cell in zip(code.co_freevars, value.__closure__ or (), strict=True)]
         self._many(cells)
         self._many([("", value.__defaults__), ("", value.__kwdefaults__)])
