@@ -13,6 +13,7 @@ import os
 import site
 import sys
 import sysconfig
+import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -26,6 +27,8 @@ import numpy as np
 
 P = ParamSpec("P")
 R = TypeVar("R")
+STARTED = time.time_ns()
+"""When jitney was first used in this process: what was installed later is not what runs."""
 Owner = Literal["jitney", "jax", "jaxlib", "equinox", "numpy", "library", "stdlib", "generated", "user"]
 
 _PACKAGES: dict[Owner, Path] = {

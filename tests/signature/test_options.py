@@ -41,7 +41,7 @@ REFUSED = [
     ({"max_compiles": 0}, "max_compiles=0 is not a limit.", "write max_compiles=3"),
     ({"max_compiles": True}, "max_compiles=True is not a limit.", "write max_compiles=3"),
     ({"max_compiles": "stop:3"}, "max_compiles='stop:3' is not a limit.", '"raise:3"'),
-    ({"cache": "program"}, 'cache="program" (serialised executables) is not there yet.', "persistent compilation cache is on"),
+    ({"cache": "programs"}, "cache='programs' is neither True nor False.", "write cache=True"),
     ({"precision": "bf17"}, "precision='bf17' is not a policy", "choose one"),
     ({"precision": {"head": "f64"}}, "precision={'head': 'f64'} does not say which products", 'write precision={"default": "bf16"'),
     ({"precision": "bf16", "on_trace_error": "eager"}, "contradict each other", 'write precision="bf16-all"'),

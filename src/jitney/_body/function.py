@@ -103,6 +103,7 @@ class Function:
             options.compiler == "fast",
             options.debug_nans,
             options.checks == "later",
+            options.cache == "program",
         )
         return any(map(bool, nested))
 

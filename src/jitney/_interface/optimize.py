@@ -52,7 +52,7 @@ def optimize(
     remat: bool | str = False,
     roll: Literal["auto", False] | None = None,
     precision: Precision | None = None,
-    cache: bool = True,
+    cache: bool | Literal["program"] = True,
     check: bool = True,
     checks: Literal["now", "later"] = "now",
     on_trace_error: Literal["raise", "eager"] = "raise",
@@ -77,7 +77,7 @@ def optimize(
     remat: bool | str = False,
     roll: Literal["auto", False] | None = None,
     precision: Precision | None = None,
-    cache: bool = True,
+    cache: bool | Literal["program"] = True,
     check: bool = True,
     checks: Literal["now", "later"] = "now",
     on_trace_error: Literal["raise", "eager"] = "raise",
@@ -115,7 +115,9 @@ def optimize(fn: Any = None, /, **options: Any) -> Any:
             as it is; a dict says it by module path, and `"auto:1e-2"` chooses by the error on the first call's arguments. `"bf16-all"`,
             `"fp16-all"`, `"f32"` and `"f64"` compute everything in that type; arguments and results keep theirs. `"tf32"` sets the
             precision of matrix products.
-        cache: Whether compiled programs go to the persistent compilation cache.
+        cache: Whether compiled programs go to the persistent compilation cache. `"program"` keeps what is traced and lowered too, so that
+            another process does neither, where it is sure that both would give the same; `plan` says why if it is not. New: see the
+            page "Caching".
         check: Whether calls are checked against the annotations, once for each new call key.
         checks: When a run-time check of Equinox (`eqx.error_if`) that fails raises its error: in the call, which waits for it, or
             (`"later"`) in a later call of this thread that finds it, in `jitney.wait()`, or at the end of Python.

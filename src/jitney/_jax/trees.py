@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
 
 import jax
@@ -27,6 +27,10 @@ extended: Any = _dtypes.extended
 is_a: Callable[[Any, Any], bool] = isinstance
 """`isinstance`, for what holds values of any type: pyright would go on with a container of unknown type."""
 type_of: Callable[[Any], Any] = type
+
+
+space_of: Callable[[Any], Mapping[str, Any]] = vars
+"""The names in a module, a class or an instance."""
 
 
 def is_number(value: Any) -> bool:

@@ -16,3 +16,5 @@ FRESH: Any = _jax.make_user_context(None)
 """A trace with symbolic sizes, under which all bodies run again."""
 PLAIN: Any = _jax.make_user_context(None)
 """A call that is traced plainly inside of another trace."""
+KEPT: Any = _jax.make_user_context(None)
+"""A trace whose program is kept for other processes, under which all bodies run again, so that what they read is seen."""

@@ -29,6 +29,7 @@ from .._diagnosis.nonfinite import nonfinite
 from .._errors import NonFiniteError, sentence
 from .._jax.compile_cache.cache import disabled as cache_disabled
 from .._jax.compile_cache.cache import ensure as ensure_cache
+from .._kept.kept import Kept
 from .._signature.options import tolerance_of
 from .._stages import Jit, Place
 from .._switches import VERIFY
@@ -83,6 +84,7 @@ class Entry(Body):
         self.cuts: dict[Hashable, list[Cut]] = {}  # of each padded program, which axes of its results are padded
         self.proofs: dict[Hashable, Proof] = {}  # of each padded program, where each new size is traced
         self._lock = threading.Lock()
+        self.kept = Kept(self, self._trace) if core.options.cache == "program" and not self.request.nested else None
         self.jitted: Any = self._jit()
         self.state: State = "first"
         self.run: Callable[..., Any] = self._first
@@ -98,7 +100,7 @@ class Entry(Body):
             if shapes is not None and shapes_of(arrays) != shapes:
                 raise OtherShapes
             with jax.named_scope(SCOPE):
-                return self._trace(arrays, mesh)
+                return self._trace(arrays, mesh) if self.kept is None else self.kept(arrays)
 
         body.__name__ = body.__qualname__ = self.core.name  # what profilers and JAX's own messages show
         return Jit.of(self.request).compiled(body, shardings)

@@ -276,6 +276,15 @@ def _around(core: Core, notes: Sequence[str], verified: Line, late: Line) -> lis
     ]
 
 
+def _kept(core: Core, entry: Entry, arrays: Sequence[Any]) -> list[Line]:
+    """What became of `cache="program"`."""
+    if core.options.cache != "program":
+        return []
+    if entry.kept is None:
+        return [Line("kept program", taken=False, why="not kept: under an outer transform it is traced")]
+    return [Line("kept program", *entry.kept.note(arrays))]
+
+
 def _verified(entry: Entry, arrays: Sequence[Any], *, ready: bool) -> Line:
     """Whether the program is run plainly too, for which it is traced."""
     options = entry.core.options

@@ -9,7 +9,7 @@ import difflib
 import re
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 import jax
 
@@ -97,7 +97,7 @@ class Options:
     remat: str | None = None
     roll: str | None = None
     precision: str | tuple[tuple[str, str], ...] | None = None
-    cache: bool = True
+    cache: bool | Literal["program"] = True
     check: bool = True
     checks: str = "now"
     on_trace_error: str = "raise"
@@ -452,15 +452,12 @@ def policy_of(precision: str | tuple[tuple[str, str], ...] | None) -> Policy | N
     return Policy(str(precision)) if precision in LOW else None
 
 
-def _cache(where: Where | str, value: Any) -> bool:
-    if value == "program":
-        fail(
-            where,
-            'cache="program" (serialised executables) is not there yet.',
-            _NOT_CARRIED_OUT,
-            "leave it out: JAX's persistent compilation cache is on by default.",
-        )
-    return _flag(where, "cache", value)
+def _cache(where: Where | str, value: Any) -> bool | Literal["program"]:
+    if is_a(value, str) and value == "program":
+        return "program"
+    if not is_a(value, bool):
+        fail(where, f"cache={value!r} is neither True nor False.", '`cache` is True, False or "program".', "write cache=True.")
+    return value
 
 
 def read_shard(where: Where | str, value: Any) -> Sharding | None:

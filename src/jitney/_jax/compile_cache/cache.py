@@ -238,6 +238,17 @@ def folder(name: str) -> Path | None:
     return decision.facts.directory.parent / name
 
 
+def own() -> Path | None:
+    """jitney's own folder of compiled programs, for what is kept there beside those of JAX; None where it is off, the user's, or JAX
+    keeps its size, which takes nothing there that it has not written."""
+    with _SWITCH.lock:
+        ensure()
+        decision = _SWITCH.decision
+    if decision is None or not decision.ours or _jax(_BYTES) != _UNLIMITED:
+        return None
+    return decision.facts.directory
+
+
 @contextmanager
 def disabled() -> Generator[None]:
     """Compile without reading or writing the persistent cache.

@@ -31,8 +31,8 @@ from typing import Any, Final
 
 import jax
 
-_ENTRY: Final = "-cache"  # of JAX, the same in 0.10.0 and 0.12.0.1
-_UNFINISHED: Final = "-sealing"
+ENTRY: Final = "-cache"  # of JAX, the same in 0.10.0 and 0.12.0.1
+UNFINISHED: Final = "-sealing"
 _MAGIC: Final = b"\x28\xb5\x2f\xfd"  # a frame of zstd, RFC 8878
 _CHECKSUM: Final = 0x04  # of the byte behind it
 _POSIX: Final = os.name == "posix"  # elsewhere there is no owner or mode to look at
@@ -57,6 +57,10 @@ class _Codec:
         raw = self.unpacked(entry)
         return entry if self.packed is None or _has_checksum(entry) else self.packed(raw)
 
+    def made(self, raw: bytes) -> bytes:
+        """An entry of this content."""
+        return zlib.compress(raw) if self.packed is None else self.packed(raw)
+
 
 def _codec() -> _Codec:
     """The first of what JAX tries, in its order."""
@@ -71,8 +75,8 @@ def _codec() -> _Codec:
     return _Codec(zlib.decompress, (zlib.error, MemoryError))
 
 
-_CODEC: Final = _codec()
-NAME: Final = "xla" if _CODEC.packed is None else "xla-zstd"
+CODEC: Final = _codec()
+NAME: Final = "xla" if CODEC.packed is None else "xla-zstd"
 
 
 def sweep(folder: Path) -> set[int]:
@@ -105,13 +109,13 @@ def _is_sound(file: os.DirEntry[str], status: os.stat_result) -> bool:
     """Whether an entry can be left to JAX; whether it is whole is seen when it is read."""
     if stat.S_ISDIR(status.st_mode):
         return True
-    if stat.S_ISLNK(status.st_mode) or file.name.endswith(_UNFINISHED):
+    if stat.S_ISLNK(status.st_mode) or file.name.endswith(UNFINISHED):
         return False
     if _POSIX and status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         return False
-    if not file.name.endswith(_ENTRY):
+    if not file.name.endswith(ENTRY):
         return True
-    if status.st_size == 0 or _CODEC.packed is None:
+    if status.st_size == 0 or CODEC.packed is None:
         return status.st_size > 0
     try:
         with Path(file.path).open("rb", buffering=0) as opened:
@@ -129,10 +133,10 @@ def damaged(folder: Path) -> list[Path]:
     found: list[Path] = []
     for name in sorted(_entries(folder)):
         try:
-            _CODEC.unpacked((folder / name).read_bytes())
+            CODEC.unpacked((folder / name).read_bytes())
         except FileNotFoundError:  # another process
             continue
-        except (*_CODEC.errors, OSError):
+        except (*CODEC.errors, OSError):
             found.append(folder / name)
     return found
 
@@ -179,7 +183,7 @@ class Watch:
             names = _entries(folder)
             new = names - self._known
             for name in new or names:
-                if new and _CODEC.packed is None:  # of any process: whether it is whole is seen when it is read
+                if new and CODEC.packed is None:  # of any process: whether it is whole is seen when it is read
                     _privately(folder / name)
                 elif new or _mark(folder / name) != self._whole.get(name):
                     _seal(folder / name)
@@ -190,7 +194,7 @@ class Watch:
 def _entries(folder: Path) -> set[str]:
     """Names. A folder that is gone has none; `cache.py` sees to that before the next program."""
     try:
-        return {name for name in os.listdir(folder) if name.endswith(_ENTRY)}  # noqa: PTH208 - 5000 names need no paths
+        return {name for name in os.listdir(folder) if name.endswith(ENTRY)}  # noqa: PTH208 - 5000 names need no paths
     except OSError:
         return set()
 
@@ -213,14 +217,14 @@ def _seal(entry: Path) -> None:
     """Give an entry its checksum, or delete it: it is damaged, or another process is writing it and will seal it itself."""
     try:
         raw = entry.read_bytes()
-        sealed = _CODEC.sealed(raw)
+        sealed = CODEC.sealed(raw)
         if sealed is raw:
             _privately(entry)
             return
-        unfinished = entry.with_name(f"{entry.name}-{os.getpid()}{_UNFINISHED}")
+        unfinished = entry.with_name(f"{entry.name}-{os.getpid()}{UNFINISHED}")
         with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.write(sealed)
         unfinished.replace(entry)
-    except (*_CODEC.errors, OSError):
+    except (*CODEC.errors, OSError):
         with suppress(OSError):
             entry.unlink(missing_ok=True)

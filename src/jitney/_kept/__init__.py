@@ -1,0 +1,1 @@
+"""Programs kept for other processes: which, where, and how one is found again."""

@@ -1,0 +1,146 @@
+"""The form of a result, written down: its structure and what it holds besides arrays, so that another process can put it together.
+
+Python's own containers are written as they are, and functions and named tuples by the name that leads to them. Any other node (an Equinox
+module) is written as "like that one of the arguments", whose static fields are the same: what no argument has is not kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from functools import partial
+from operator import is_not
+from typing import Any
+
+import jax
+
+from .._jax.trees import is_a, tree_flatten, tree_unflatten, type_of
+from .._record.unsure import Unsure
+from .._record.whose import reached
+
+_tree: Any = jax.tree_util
+_LEAF = _tree.tree_structure(0)
+Rest = tuple[tuple[int, Any], ...]
+
+
+class _Array:
+    """Stands where an array will be."""
+
+
+_ARRAY = _Array()
+
+
+class Forms:
+    """Writes down forms, and reads them again, beside the arguments of one call.
+
+    Args:
+        values: The arguments, with anything in place of arrays.
+    """
+
+    def __init__(self, values: Any):
+        self._nodes: list[tuple[Any, Any]] = []
+        self._leaves: list[Any] = []
+        self._collect(values)
+
+    def _collect(self, value: Any) -> None:
+        children, treedef = _opened(value)
+        if treedef == _LEAF:
+            self._leaves.append(value)
+            return
+        self._nodes.append((value, treedef))
+        for child in children:
+            self._collect(child)
+
+    def written(self, treedef: Any, rest: Rest) -> Any:
+        """A form as plain data.
+
+        Raises:
+            Unsure: It holds what no argument has and no name leads to.
+        """
+        leaves: list[Any] = [_ARRAY] * (treedef.num_leaves - len(rest))
+        for i, leaf in rest:
+            leaves.insert(i, leaf)
+        said = self._written(tree_unflatten(treedef, leaves))
+        again, others = self.read(said)
+        if again != treedef or [(i, type_of(x)) for i, x in others] != [(i, type_of(x)) for i, x in rest]:
+            raise Unsure("the structure of its result is not read again as it was written")
+        return said
+
+    def _written(self, value: Any) -> Any:
+        if value is _ARRAY:
+            return ["array"]
+        if value is None or type(value) in (bool, int, str):
+            return ["value", value]
+        if type(value) is float:
+            return ["float", value.hex()]
+        if type(value) in (tuple, list):
+            return [type(value).__name__, *map(self._written, value)]
+        if type_of(value) is dict and all(type(key) is str for key in value):
+            return ["dict", list(value), *map(self._written, value.values())]
+        children, treedef = _opened(value)
+        if treedef == _LEAF:
+            return self._leaf(value)
+        return [*self._node(value, treedef), *map(self._written, children)]
+
+    def _leaf(self, value: Any) -> Any:
+        for at, leaf in enumerate(self._leaves):
+            if leaf is value:
+                return ["leaf", at]
+        return ["name", *_named(value)]
+
+    def _node(self, value: Any, treedef: Any) -> list[Any]:
+        for at, (node, of_node) in enumerate(self._nodes):
+            if type(node) is type(value) and of_node == treedef:
+                return ["like", at]
+        if is_a(value, tuple) and hasattr(value, "_fields"):
+            return ["named tuple", *_named(type(value))]
+        raise Unsure(f"its result holds a {type(value).__qualname__}, which no argument is like")
+
+    def read(self, said: Any) -> tuple[Hashable, Rest]:
+        """The structure, and what stands at which place besides arrays.
+
+        Raises:
+            Unsure: A name leads nowhere.
+        """
+        leaves, treedef = tree_flatten(self._read(said))
+        return treedef, tuple((i, leaf) for i, leaf in enumerate(leaves) if leaf is not _ARRAY)
+
+    def _read(self, said: Any) -> Any:
+        kind, *rest = said
+        if kind == "array":
+            return _ARRAY
+        if kind == "value":
+            return rest[0]
+        if kind == "float":
+            return float.fromhex(rest[0])
+        if kind in ("tuple", "list"):
+            return (tuple if kind == "tuple" else list)(map(self._read, rest))
+        if kind == "dict":
+            return dict(zip(rest[0], map(self._read, rest[1:]), strict=True))
+        if kind == "leaf":
+            return self._leaves[rest[0]]
+        if kind == "name":
+            return _found(*rest)
+        if kind == "named tuple":
+            return _found(rest[0], rest[1])(*map(self._read, rest[2:]))
+        children: Sequence[Any] = list(map(self._read, rest[1:]))
+        return tree_unflatten(self._nodes[rest[0]][1], children)
+
+
+def _opened(value: Any) -> tuple[list[Any], Any]:
+    """What stands directly in a node, and the node itself; of a leaf the leaf."""
+    return _tree.tree_flatten(value, is_leaf=partial(is_not, value))
+
+
+def _named(value: Any) -> tuple[str, str]:
+    module: Any = getattr(value, "__module__", None)
+    name: Any = getattr(value, "__qualname__", None)
+    if not is_a(module, str) or not is_a(name, str) or reached(module, name) is not value:
+        raise Unsure(f"its result holds a {type(value).__qualname__} that no argument has and no name leads to")
+    return module, name
+
+
+def _found(module: str, name: str) -> Any:
+    value = reached(module, name)
+    if value is None:
+        raise Unsure(f"{module}.{name} is not there")
+    return value

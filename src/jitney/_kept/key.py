@@ -1,0 +1,122 @@
+"""The name of a program among those that are kept: one digest of its function, its call, and all around them that a trace may depend on.
+
+What is in it is equal in a process where the program is found, by content. What is not sure to be told by content is `Unsure`, and the
+program is traced.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+import equinox
+import jax
+import jaxlib
+import numpy as np
+
+from .._body.body import Body
+from .._jax.mesh import current as current_mesh
+from .._jax.trees import is_a
+from .._record.unsure import Unsure
+from .._record.values import Walk
+from .._signature.options import AUTO, Options, tolerance_of
+from .._version import __version__
+from .._view.layout import described
+
+_HERE = Path(__file__).parent
+_OURS = [str((file.name, file.stat().st_size, file.stat().st_mtime_ns)) for file in sorted(_HERE.glob("*.py"))]
+"""What writes and reads the form of what is kept: another one finds nothing of this one's."""
+_jax: Any = jax
+_IRRELEVANT = (
+    "cache",
+    "jax_log",
+    "debug_log",
+    "dump",
+    "traceback",
+    "explain",
+    "pprint",
+    "transfer",
+    "pgle",
+    "distributed",
+    "coordination",
+    "platforms",
+)
+"""In the names of settings of JAX that no trace depends on."""
+_VARIABLES = ("XLA_", "EQX_", "LIBTPU_", "CUDA_VISIBLE", "JAX_")
+
+
+def key_of(body: Body, arrays: Sequence[Any]) -> tuple[str, frozenset[CodeType]]:
+    """The key of a call, and the user's code that may run in its trace.
+
+    Raises:
+        Unsure: Something that may be read cannot be told by content.
+    """
+    refused = unsupported(body.core.options)
+    if refused is not None:
+        raise Unsure(refused)
+    walk = Walk()
+    walk.say(*_versions(), *_settings(), *_machine())
+    _add_call(walk, body, arrays)
+    fn = body.core.fn()
+    walk.add(fn, "")
+    return walk.digest(), frozenset(walk.codes)
+
+
+def unsupported(options: Options) -> str | None:
+    """Why programs with these options are not kept; None where they are."""
+    given = {
+        "pad": options.pad, "chunk": options.chunk, "memory": options.memory is not None, 'remat="auto"': options.remat == AUTO,
+        "roll": options.roll is not None, "shard": options.shard is not None, "mesh": options.mesh is not None,
+        'precision="auto:..."': tolerance_of(options.precision) is not None, 'compiler="fast"': options.compiler == "fast",
+        "debug_nans": options.debug_nans, "accumulate": options.accumulate, "JITNEY_DISABLE": options.disabled is not None,
+        'on_trace_error="eager"': options.on_trace_error == "eager", 'checks="later"': options.checks == "later",
+    }  # fmt: skip
+    named = [name for name, is_given in given.items() if is_given]
+    return f"programs with `{named[0]}` are not kept yet" if named else None
+
+
+def _add_call(walk: Walk, body: Body, arrays: Sequence[Any]) -> None:
+    """The arguments: their structure, what is static by content, what is an array by shape, dtype and weak type."""
+    layout, contract = body.layout, body.core.contract
+    abstract: list[Any] = []
+    for array in arrays:
+        shape, dtype, weak = described(array)
+        if not is_a(dtype, np.dtype):
+            raise Unsure(f"an argument is an array of {dtype}")
+        abstract.append(jax.ShapeDtypeStruct(shape, dtype, weak_type=weak))
+    walk.say(str(layout.treedef), repr(layout.dynamic), repr(layout.names), body.core.name)
+    walk.add(body.core.options, "options")
+    walk.add([(p.name, int(p.kind), p.hint, p.has_default) for p in contract.parameters], "annotations")
+    walk.add((contract.result, contract.unresolved), "annotations")
+    walk.add(layout.values(abstract, body.statics), "arguments")
+
+
+def _versions() -> list[str]:
+    packages: list[Any] = [jax, jaxlib, equinox, np]
+    return [sys.version, str(sys.flags.optimize), __version__, *_OURS, *(str(package.__version__) for package in packages)]
+
+
+def _settings() -> list[str]:
+    """All settings of JAX, as they are for this thread now, but for those that say where it writes what."""
+    names = sorted(name for name in _jax.config.values if not any(part in name for part in _IRRELEVANT))
+    said = [f"{name}={getattr(_jax.config, name, None)!r}" for name in names]
+    variables = sorted(f"{name}={value}" for name, value in os.environ.items() if name.startswith(_VARIABLES) and not _is_irrelevant(name))
+    return [*said, *variables]
+
+
+def _is_irrelevant(name: str) -> bool:
+    return any(part in name.lower() for part in _IRRELEVANT)
+
+
+def _machine() -> list[str]:
+    devices = _jax.devices()
+    if len(devices) != 1 or _jax.process_count() != 1:
+        raise Unsure("programs are kept on one device only")
+    if current_mesh(None, nested=False) is not None:
+        raise Unsure("programs are not kept under a mesh")
+    return [sys.platform, platform.machine(), devices[0].platform, devices[0].device_kind, str(devices[0].client.platform_version)]

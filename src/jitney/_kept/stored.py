@@ -1,0 +1,80 @@
+"""One kept program as bytes: what was exported, the form of its result, and what ran of installed packages. No pickle: text, and JAX's own
+format, which is a program and no code of Python."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .._jax.compile_cache.own_entries import delete, path_of, read, write
+from .._record.libraries import Libraries
+
+_MAGIC = b"jitney program 1\n"
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A kept program.
+
+    Args:
+        key: What it was made for.
+        form: The form of its result (`form.py`).
+        libraries: What ran of installed packages.
+        exported: The program, by `jax.export`.
+    """
+
+    key: str
+    form: Any
+    libraries: Libraries
+    exported: bytes
+
+    def to_bytes(self) -> bytes:
+        """All of it."""
+        said = {
+            "key": self.key,
+            "form": self.form,
+            "files": self.libraries.files,
+            "names": self.libraries.names,
+            "bytes": len(self.exported),
+        }
+        text = json.dumps(said).encode()
+        return b"".join((_MAGIC, len(text).to_bytes(8, "big"), text, self.exported))
+
+    @classmethod
+    def of(cls, content: bytes) -> Stored | None:
+        """What was written; None where it is of another version of jitney."""
+        if not content.startswith(_MAGIC):
+            return None
+        at = len(_MAGIC) + 8
+        end = at + int.from_bytes(content[at - 8 : at], "big")
+        said: Mapping[str, Any] = json.loads(content[at:end])
+        files = {name: (size, changed) for name, (size, changed) in said["files"].items()}
+        names = {module: (digest, listed) for module, (digest, listed) in said["names"].items()}
+        exported = content[end:]
+        return cls(said["key"], said["form"], Libraries(files, names), exported) if len(exported) == said["bytes"] else None
+
+
+def place(folder: Path, name: str, key: str) -> Path:
+    """Where the program of a key lies. Its name begins with that of the function, for those who list the folder."""
+    shown = "".join(letter if letter.isalnum() or letter in "_." else "_" for letter in name)[:80]
+    return path_of(folder, f"kept_{shown}-{key}")
+
+
+def load(entry: Path, key: str) -> Stored | None:
+    """The program of a key, if it is there and whole."""
+    content = read(entry)
+    if content is None:
+        return None
+    stored = Stored.of(content)
+    if stored is None or stored.key != key:
+        delete(entry)
+        return None
+    return stored
+
+
+def save(entry: Path, stored: Stored) -> bool:
+    """Keep it; whether that worked."""
+    return write(entry, stored.to_bytes())

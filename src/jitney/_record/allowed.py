@@ -1,0 +1,84 @@
+"""What code may read or call and still be a function of what it names: the short list of the standard library, and what else is barred.
+
+Clocks, random numbers, the environment, files, frames and addresses differ from process to process, and nothing about them is kept.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+from .._jax.trees import is_a
+from .unsure import Unsure
+from .whose import is_installed, is_known
+
+_PURE = frozenset((
+    "builtins", "math", "cmath", "functools", "_functools", "itertools", "operator", "_operator", "collections", "_collections",
+    "_collections_abc", "typing", "_typing", "types", "_types", "dataclasses", "enum", "abc", "_abc", "numbers", "fractions", "copy",
+    "contextlib", "string", "bisect", "_bisect", "heapq", "_heapq", "__future__", "re",
+))  # fmt: skip
+_BARRED_BUILTINS = frozenset((
+    "open", "input", "eval", "exec", "compile", "globals", "locals", "vars", "dir", "id", "hash", "getattr", "hasattr", "setattr",
+    "delattr", "__import__", "breakpoint", "print", "help", "memoryview",
+))  # fmt: skip
+BARRED_ATTRIBUTES = frozenset((
+    "__code__", "__dict__", "__globals__", "__closure__", "__subclasses__", "__builtins__", "__annotations__", "__doc__", "__defaults__",
+    "__kwdefaults__", "__wrapped__", "__firstlineno__", "__line__", "f_back", "f_globals", "f_locals", "gi_frame", "cr_frame", "tb_frame",
+    "__getattribute__", "attrgetter", "methodcaller",
+))  # fmt: skip
+"""Ways around names, and past what is said of a function when it is read."""
+_READS_FILES = frozenset(("load", "loadtxt", "genfromtxt", "fromfile", "memmap", "fromregex", "DataSource"))
+_CALLS = frozenset(
+    getattr(module, name)
+    for module, names in (
+        (time, "time time_ns monotonic monotonic_ns perf_counter perf_counter_ns process_time process_time_ns localtime gmtime strftime"),
+        (os, "urandom getpid getcwd listdir scandir open"),
+    )
+    for name in names.split()
+    if hasattr(module, name)
+)
+_BARRED_CALLS = _CALLS | {open}
+ENVIRONMENT = frozenset(("getenv", "__getitem__", "__iter__", "__len__", "copy"))
+"""Functions of `os.py` by which the environment is read."""
+
+
+def check_module(name: str, *, stdlib: bool) -> None:
+    """Refuse a module by its name.
+
+    Raises:
+        Unsure: What it says is not a function of its arguments.
+    """
+    root = name.partition(".")[0]
+    if not stdlib and is_installed(name) and not is_known(name):
+        raise Unsure(f"it uses the package `{root}`, and nobody has looked whether that has a state of its own")
+    if stdlib and root not in _PURE:
+        raise Unsure(f"it reads `{name}`, which may say something else in another process")
+    if name.startswith("numpy.random"):
+        raise Unsure(f"it reads `{name}`, which may say something else in another process")
+
+
+def check_name(module: str, name: str) -> None:
+    """Refuse a function by its name.
+
+    Raises:
+        Unsure: It reads what is in no argument.
+    """
+    if module == "builtins" and name in _BARRED_BUILTINS:
+        raise Unsure(f"it uses `{name}`, and what that reads is not followed")
+    if module.lstrip("_") == "operator" and name in ("attrgetter", "methodcaller"):
+        raise Unsure(f"it uses `{name}`, and what that reads is not followed")
+    if module.partition(".")[0] in ("numpy", "jax") and name in _READS_FILES:
+        raise Unsure(f"it uses `{module}.{name}`, which reads files")
+
+
+def is_barred_call(called: Any) -> bool:
+    """Whether calling this builtin tells something that differs from process to process."""
+    try:
+        if called in _BARRED_CALLS:
+            return True
+    except TypeError:  # it has no hash
+        return False
+    owner = getattr(called, "__self__", None)
+    module = getattr(called, "__module__", None) or type(owner).__module__
+    return is_a(module, str) and module.startswith(("_random", "random", "numpy.random", "secrets", "_io", "socket", "_socket", "mmap"))

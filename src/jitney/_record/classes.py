@@ -1,0 +1,105 @@
+"""What is in a class and in an instance, of which a method or a trace may read anything."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import enum
+import sys
+import types
+from typing import Any
+
+from .._jax.trees import is_a, space_of, type_of
+from .whose import whose
+
+LEFT_OUT = frozenset((
+    "__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__annotations__", "__annotate__", "__annotate_func__",
+    "__annotations_cache__", "__static_attributes__", "__firstlineno__", "_abc_impl", "__abstractmethods__", "__parameters__",
+    "__orig_bases__", "__dataclass_fields__", "__dataclass_params__", "__type_params__", "__signature__",
+    "__is_protocol__",
+))  # fmt: skip
+"""Positions, texts, and what Python makes of the rest of the class."""
+_BASES = (object, int, float, complex, str, bytes, tuple, list, dict, set, frozenset, enum.Enum, BaseException, Exception,
+          collections.OrderedDict, collections.defaultdict)  # fmt: skip
+
+
+def class_items(kind: Any) -> list[tuple[str, Any]]:
+    """Everything in a class of the user's, by name."""
+    items = [(name, value) for name, value in sorted(space_of(kind).items()) if name not in LEFT_OUT]
+    fields = space_of(kind).get("__dataclass_fields__")
+    if fields is None:
+        return items
+    said = [(name, (f.default is not dataclasses.MISSING and f.default, _factory(f), f.init, f.repr, f.kw_only, dict(f.metadata)))
+            for name, f in fields.items()]  # fmt: skip
+    return [*items, ("fields", said)]
+
+
+def _factory(field: Any) -> Any:
+    return None if field.default_factory is dataclasses.MISSING else field.default_factory
+
+
+def annotations_text(value: Any) -> list[str]:
+    """The annotations of a function or a class, in words; contracts are made of them."""
+    try:
+        said = dict(getattr(value, "__annotations__", {}))
+    except NameError:  # a name that is not defined yet, in Python 3.14
+        return ["not known yet"]
+    return [f"{name}: {_annotation(part)}" for name, part in said.items()]
+
+
+def _annotation(part: Any) -> str:
+    return f"{part.__module__}.{part.__qualname__}" if is_a(part, type) else repr(part)
+
+
+def instance_items(value: Any) -> list[tuple[str, Any]]:
+    """All that an instance holds: what it is as one of Python's own types, its attributes, its slots."""
+    items = [(name, part) for name, part in sorted(getattr(value, "__dict__", {}).items()) if name not in LEFT_OUT]
+    for kind in type_of(value).__mro__:
+        slots = space_of(kind).get("__slots__", ())
+        for slot in (slots,) if is_a(slots, str) else tuple(slots):
+            if slot in ("__dict__", "__weakref__"):
+                continue
+            name = f"_{kind.__name__.lstrip('_')}{slot}" if slot.startswith("__") and not slot.endswith("__") else slot
+            if hasattr(value, name):
+                items.append((name, getattr(value, name)))
+    items += [("", plain(value)) for kind, plain in _PLAINLY if is_a(value, kind)]
+    if is_a(value, collections.defaultdict):
+        items.append(("default_factory", value.default_factory))
+    if is_a(value, BaseException):
+        items.append(("args", value.args))
+    return items
+
+
+_PLAINLY: tuple[tuple[type, Any], ...] = (
+    (tuple, tuple), (list, list), (dict, dict), (set, set), (frozenset, frozenset), (str, str.__str__), (bytes, bytes), (int, int.__int__),
+    (float, float.__float__), (complex, complex),
+)  # fmt: skip
+
+
+def holds_hidden_state(kind: Any) -> bool:
+    """Whether instances of a class may hold what Python does not show: one of its bases is written in another language, or they are larger
+    than what Python shows of them, as is a `deque`, whose module is one of Python."""
+    if any(base not in _BASES and not _is_python(base) for base in kind.__mro__):
+        return True
+    shown = max(base.__basicsize__ for base in kind.__mro__ if base in _BASES)
+    slots = sum(is_a(part, types.MemberDescriptorType) for base in kind.__mro__ for part in space_of(base).values())
+    return kind.__basicsize__ > shown + _WORD * (slots + bool(kind.__dictoffset__) + bool(kind.__weakrefoffset__))
+
+
+_WORD = tuple.__itemsize__  # a pointer
+_OF_PYTHON = ("collections", "dataclasses", "enum", "fractions", "typing", "contextlib", "abc", "numbers")
+"""Modules of the standard library whose instances are what their attributes are."""
+
+
+def _is_python(kind: Any) -> bool:
+    """Whether a class was made by a `class` statement, by its module: one of Python, or one that is no file."""
+    module = sys.modules.get(str(kind.__module__))
+    file: Any = getattr(module, "__file__", None)
+    if whose(str(kind.__module__)) == "stdlib" and str(kind.__module__).partition(".")[0] not in _OF_PYTHON:
+        return False
+    if not kind.__flags__ & _HEAP or (module is not None and not is_a(file, str) and kind.__module__ != "__main__"):
+        return False
+    return file is None or str(file).endswith((".py", ".pyc"))
+
+
+_HEAP = 1 << 9  # `Py_TPFLAGS_HEAPTYPE`: made while Python runs

@@ -1,0 +1,104 @@
+"""The globals that a function of the user's names, each followed through modules as far as its attributes are written behind it."""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from .._jax.trees import is_a
+from .._owners import owner
+from .allowed import BARRED_ATTRIBUTES
+from .instructions import reads_of
+from .unsure import Unsure
+from .whose import is_installed
+
+MISSING = ("no such name",)
+
+
+@dataclass(frozen=True)
+class Global:
+    """One name that is read.
+
+    Args:
+        name: As it is written, `np.linalg.norm`.
+        value: What it leads to.
+        through: The modules on the way.
+        module: The last of them, or `builtins`; None of a global of the function's own module.
+    """
+
+    name: str
+    value: Any
+    through: tuple[str, ...]
+    module: str | None
+
+
+def is_users(fn: types.FunctionType) -> bool:
+    """Whether a function is the user's: its file, or the module that text without a file runs in."""
+    whose = owner(fn.__code__.co_filename)
+    return whose == "user" or (whose == "generated" and not is_installed(str(fn.__globals__.get("__name__", ""))))
+
+
+def globals_of(fn: types.FunctionType) -> Iterator[Global]:
+    """All that the code of a function names.
+
+    Raises:
+        Unsure: It names things in a way that cannot be followed.
+    """
+    reads = reads_of(fn.__code__)
+    if reads.changes:
+        raise Unsure(f"`{fn.__name__}` sets the global `{reads.changes[0]}`")
+    barred = BARRED_ATTRIBUTES & reads.attributes
+    if barred:
+        raise Unsure(f"`{fn.__name__}` asks for `{min(barred)}`, and what that reads is not followed")
+    for name, level in reads.imports:
+        yield from _imported(fn, name, level)
+    for chain in reads.chains:
+        yield _followed(fn, chain)
+
+
+def _imported(fn: types.FunctionType, name: str, level: int) -> Iterator[Global]:
+    package = str(fn.__globals__.get("__package__") or "")
+    if level < 0 or (level > 0 and not package):
+        raise Unsure(f"`{fn.__name__}` imports while it is traced")
+    whole = name
+    if level > 0:
+        at = package.split(".")
+        whole = ".".join([*at[: len(at) - level + 1], *filter(None, [name])])
+    parts = whole.split(".")
+    for count in range(1, len(parts) + 1):
+        path = ".".join(parts[:count])
+        module = sys.modules.get(path)
+        if module is None:
+            raise Unsure(f"`{fn.__name__}` imports `{path}` while it is traced")
+        yield Global(path, module, (path,), None)
+
+
+def _followed(fn: types.FunctionType, chain: tuple[str, ...]) -> Global:
+    first, *rest = chain
+    space: Any = fn.__globals__
+    if first in space:
+        value, module = space[first], None
+    else:
+        value, module = fn.__builtins__.get(first, MISSING), "builtins"
+    name, through = first, list[str]()
+    for part in rest:
+        if not is_a(value, types.ModuleType):
+            break
+        module = value.__name__
+        through.append(module)
+        value = _attribute(value, part)
+        name = f"{name}.{part}"
+    return Global(name, value, tuple(through), module)
+
+
+def _attribute(module: types.ModuleType, name: str) -> Any:
+    if name in vars(module):
+        return vars(module)[name]
+    if "__getattr__" in vars(module):
+        if not is_installed(module.__name__):
+            raise Unsure(f"`{module.__name__}.{name}` is made by `__getattr__` of the module")
+        return getattr(module, name, MISSING)
+    return MISSING

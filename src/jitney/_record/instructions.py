@@ -1,0 +1,109 @@
+"""What a code object is, and which names it reads, by its instructions.
+
+Two processes compile the same text to the same instructions; comments, formatting, positions and docstrings are not among them.
+"""
+
+from __future__ import annotations
+
+import dis
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from types import CodeType
+from typing import Any
+
+from .._jax.trees import is_a
+
+_GLOBAL = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")
+_CHAIN = ("LOAD_ATTR", "LOAD_METHOD")
+_HAS_DOCSTRING = 0x4000000  # of 3.13
+
+
+@dataclass(frozen=True)
+class Reads:
+    """What the instructions of a code object, and of those inside it, name.
+
+    Args:
+        chains: Global names, each with the attributes that are asked for right behind it: `("np", "linalg", "norm")`.
+        attributes: All attributes that are asked for, of whatever.
+        imports: Modules that it imports.
+        changes: Global names that it sets or deletes.
+    """
+
+    chains: tuple[tuple[str, ...], ...]
+    attributes: frozenset[str]
+    imports: tuple[tuple[str, int], ...]
+    changes: tuple[str, ...]
+
+
+def codes_in(code: CodeType) -> Iterator[CodeType]:
+    """It, and the functions written inside of it."""
+    yield code
+    for constant in code.co_consts:
+        if is_a(constant, CodeType):
+            yield from codes_in(constant)
+
+
+@lru_cache(maxsize=4096)
+def reads_of(code: CodeType) -> Reads:
+    """What a code object names."""
+    chains: dict[tuple[str, ...], None] = {}
+    attributes: set[str] = set()
+    imports: dict[tuple[str, int], None] = {}
+    changes: dict[str, None] = {}
+    for part in codes_in(code):
+        steps = [step for step in dis.get_instructions(part) if step.opname != "EXTENDED_ARG"]
+        for at, step in enumerate(steps):
+            if step.opname in _GLOBAL:
+                chains[(step.argval, *_attributes_behind(steps, at + 1))] = None
+            elif step.opname == "IMPORT_NAME":
+                imports[(step.argval, _level(steps, at))] = None
+            elif step.opname in ("STORE_GLOBAL", "DELETE_GLOBAL"):
+                changes[step.argval] = None
+        attributes.update(part.co_names)  # global names too, which does no harm
+    return Reads(tuple(chains), frozenset(attributes), tuple(imports), tuple(changes))
+
+
+def _attributes_behind(steps: list[dis.Instruction], at: int) -> Iterator[str]:
+    while at < len(steps) and steps[at].opname in _CHAIN:
+        yield steps[at].argval
+        at += 1
+
+
+def _level(steps: list[dis.Instruction], at: int) -> int:
+    """How many packages up an import begins; -1 where that is not written as expected."""
+    level: Any = steps[at - 2].argval if at >= 2 else None
+    return level if is_a(level, int) else -1
+
+
+@lru_cache(maxsize=4096)
+def digest_of(code: CodeType) -> str:
+    """The same for equal instructions, whatever the file and the line."""
+    digest = hashlib.blake2b(digest_size=20)
+    documented = _documented(code)
+    parts: tuple[Any, ...] = (
+        code.co_code, code.co_name, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars, code.co_argcount,
+        code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags & ~_HAS_DOCSTRING, code.co_exceptiontable,
+    )  # fmt: skip
+    digest.update(repr(parts).encode())
+    for at, constant in enumerate(code.co_consts):
+        digest.update(f"{_constant(None if documented and at == 0 else constant)};".encode())
+    return digest.hexdigest()
+
+
+def _documented(code: CodeType) -> bool:
+    """Whether the first constant is a docstring and nothing else."""
+    if not code.co_consts or not is_a(code.co_consts[0], str):
+        return False
+    return not any(step.opcode in dis.hasconst and step.arg == 0 for step in dis.get_instructions(code))
+
+
+def _constant(value: Any) -> str:
+    if is_a(value, CodeType):
+        return f"code {digest_of(value)}"
+    if is_a(value, tuple):
+        return f"({','.join(map(_constant, value))})"
+    if is_a(value, frozenset):
+        return f"{{{','.join(sorted(map(_constant, value)))}}}"
+    return f"{type(value).__name__} {value!r}"

@@ -1,0 +1,215 @@
+"""What runs while a program is traced: the user's code, which must be what was followed, and that of installed packages.
+
+Python tells by a profile function in 3.11, and by `sys.monitoring` from 3.12 on. Where another tool has them, nothing is kept.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+import threading
+import types
+import typing
+from collections.abc import Generator, Set
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from .._owners import owner, owner_of, short
+from .allowed import ENVIRONMENT, is_barred_call
+from .unsure import Unsure
+from .whose import CORE, is_installed, is_known
+
+_BLIND = "another tool watches the code that runs, so nobody sees what is read"
+_OS = os.__file__
+_EVALUATE = (dataclasses.__file__, typing.__file__)
+_ON_BEHALF = frozenset(("absl", "etils", "platformdirs"))  # by which JAX writes and logs, and jitney finds its folder
+
+
+class Ran:
+    """What ran.
+
+    Args:
+        followed: The user's code that may run.
+    """
+
+    def __init__(self, followed: Set[types.CodeType]):
+        self.followed = followed
+        self.libraries: dict[types.CodeType, str] = {}
+        """Code of installed packages, and the module that it is of."""
+        self.problem: str | None = None
+        self._thread = threading.get_ident()
+        self._environment = set(_environment_codes())
+
+    def here(self) -> bool:
+        """Whether this is the thread that traces."""
+        return threading.get_ident() == self._thread
+
+    def started(self, frame: types.FrameType) -> bool:
+        """A function runs. Whether it need not be told of again."""
+        code = frame.f_code
+        if code in self._environment:
+            if not _is_of_core(frame):
+                self._fail(f"`{_asker(frame)}` reads the environment")
+            return False
+        module = str(frame.f_globals.get("__name__", ""))
+        whose = owner_of(frame)
+        if whose == "generated":  # what a tool wrote, for whose module it runs in
+            whose = "stdlib" if is_installed(module) else "user"
+        if code.co_filename.startswith("<") and _is_made_of_class(frame, module):
+            return True
+        problem = self._problem(code, whose, module)
+        if problem is not None and _imports(frame):
+            return False  # what a module does when it is imported, which is nobody's doing; its functions may run again
+        if problem is not None:
+            self._fail(problem)
+        elif whose not in ("user", "stdlib"):
+            self.libraries[code] = module
+        return True
+
+    def _problem(self, code: types.CodeType, whose: str, module: str) -> str | None:
+        """Why code may read what nobody has looked at."""
+        if whose == "user" and code not in self.followed:
+            return f"`{code.co_name}` ({short(code.co_filename)}:{code.co_firstlineno}) runs, which no name that was followed leads to"
+        if whose not in ("user", "stdlib") and not is_known(module):
+            return f"it runs code of `{module}`, and nobody has looked whether that package has a state of its own"
+        return None
+
+    def is_heard(self, code: types.CodeType) -> bool:
+        """Whether what this code calls matters: JAX and its like ask clocks and files for themselves."""
+        return owner(code.co_filename) not in CORE
+
+    def called(self, called: Any, frame: types.FrameType) -> None:
+        """It calls what is no function of Python."""
+        if is_barred_call(called) and not _is_of_core(frame):
+            self._fail(f"`{_asker(frame)}` calls `{getattr(called, '__name__', called)}`, which says something else in another process")
+
+    def _fail(self, problem: str) -> None:
+        self.problem = self.problem or problem
+
+
+def _is_made_of_class(frame: types.FrameType, module: str) -> bool:
+    """Whether a tool wrote this code from the fields of a class, which are read: `collections` for named tuples, Equinox to flatten, the
+    text in which `dataclasses` defines a method, which is followed when it runs, and the annotation of a field, which `typing` reads."""
+    code, caller = frame.f_code, frame.f_back
+    if module.startswith("namedtuple_"):
+        return True
+    if code.co_name == "<module>" and caller is not None and caller.f_code.co_filename in _EVALUATE:
+        return True
+    of_equinox = type(frame.f_globals.get("MISSING")).__module__.startswith("equinox.")
+    return of_equinox and not module and code.co_filename.startswith(("<generated_flatten_", "<generated_unflatten_"))
+
+
+def _environment_codes() -> list[types.CodeType]:
+    kind: Any = type(os.environ)
+    found = [getattr(getattr(kind, name, None), "__code__", None) for name in ENVIRONMENT]
+    return [code for code in (*found, os.getenv.__code__) if code is not None and code.co_filename == _OS]
+
+
+def _is_of_core(frame: types.FrameType | None) -> bool:
+    """Whether who asked, past the standard library, is JAX or its like, or Python that imports."""
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if name.startswith("<frozen importlib"):
+            return True
+        if owner(name) not in ("stdlib", "generated") and _ON_BEHALF.isdisjoint(Path(name).parts):
+            return owner(name) in CORE
+        frame = frame.f_back
+    return False
+
+
+def _imports(frame: types.FrameType | None) -> bool:
+    """Whether this runs because an installed module is imported."""
+    while frame is not None:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            return True
+        if owner(frame.f_code.co_filename) == "user":
+            return False
+        frame = frame.f_back
+    return False
+
+
+def _asker(frame: types.FrameType | None) -> str:
+    while frame is not None and owner(frame.f_code.co_filename) in ("stdlib", "generated"):
+        frame = frame.f_back
+    return "it" if frame is None else f"{frame.f_code.co_name} ({short(frame.f_code.co_filename)})"
+
+
+@contextmanager
+def watched(followed: Set[types.CodeType]) -> Generator[Ran]:
+    """Follow what runs in this thread.
+
+    Raises:
+        Unsure: Another tool is at it.
+    """
+    ran = Ran(followed)
+    with _monitored(ran) if sys.version_info >= (3, 12) else _profiled(ran):
+        yield ran
+
+
+@contextmanager
+def _profiled(ran: Ran) -> Generator[None]:
+    """By a profile function, in Python 3.11."""
+    if sys.getprofile() is not None:
+        raise Unsure(_BLIND)
+    known: set[types.CodeType] = set()
+    heard: dict[types.CodeType, bool] = {}
+
+    def profile(frame: types.FrameType, what: str, value: Any) -> None:
+        code = frame.f_code
+        if what == "call":
+            if code not in known and ran.started(frame):
+                known.add(code)
+        elif what == "c_call":
+            if code not in heard:
+                heard[code] = ran.is_heard(code)
+            if heard[code]:
+                ran.called(value, frame)
+
+    sys.setprofile(profile)
+    try:
+        yield
+    finally:
+        if sys.getprofile() is not profile:
+            ran.problem = ran.problem or _BLIND
+        else:
+            sys.setprofile(None)
+
+
+@contextmanager
+def _monitored(ran: Ran) -> Generator[None]:
+    """By `sys.monitoring`: functions that start, and what those call that are not of JAX and its like."""
+    monitoring: Any = getattr(sys, "monitoring")  # noqa: B009 - of Python 3.12
+    tool = next((i for i in (4, 3, 5, 2, 1, 0) if monitoring.get_tool(i) is None), None)
+    if tool is None:
+        raise Unsure(_BLIND)
+    events = monitoring.events
+    heard: set[types.CodeType] = set()
+
+    def start(code: types.CodeType, _: int) -> Any:
+        if not ran.here():
+            return None
+        if ran.is_heard(code) and code not in heard:
+            heard.add(code)
+            monitoring.set_local_events(tool, code, events.CALL)
+        return monitoring.DISABLE if ran.started(sys._getframe(1)) else None  # pyright: ignore[reportPrivateUsage]
+
+    def call(_: types.CodeType, __: int, value: Any, ___: Any) -> None:
+        if ran.here():
+            ran.called(value, sys._getframe(1))  # pyright: ignore[reportPrivateUsage]
+
+    monitoring.use_tool_id(tool, "jitney")
+    monitoring.register_callback(tool, events.PY_START, start)
+    monitoring.register_callback(tool, events.CALL, call)
+    monitoring.set_events(tool, events.PY_START)
+    monitoring.restart_events()
+    try:
+        yield
+    finally:
+        monitoring.set_events(tool, 0)
+        for code in heard:
+            monitoring.set_local_events(tool, code, 0)
+        for event in (events.PY_START, events.CALL):
+            monitoring.register_callback(tool, event, None)
+        monitoring.free_tool_id(tool)

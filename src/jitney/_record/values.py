@@ -1,0 +1,381 @@
+"""One digest of all that a function may read: its code, what it closes over, the globals that it names, and what lies in those.
+
+Two processes in which the digest is the same would trace the same program. What the user wrote is followed: functions by their
+instructions, their defaults, cells and globals; classes by all that is in them and in their bases; modules by those of their names that any
+code here asks for. Installed packages are known by name; whether they are what they were is asked elsewhere (`libraries.py`). Anything else
+is `Unsure`.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import hashlib
+import types
+import typing
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax.core import Tracer
+
+from .._errors import Where
+from .._jax.jitted import JITTED, told
+from .._jax.trees import extended, is_a, issubdtype, space_of, tree_flatten, type_of
+from .allowed import check_module, check_name
+from .classes import annotations_text, class_items, holds_hidden_state, instance_items
+from .functions import Global, globals_of, is_users
+from .instructions import codes_in, digest_of, reads_of
+from .unsure import Unsure
+from .whose import importable, whose
+
+_ATOMS = (type(None), bool, int, str, bytes, type(...), type(NotImplemented))
+_TEXT = (typing.TypeVar, types.GenericAlias, types.UnionType, type(typing.Union[int, str]), type(typing.List[int]), type(typing.Any))  # noqa: UP006, UP007
+_BUILTIN = (
+    types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType,
+    types.MemberDescriptorType, types.ClassMethodDescriptorType, types.MethodWrapperType,
+)  # fmt: skip
+
+
+class _OfOne(NamedTuple):
+    one: int
+
+
+_FIELD: Any = type_of(space_of(_OfOne)["one"])
+_DEEPEST = 60  # of values in values
+_TREEDEF: Any = type(tree_flatten(0)[1])
+
+
+class Walk:
+    """Goes through values, and puts what they are into one digest."""
+
+    def __init__(self) -> None:
+        self._digest = hashlib.blake2b(digest_size=32)
+        self._at: dict[int, int] = {}
+        self._held: list[Any] = []  # so that each id stays its own
+        self._trail: list[str] = []
+        self._depth = 0
+        self._loose: dict[str, types.ModuleType] = {}
+        self._asked: set[str] = set()
+        self._later: list[tuple[Any, list[str]]] = []  # functions and classes: a chain of calls may be long
+        self.codes: set[types.CodeType] = set()
+        """The user's code that was followed."""
+
+    def digest(self) -> str:
+        """Of everything that was added, with what its functions, classes and modules say."""
+        self._drain()
+        self._read_modules()
+        return self._digest.hexdigest()
+
+    def _drain(self) -> None:
+        at = 0
+        while at < len(self._later):
+            value, self._trail = self._later[at]
+            at += 1
+            self.say("then", str(self._at[id(value)]))
+            if is_a(value, type):
+                self._class(value)
+            else:
+                self._function(value)
+        self._later.clear()
+        self._trail = []
+
+    def add(self, value: Any, name: str = "") -> None:
+        """Put a value in.
+
+        Raises:
+            Unsure: It is, or holds, what nobody can tell from another by content.
+        """
+        with self._inside(name):
+            kind = type_of(value)
+            if kind in _ATOMS:
+                self.say(kind.__name__, repr(value))
+            elif kind in (float, complex):
+                self.say(kind.__name__, repr(static_text(value)))
+            elif id(value) in self._at:
+                self.say("again", str(self._at[id(value)]))
+            else:
+                self._at[id(value)] = len(self._held)
+                self._held.append(value)
+                self._compound(value, kind)
+
+    def say(self, *texts: str) -> None:
+        """Put words in."""
+        for text in texts:
+            data = text.encode("utf-8", "surrogatepass")
+            self._digest.update(f"{len(data)}:".encode() + data)
+
+    @contextmanager
+    def _inside(self, name: str) -> Generator[None]:
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise self.fail("lies too deep")
+        if name:
+            self._trail.append(name)
+        yield
+        self._depth -= 1
+        if name:
+            self._trail.pop()
+
+    def fail(self, what: str) -> Unsure:
+        """Why it cannot be told."""
+        named = ".".join(self._trail[-3:])
+        return Unsure(f"{f'`{named}` ' if named else 'it '}{what}")
+
+    def _compound(self, value: Any, kind: Any) -> None:
+        if is_a(value, Tracer):
+            raise self.fail("is traced by an outer transform")
+        if is_a(value, types.ModuleType):
+            self._module(value)
+        elif is_a(value, (type, types.FunctionType)):
+            self.say("later")
+            self._later.append((value, list(self._trail)))
+        elif is_a(value, (np.ndarray, np.generic, jax.Array)):
+            self._array(value, kind)
+        elif is_a(value, np.dtype):
+            self.say("dtype", repr(value))
+        elif is_a(value, jax.ShapeDtypeStruct):
+            self.say("abstract", repr((value.shape, str(value.dtype), bool(getattr(value, "weak_type", False)), repr(value.sharding))))
+        elif kind in (list, tuple, dict, set, frozenset, types.MappingProxyType, slice, range):
+            self._container(value, kind)
+        elif not self._callable(value, kind):
+            self._instance(value, kind)
+
+    def _many(self, parts: Sequence[tuple[str, Any]]) -> None:
+        self.say(str(len(parts)))
+        for name, part in parts:
+            self.say(name)
+            self.add(part, name)
+
+    def _container(self, value: Any, kind: Any) -> None:
+        self.say(kind.__name__)
+        if kind in (slice, range):
+            self._many([(name, getattr(value, name)) for name in ("start", "stop", "step")])
+        elif kind in (dict, types.MappingProxyType):
+            self._many([pair for key, part in value.items() for pair in (("", key), (key if is_a(key, str) else "", part))])
+        elif kind in (set, frozenset):
+            parts = sorted(map(self._alone, value))
+            self.say(*parts)
+            if not any(is_a(part, (str, bytes)) for part in value):  # else the order is another in each process anyway
+                self.say(*map(self._alone, value))
+        else:
+            self._many([("", part) for part in value])
+
+    def _alone(self, part: Any) -> str:
+        """A member of a set by itself: sets have no order to count in."""
+        walk = Walk()
+        walk.add(part)
+        digest = walk.digest()
+        if walk._loose or walk.codes:
+            raise self.fail("is a set of functions or modules")
+        return digest
+
+    def _array(self, value: Any, kind: Any) -> None:
+        if is_a(value, jax.Array):
+            if value.is_deleted():
+                raise self.fail("is an array that was donated")
+            if issubdtype(value.dtype, extended):
+                if not issubdtype(value.dtype, jax.dtypes.prng_key):
+                    raise self.fail(f"is an array of {value.dtype}")
+                self.say("key", str(value.dtype))
+                value = jax.random.key_data(value)
+        elif kind is not np.ndarray and not is_a(value, np.generic):
+            raise self.fail(f"is a {kind.__qualname__}, a kind of array that is not known")
+        if getattr(value.dtype, "hasobject", False):
+            raise self.fail("is an array of objects")
+        host = np.asarray(value)
+        weak = bool(getattr(value, "weak_type", False))
+        self.say("array", kind.__name__, host.dtype.str, str(host.dtype), repr(host.shape), str(weak))
+        self._digest.update(np.ascontiguousarray(host).tobytes())
+
+    def _callable(self, value: Any, kind: Any) -> bool:
+        """Whether it was a function of another kind."""
+        named = importable(value)
+        if named is not None and not is_a(value, types.MethodType):
+            self._named(named)
+        elif is_a(value, _BUILTIN):
+            self._builtin(value)
+        elif kind is types.MethodType:
+            self.say("method")
+            self._many([("", value.__func__), ("", value.__self__)])
+        elif kind in (functools.partial, functools.partialmethod):
+            self.say(kind.__name__)
+            self._many([("", value.func), ("", value.args), ("", value.keywords)])
+        elif kind in (staticmethod, classmethod):
+            self.say(kind.__name__)
+            self.add(value.__func__)
+        elif kind is property:
+            self.say("property")
+            self._many([("", value.fget), ("", value.fset), ("", value.fdel)])
+        elif kind is types.SimpleNamespace:
+            self.say("namespace")
+            self.add(vars(value))
+        elif kind is np.ufunc:
+            self._ufunc(value)
+        elif kind is _FIELD:
+            self.say("field", str(value.__reduce__()[1][0]))
+        elif kind is functools.cached_property:
+            self.say("cached_property", value.attrname or "")
+            self.add(value.func)
+        elif kind is JITTED:
+            self._jitted(value)
+        elif kind is functools._lru_cache_wrapper:  # pyright: ignore[reportPrivateUsage]
+            raise self.fail("remembers what it returned (`functools.cache`), whatever has changed since")
+        elif is_a(value, _TEXT) or (kind.__module__ == "typing" and not callable(value)):
+            self.say("text", repr(value))
+        else:
+            return False
+        return True
+
+    def _named(self, named: tuple[str, str]) -> None:
+        module, name = named
+        check_module(module, stdlib=whose(module) == "stdlib")
+        check_name(module, name)
+        self.say("named", module, name)
+
+    def _ufunc(self, value: Any) -> None:
+        if getattr(np, value.__name__, None) is not value:
+            raise self.fail("is a universal function of a package other than NumPy")
+        self.say("ufunc", value.__name__)
+
+    def _builtin(self, value: Any) -> None:
+        owner = getattr(value, "__self__", None)
+        if is_a(value, types.BuiltinFunctionType) and (owner is None or is_a(owner, types.ModuleType)):
+            module = str(getattr(value, "__module__", None) or getattr(owner, "__name__", ""))
+            self._named((module, value.__name__))
+            return
+        self.say("builtin", kind_name(value), value.__name__)
+        self.add(owner if owner is not None else getattr(value, "__objclass__", None))
+
+    def _jitted(self, value: Any) -> None:
+        inside = told(value)
+        if inside is None:
+            raise self.fail("is under `jax.jit`, and this JAX does not say how")
+        fn, options = inside
+        if " at 0x" in options:
+            raise self.fail("is under `jax.jit` with options that are told by address")
+        self.say("jit", options)
+        self.add(fn)
+
+    def _module(self, module: types.ModuleType) -> None:
+        """A module as a value: of its names, those that any code asks for."""
+        name = module.__name__
+        check_module(name, stdlib=whose(name) == "stdlib")
+        self.say("module", name)
+        self._loose[name] = module
+
+    def _read_modules(self) -> None:
+        read = dict[tuple[str, str], None]()
+        while True:
+            new = [(name, asked) for name in sorted(self._loose) for asked in sorted(self._asked & vars(self._loose[name]).keys())]
+            new = [pair for pair in new if pair not in read]
+            if not new:
+                return
+            for name, asked in new:
+                read[(name, asked)] = None
+                self.say("of", name, asked)
+                self.add(vars(self._loose[name])[asked], f"{name}.{asked}")
+                self._drain()
+
+    def _class(self, value: Any) -> None:
+        named = importable(value)
+        if named is not None:
+            self._named(named)
+            return
+        module: Any = getattr(value, "__module__", "")
+        self.say("class", str(module), value.__qualname__, value.__name__)
+        if is_a(module, str) and module.partition(".")[0] == "jaxtyping":
+            return  # an annotation: its name says all of it
+        self.say(*annotations_text(value))
+        self._many([("", base) for base in value.__bases__])
+        if type(value) is not type:
+            self.add(type(value))
+        self._many(class_items(value))
+
+    def _function(self, value: types.FunctionType) -> None:
+        code = value.__code__
+        users = is_users(value)
+        if not users:
+            named = importable(value)
+            if named is not None:
+                self._named(named)
+                return
+            check_module(value.__module__ or "", stdlib=whose(value.__module__ or "") == "stdlib")
+        if code.co_filename.startswith("<@beartype"):
+            raise self.fail("is checked by beartype, whose code has another text in each process")
+        if hasattr(value, "registry") and hasattr(value, "dispatch"):
+            raise self.fail("is chosen by type (`functools.singledispatch`), and may be added to anywhere")
+        self.say("function", digest_of(code), value.__name__, value.__qualname__, str(value.__module__))
+        cells = [(name, _content(cell)) for name, cell in zip(code.co_freevars, value.__closure__ or (), strict=True)]
+        self._many(cells)
+        self._many([("", value.__defaults__), ("", value.__kwdefaults__)])
+        self._many([(name, part) for name, part in sorted(value.__dict__.items()) if users or name == "__wrapped__"])
+        if users:
+            self.say(*annotations_text(value))
+            self.codes.update(codes_in(code))
+            self._asked |= reads_of(code).attributes
+            self._globals(value)
+
+    def _globals(self, fn: types.FunctionType) -> None:
+        for read in globals_of(fn):
+            with self._inside(f"{fn.__name__}: {read.name}"):
+                self.say("reads", read.name)
+                if read.module != "builtins" or not _may_hash(fn.__code__, read.name):
+                    self._global(read)
+
+    def _global(self, read: Global) -> None:
+        for module in read.through:
+            check_module(module, stdlib=whose(module) == "stdlib")
+        if read.module is not None:
+            check_name(read.module, read.name.rpartition(".")[2])
+        self.add(read.value)
+
+    def _instance(self, value: Any, kind: Any) -> None:
+        self.say("instance")
+        if is_a(value, _TREEDEF):
+            node = value.node_data()
+            self.say(str(value.num_leaves), str(value.num_nodes))
+            self._many([("", node), ("", value.children())])
+            return
+        if is_a(value, enum.Enum):
+            self.add(kind)
+            self._many([(value.name, value._value_)])
+            return
+        if is_a(value, Where):
+            self.say("where", value.name)  # its line may be another
+            return
+        if kind.__module__ == "jitney._interface.program":
+            self.say("program", repr(value.options), repr(value.core.contract))
+            self.add(value.__wrapped__)
+            return
+        if holds_hidden_state(kind):
+            raise self.fail(f"is a {kind.__module__}.{kind.__qualname__}, whose content is not known")
+        self.add(kind)
+        self._many(instance_items(value))
+
+
+def _may_hash(code: types.CodeType, name: str) -> bool:
+    """Whether a builtin that is barred elsewhere is what it is for here: what `dataclasses` writes, and a `__hash__`."""
+    return code.co_qualname.startswith("__create_fn__.") or (name == "hash" and code.co_name == "__hash__")
+
+
+def _content(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return _EMPTY
+
+
+_EMPTY = ("empty cell",)
+
+
+def kind_name(value: Any) -> str:
+    """The name of its type."""
+    return type(value).__name__
+
+
+def static_text(value: float | complex) -> str:
+    """A number to the bit."""
+    return f"{float(value.real).hex()} {float(value.imag).hex()}"

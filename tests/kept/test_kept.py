@@ -1,0 +1,385 @@
+"""What is kept is the same program; what is damaged, foreign or in doubt is traced."""
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jitney
+from jitney._kept.stored import Stored
+from jitney._record.libraries import Libraries
+from tests.kept import _lab as lab
+
+KEPT = [(True, "kept for other processes")]
+FOUND = [(True, "found: neither traced nor lowered in this process")]
+TEXT = """
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jitney
+
+
+class Layer(eqx.Module):
+    w: jax.Array
+    name: str = eqx.field(static=True)
+
+    def __call__(self, x):
+        return jnp.tanh(self.w @ x)
+
+
+def loss(layer, x):
+    return jnp.sum(layer(x) ** 2)
+
+
+def step(layer, x):
+    value, grad = eqx.filter_value_and_grad(loss)(layer, x)
+    return {"value": value, "layer": eqx.apply_updates(layer, jax.tree.map(lambda g: -0.1 * g, grad)), "name": layer.name, "n": 3}
+
+
+program = jitney.optimize(cache="program", donate="layer")(step)
+gradient = jitney.optimize(cache="program")(loss)
+
+
+def arguments():
+    return Layer(jnp.arange(6.0).reshape(2, 3) / 10, "one"), jnp.ones(3)
+"""
+
+
+def test_a_result_comes_back_as_it_was(folder, tmp_path):
+    """Modules, static values and text, of buffers that were donated, equal to those of plain `jax.jit` to the bit."""
+    lab.write(tmp_path, {"lab_main.py": TEXT})
+    for note in (KEPT, FOUND):
+        with lab.process(tmp_path) as main:
+            want = eqx.filter_jit(main.step)(*main.arguments())
+            out = main.program(*main.arguments())
+            assert lab.notes(main.program) == note
+            assert eqx.tree_equal(out, want)
+            assert type(out["layer"]) is main.Layer
+            assert eqx.tree_equal(main.program(*main.arguments()), want)
+
+
+def test_a_derivative_of_a_program_is_kept_too(folder, tmp_path):
+    """`f.grad` is a program of its own."""
+    lab.write(tmp_path, {"lab_main.py": TEXT})
+    for note in (KEPT, FOUND):
+        with lab.process(tmp_path) as main:
+            layer, x = main.arguments()
+            [made] = main.gradient.grad(layer, x) is not None and main.gradient.derivatives("grad")
+            assert lab.notes(made) == note
+            want = eqx.filter_grad(main.loss)(layer, x)
+            np.testing.assert_allclose(main.gradient.grad(layer, x)["layer"].w, want.w, rtol=1e-6)
+
+
+def test_under_outer_transforms_it_is_traced(folder, tmp_path):
+    """An exported program has no map and no second derivative of its own."""
+    lab.write(tmp_path, {"lab_main.py": TEXT})
+    for _ in range(2):
+        with lab.process(tmp_path) as main:
+            check_under_transforms(main.gradient, main.loss, *main.arguments())
+
+
+def check_under_transforms(program, loss, layer, x):
+    program(layer, x)
+    np.testing.assert_allclose(jax.grad(lambda x: program(layer, x))(x), jax.grad(lambda x: loss(layer, x))(x))
+    np.testing.assert_allclose(jax.vmap(lambda x: program(layer, x))(x[None])[0], loss(layer, x))
+    np.testing.assert_allclose(jax.jit(lambda: program(layer, x))(), loss(layer, x), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"pad": {"n": "pow2"}}, "programs with `pad` are not kept yet"),
+        ({"chunk": {"n": 2}}, "programs with `chunk` are not kept yet"),
+        ({"debug_nans": True}, "programs with `debug_nans` are not kept yet"),
+    ],
+)
+def test_options_whose_programs_are_not_kept_say_so(options, why):
+    """In the plan, before any call."""
+    from jaxtyping import Array, Float
+
+    def f(x: Float[Array, "n"]) -> Float[Array, "n"]:
+        return x * 2
+
+    plan = jitney.optimize(cache="program", **options)(f).plan(jnp.ones(4))
+    assert [(line.taken, line.why) for line in plan.lines if line.name == "kept program"] == [(False, f"not kept: {why}")]
+
+
+REFUSED = {
+    "checks": ("import equinox as eqx\ndef called(x):\n    return eqx.error_if(x, x[0] > 3, 'big')\n", "run-time checks"),
+    "callbacks": ("import jax\ndef called(x):\n    jax.debug.callback(lambda x: None, x)\n    return x\n", "effects"),
+    "weak results": ("def called(x):\n    return x, jnp.add(1.0, 2.0)\n", "weak"),
+    "clocks": ("import time\ndef called(x):\n    return x * time.time()\n", "`time`"),
+    "random numbers": ("import numpy as np\ndef called(x):\n    return x * np.random.rand()\n", "numpy.random"),
+    "counters": ("n = []\ndef called(x):\n    n.append(1)\n    return x\n", "the trace changes what it reads"),
+    "a new kind of result": ("import equinox as eqx\nclass M(eqx.Module):\n    x: object\ndef called(x):\n    return M(x)\n", "holds a M"),
+    "an unknown package": ("import scipy.special\ndef called(x):\n    return x * scipy.special.zeta(2, 1)\n", "`scipy`"),
+    "a generator": ("g = (i for i in range(3))\ndef called(x):\n    return x if g is not None else -x\n", "builtins.generator"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_is_not_sure_is_not_kept_and_the_plan_says_why(folder, tmp_path, what):
+    """With the name of what was read."""
+    text, why = REFUSED[what]
+    lab.write(
+        tmp_path, {"lab_main.py": f"import jax.numpy as jnp\nimport jitney\n{text}\nprogram = jitney.optimize(cache='program')(called)\n"}
+    )
+    with lab.process(tmp_path) as main:
+        main.program(jnp.ones(2))
+        [(is_kept, said)] = lab.notes(main.program)
+        assert not is_kept
+        assert why in said
+        assert [line.why for line in main.program.plan(jnp.ones(2)).lines if line.name == "kept program"] == [said]
+    assert not list(folder.iterdir())
+
+
+def only(folder):
+    [entry] = folder.iterdir()
+    return entry
+
+
+def cut(entry):
+    entry.write_bytes(entry.read_bytes()[:-7])
+
+
+def flip(entry):
+    content = bytearray(entry.read_bytes())
+    content[len(content) // 2] ^= 1
+    entry.write_bytes(bytes(content))
+
+
+def empty(entry):
+    entry.write_bytes(b"")
+
+
+def give_away(entry):
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a file away")
+    os.chown(entry, 12345, 12345)
+
+
+def open_up(entry):
+    entry.chmod(0o666)
+
+
+def of_another_version(entry):
+    from jitney._jax.compile_cache.own_entries import read, write
+
+    content = read(entry)
+    entry.unlink()
+    write(entry, content.replace(b"jitney program 1", b"jitney program 9"))
+
+
+def under_another_key(entry):
+    from jitney._jax.compile_cache.own_entries import read, write
+
+    content = read(entry)
+    entry.unlink()
+    stored = Stored.of(content)
+    write(entry, Stored("0" * 64, stored.form, stored.libraries, stored.exported).to_bytes())
+
+
+def a_link(entry):
+    elsewhere = entry.with_name("elsewhere")
+    entry.rename(elsewhere)
+    entry.symlink_to(elsewhere)
+
+
+def a_patched_library(entry):
+    from jitney._jax.compile_cache.own_entries import read, write
+
+    content = read(entry)
+    stored = Stored.of(content)
+    names = {module: ("0" * 32, names) for module, (_, names) in stored.libraries.names.items()}
+    entry.unlink()
+    write(entry, Stored(stored.key, stored.form, Libraries(stored.libraries.files, names), stored.exported).to_bytes())
+
+
+def an_updated_library(entry):
+    from jitney._jax.compile_cache.own_entries import read, write
+
+    content = read(entry)
+    stored = Stored.of(content)
+    files = {name: (size + 1, changed) for name, (size, changed) in stored.libraries.files.items()}
+    entry.unlink()
+    write(entry, Stored(stored.key, stored.form, Libraries(files, stored.libraries.names), stored.exported).to_bytes())
+
+
+@pytest.mark.skipif(os.name != "posix", reason="owners and modes")
+@pytest.mark.parametrize(
+    "harm", [cut, flip, empty, give_away, open_up, of_another_version, under_another_key, a_link, a_patched_library, an_updated_library]
+)
+def test_an_entry_that_is_damaged_or_foreign_is_not_run(folder, tmp_path, harm):
+    """It is traced, and the result is right."""
+    lab.write(tmp_path, {"lab_main.py": TEXT})
+    with lab.process(tmp_path) as main:
+        layer, x = main.arguments()
+        want = main.gradient(layer, x)
+    harm(only(folder))
+    with lab.process(tmp_path) as main:
+        layer, x = main.arguments()
+        assert main.gradient(layer, x) == want
+        assert main.gradient.stats.traces == 1
+
+
+def test_a_folder_that_cannot_be_written_keeps_nothing(folder, tmp_path, monkeypatch):
+    """And costs a trace."""
+    from jitney._kept import kept
+
+    monkeypatch.setattr(kept, "own", lambda: folder / "not there")
+    lab.write(tmp_path, {"lab_main.py": TEXT})
+    with lab.process(tmp_path) as main:
+        layer, x = main.arguments()
+        np.testing.assert_allclose(main.gradient(layer, x), main.loss(layer, x), rtol=1e-6)
+        assert lab.notes(main.gradient) == [(False, "not kept: the folder cannot be written")]
+
+
+def test_other_settings_are_other_programs(folder, tmp_path):
+    """Those of JAX that a trace may depend on."""
+    lab.write(tmp_path, {"lab_main.py": TEXT})
+    with lab.process(tmp_path) as main:
+        main.gradient(*main.arguments())
+    with jax.default_matmul_precision("float32"), lab.process(tmp_path) as main:
+        main.gradient(*main.arguments())
+        assert lab.notes(main.gradient) == KEPT
+
+
+def test_a_patched_function_that_a_library_uses_is_seen(folder, tmp_path, monkeypatch):
+    """Though nothing of the user's names it, and though it says that it wraps the one of before."""
+    import functools
+
+    text = """
+    import equinox
+    import jitney
+
+    norm = equinox.nn.LayerNorm(4)
+
+
+    def called(x):
+        return norm(x)
+
+
+    program = jitney.optimize(cache="program")(called)
+    """
+    lab.write(tmp_path, {"lab_main.py": text})
+    before, x = jnp.mean, jnp.arange(4.0)
+    results: list[jax.Array] = []
+    for is_patched in (False, True, False):
+        if is_patched:
+            monkeypatch.setattr(jnp, "mean", functools.wraps(before)(lambda *args, **options: before(*args, **options) + 1))
+        with lab.process(tmp_path) as main:
+            results.append(main.program(x))
+            np.testing.assert_allclose(results[-1], main.norm(x), rtol=1e-6)
+            found = lab.is_found(main.program)
+        monkeypatch.setattr(jnp, "mean", before)
+    assert found
+    assert abs(results[1] - results[0]).max() > 0.1
+
+
+def test_verify_traces_too_and_compares(folder, tmp_path):
+    """A program that is not the one of now is an error, not a number."""
+    lab.write(tmp_path, {"lab_main.py": TEXT, "lab_other.py": TEXT.replace("** 2", "** 3")})
+    with lab.process(tmp_path) as main:
+        main.gradient(*main.arguments())
+    entry = only(folder)
+    with jitney_verifying(), lab.process(tmp_path) as main:
+        main.gradient(*main.arguments())
+        assert lab.notes(main.gradient) == FOUND
+    with lab.process(tmp_path, "lab_other") as other:
+        other.gradient(*other.arguments())
+    [theirs] = [file for file in folder.iterdir() if file != entry]
+    swap(entry, theirs)
+    with (
+        jitney_verifying(),
+        lab.process(tmp_path) as main,
+        pytest.raises(jitney.VerificationError, match="is not the one that is traced now"),
+    ):
+        main.gradient(*main.arguments())
+
+
+def swap(entry, theirs):
+    """Put another program in an entry."""
+    from jitney._jax.compile_cache.own_entries import read, write
+
+    mine, other = Stored.of(read(entry)), Stored.of(read(theirs))
+    entry.unlink()
+    write(entry, Stored(mine.key, mine.form, mine.libraries, other.exported).to_bytes())
+
+
+def jitney_verifying():
+    from tests._switched import configured
+
+    return configured(verify=True)
+
+
+SCRIPT = """
+import json, sys
+import jax
+import lab_main
+layer, x = lab_main.arguments()
+value = float(lab_main.gradient(layer, x))
+notes = [note for entry in lab_main.gradient.core.entries.values() for note in entry.kept.notes.values()]
+print(json.dumps([value, lab_main.gradient.stats.traces, notes]))
+"""
+
+
+def start(tmp_path, **more):
+    """A real process."""
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]), "JITNEY_CACHE_DIR": str(tmp_path / "cache"), **more}
+    env.pop("JAX_COMPILATION_CACHE_DIR", None)
+    env.pop("JITNEY_VERIFY", None)
+    return subprocess.Popen([sys.executable, "-c", SCRIPT], env=env, stdout=subprocess.PIPE, text=True)
+
+
+def finished(process):
+    out, _ = process.communicate()
+    assert process.returncode == 0
+    return json.loads(out)
+
+
+def test_a_real_process_finds_what_another_one_kept(tmp_path):
+    """A comment does not matter."""
+    if len(jax.devices()) != 1:
+        pytest.skip("programs are kept on one device")
+    (tmp_path / "lab_main.py").write_text(textwrap.dedent(TEXT))
+    first = finished(start(tmp_path))
+    (tmp_path / "lab_main.py").write_text("# a comment\n\n" + TEXT)
+    second = finished(start(tmp_path))
+    assert (first[1], second[1]) == (1, 0)
+    assert second[0] == first[0]
+
+
+@pytest.mark.slow
+def test_processes_at_once_and_one_that_is_killed_while_it_writes(tmp_path):
+    """Each has the right result, and what is left behind is whole."""
+    (tmp_path / "lab_main.py").write_text(TEXT)
+    together = [start(tmp_path) for _ in range(4)]
+    values = {finished(process)[0] for process in together}
+    for seconds in (1.0, 1.5, 2.0, 2.5, 3.0):
+        (tmp_path / "lab_main.py").write_text(TEXT.replace("0.1", str(seconds)))
+        process = start(tmp_path)
+        try:
+            process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+        process.communicate()
+    (tmp_path / "lab_main.py").write_text(TEXT)
+    assert {finished(start(tmp_path))[0]} == values
+    assert len(values) == 1
+
+
+def test_off_is_off(tmp_path):
+    """JITNEY_CACHE=off keeps nothing."""
+    if len(jax.devices()) != 1:
+        pytest.skip("programs are kept on one device")
+    (tmp_path / "lab_main.py").write_text(TEXT)
+    _, traces, [(is_kept, why)] = finished(start(tmp_path, JITNEY_CACHE="off"))
+    assert (traces, is_kept) == (1, False)
+    assert "there is no folder" in why

@@ -1,0 +1,128 @@
+"""What the first call takes in a fresh process: without any cache, with compiled programs kept, and with `cache="program"`.
+
+Run from the project's root: `python -m tests.perf.starts`. Three processes each, in turn, after one that fills the folder. Wall and CPU
+seconds of the first call, behind the imports and the start of the backend.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any
+
+ROUNDS = 3
+MODES = {"cold": (True, "off"), "compiled": (True, "on"), "program": ("program", "on")}
+
+
+def layers() -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """The gradient of eight layers, one written behind the other."""
+    import jax
+    import jax.numpy as jnp
+
+    def loss(weights: list[jax.Array], x: jax.Array) -> jax.Array:
+        for weight in weights:
+            x = jax.nn.gelu(x @ weight)
+        return jnp.mean(x**2)
+
+    return jax.grad(loss), ([jnp.ones((32, 32)) / 32] * 8, jnp.ones((16, 32)))
+
+
+def module() -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """One step of Adam on an Equinox MLP of eight layers."""
+    import equinox as eqx
+    import jax
+    import jax.numpy as jnp
+    import optax
+
+    adam = optax.adam(1e-3)
+
+    def loss(model: Any, x: Any) -> Any:
+        return jnp.mean(jax.vmap(model)(x) ** 2)
+
+    def step(model: Any, state: Any, x: Any) -> Any:
+        gradient = eqx.filter_grad(loss)(model, x)
+        updates, state = adam.update(gradient, state, eqx.filter(model, eqx.is_inexact_array))
+        return eqx.apply_updates(model, updates), state
+
+    model = eqx.nn.MLP(8, 1, 32, 8, key=jax.random.key(0))
+    return step, (model, adam.init(eqx.filter(model, eqx.is_inexact_array)), jnp.ones((16, 8)))
+
+
+def ode() -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """The gradient of a neural ODE that diffrax solves with `throw=False`, sixteen trajectories."""
+    import diffrax
+    import equinox as eqx
+    import jax
+    import jax.numpy as jnp
+
+    class Field(eqx.Module):
+        mlp: eqx.nn.MLP
+
+        def __call__(self, t: Any, y: Any, args: Any) -> Any:
+            return self.mlp(y)
+
+    def loss(field: Field, y0: Any) -> Any:
+        def solved(y: Any) -> Any:
+            return diffrax.diffeqsolve(diffrax.ODETerm(field), diffrax.Tsit5(), 0.0, 1.0, 0.1, y, throw=False).ys
+
+        return jnp.mean(jax.vmap(solved)(y0) ** 2)
+
+    field = Field(eqx.nn.MLP(2, 2, 16, 2, key=jax.random.key(0)))
+    return eqx.filter_grad(loss), (field, jnp.ones((16, 2)))
+
+
+PROBLEMS = {"layers": layers, "module": module, "ode": ode}
+
+
+def measure(problem: str, mode: str) -> None:
+    """The first call of this process."""
+    import jax
+    import jax.numpy as jnp
+
+    import jitney
+
+    fn, arguments = PROBLEMS[problem]()
+    program = jitney.optimize(cache=MODES[mode][0])(fn)
+    jax.block_until_ready(jnp.sin(jnp.ones(3)))
+    wall, cpu = time.perf_counter(), time.process_time()
+    jax.block_until_ready(jax.tree.leaves(program(*arguments)))
+    print(time.perf_counter() - wall, time.process_time() - cpu)
+    told = [line.why for line in program.plan(*arguments).lines if line.name == "kept program"]
+    print(program.stats.traces, *told, file=sys.stderr)
+
+
+def run(problem: str, mode: str, folder: str) -> tuple[float, float]:
+    """A process of its own."""
+    env = {**os.environ, "JITNEY_CACHE": MODES[mode][1], "JITNEY_CACHE_DIR": folder}
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.perf.starts", problem, mode], env=env, check=True, stdout=subprocess.PIPE, text=True
+    )
+    wall, cpu = map(float, done.stdout.split())
+    return wall, cpu
+
+
+def main() -> None:
+    """All problems, in turn."""
+    for problem in sys.argv[1:] or PROBLEMS:
+        with tempfile.TemporaryDirectory() as folder:
+            for mode in ("compiled", "program"):
+                run(problem, mode, folder)
+            taken: dict[str, list[tuple[float, float]]] = {mode: [] for mode in MODES}
+            for _ in range(ROUNDS):
+                for mode, times in taken.items():
+                    times.append(run(problem, mode, folder))
+        for mode, times in taken.items():
+            wall, cpu = (statistics.median(column) for column in zip(*times, strict=True))
+            print(f"{problem:8} {mode:9} {wall:6.2f} s of wall, {cpu:6.2f} s of CPU", flush=True)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 3 and sys.argv[2] in MODES:
+        measure(*sys.argv[1:])
+    else:
+        main()
