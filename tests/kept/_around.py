@@ -1,6 +1,55 @@
 """Ways in which a function reads a number, which stands where {} does: what is around `called` in a module of the user's."""
 
 AROUND = {
+    "a pattern that reads a module": """
+import types
+import lab_star
+def called(x):
+    match lab_star:
+        case types.ModuleType(STAR=n):
+            return x * n
+""",
+    "a format that reads a module": """
+import lab_star
+def called(x):
+    return x * float("{0.STAR}".format(lab_star))
+""",
+    "a class that is registered": """
+import abc
+class Base(abc.ABC):
+    pass
+class Under(Base):
+    pass
+class Value:
+    pass
+if {} == 2.5:
+    Under.register(Value)
+value = Value()
+def called(x):
+    return x * (2.5 if isinstance(value, Base) else 3.5)
+""",
+    "a class that an annotation names": """
+import typing
+class Scale:
+    n = {}
+def typed(x: Scale):
+    return x
+def called(x):
+    return x * typing.get_type_hints(typed)["x"].n
+""",
+    "how an array is laid out": """
+import numpy as np
+held = np.asarray(np.ones((2, 2)), order="C" if {} == 2.5 else "F")
+def called(x):
+    return x * (2.5 if held.strides[0] == 16 else 3.5)
+""",
+    "how NumPy prints": """
+import numpy as np
+np.set_printoptions(precision=3 if {} == 2.5 else 2)
+held = np.array([0.1234])
+def called(x):
+    return x * (2.5 if str(held) == "[0.123]" else 3.5)
+""",
     "a global that is set later": """
 K = 1.0
 def called(x):

@@ -71,7 +71,7 @@ def test_what_lies_around_a_function_is_never_stale(folder, tmp_path, monkeypatc
                              "lab_star.py": f"STAR = {number}\n"})  # fmt: skip
         monkeypatch.setenv("LAB_K", str(number))
         try:
-            with lab.process(tmp_path) as main:
+            with lab.process(tmp_path) as main, np.printoptions():
                 out = np.asarray(main.program(np.ones(2, np.float32)))
         finally:
             for name, fn in before.items():

@@ -65,6 +65,16 @@ def test_a_result_comes_back_as_it_was(folder, tmp_path):
             assert eqx.tree_equal(main.program(*main.arguments()), want)
 
 
+def test_it_is_found_by_the_first_call_of_a_fresh_process(tmp_path):
+    """Where what JAX imports later, to lower and to write programs, is not imported yet."""
+    lab.write(tmp_path, {"lab_main.py": TEXT})
+    code = "import lab_main; from tests.kept import _lab; lab_main.gradient(*lab_main.arguments()); print(_lab.notes(lab_main.gradient))"
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]), "JITNEY_CACHE_DIR": str(tmp_path / "cache")}
+    env.pop("XLA_FLAGS", None)
+    said = [subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True).stdout for _ in range(2)]
+    assert said == [f"{KEPT}\n", f"{FOUND}\n"]
+
+
 def test_a_derivative_of_a_program_is_kept_too(folder, tmp_path):
     """`f.grad` is a program of its own."""
     lab.write(tmp_path, {"lab_main.py": TEXT})
@@ -120,6 +130,10 @@ REFUSED = {
     "counters": ("n = []\ndef called(x):\n    n.append(1)\n    return x\n", "the trace changes what it reads"),
     "a new kind of result": ("import equinox as eqx\nclass M(eqx.Module):\n    x: object\ndef called(x):\n    return M(x)\n", "holds a M"),
     "an unknown package": ("import scipy.special\ndef called(x):\n    return x * scipy.special.zeta(2, 1)\n", "`scipy`"),
+    "a set of texts": ("names = {'a', 'b'}\ndef called(x):\n    return x if 'a' in names else -x\n", "a set of texts"),
+    "a loop over a set": ("def called(x):\n    for name in {'a', 'b'}:\n        x = 2 * x + ord(name)\n    return x\n", "makes a set"),
+    "the names of a set": ("def called(x):\n    for name in set('ab'):\n        x = 2 * x + ord(name)\n    return x\n", "`set`"),
+    "dates": ("import numpy as np\ndef called(x):\n    return x * float(np.datetime64('now').astype(int))\n", "datetime64"),
     "a generator": ("g = (i for i in range(3))\ndef called(x):\n    return x if g is not None else -x\n", "builtins.generator"),
 }  # fmt: skip
 

@@ -22,6 +22,7 @@ import numpy as np
 from .._body.body import Body
 from .._jax.mesh import current as current_mesh
 from .._jax.trees import is_a
+from .._record.classes import registered_anywhere
 from .._record.unsure import Unsure
 from .._record.values import Walk
 from .._signature.options import AUTO, Options, tolerance_of
@@ -60,7 +61,7 @@ def key_of(body: Body, arrays: Sequence[Any]) -> tuple[str, frozenset[CodeType]]
     if refused is not None:
         raise Unsure(refused)
     walk = Walk()
-    walk.say(*_versions(), *_settings(), *_machine())
+    walk.say(*_versions(), *_settings(), *_machine(), *registered_anywhere())
     _add_call(walk, body, arrays)
     fn = body.core.fn()
     walk.add(fn, "")
@@ -102,11 +103,11 @@ def _versions() -> list[str]:
 
 
 def _settings() -> list[str]:
-    """All settings of JAX, as they are for this thread now, but for those that say where it writes what."""
+    """All settings of JAX, as they are for this thread now, but for those that say where it writes what; and those of NumPy."""
     names = sorted(name for name in _jax.config.values if not any(part in name for part in _IRRELEVANT))
     said = [f"{name}={getattr(_jax.config, name, None)!r}" for name in names]
     variables = sorted(f"{name}={value}" for name, value in os.environ.items() if name.startswith(_VARIABLES) and not _is_irrelevant(name))
-    return [*said, *variables]
+    return [*said, *variables, repr((np.geterr(), np.get_printoptions(), np.getbufsize()))]
 
 
 def _is_irrelevant(name: str) -> bool:

@@ -22,12 +22,23 @@ _BARRED_BUILTINS = frozenset((
     "open", "input", "eval", "exec", "compile", "globals", "locals", "vars", "dir", "id", "hash", "getattr", "hasattr", "setattr",
     "delattr", "__import__", "breakpoint", "print", "help", "memoryview",
 ))  # fmt: skip
+_SETS = ("set", "frozenset")
+_BARRED_OF = {
+    "operator": ("attrgetter", "methodcaller"),
+    "typing": ("get_type_hints",),
+    "dataclasses": ("fields", "asdict", "astuple"),
+    "numpy": ("datetime64",),  # of "now" and "today"
+}
 BARRED_ATTRIBUTES = frozenset((
     "__code__", "__dict__", "__globals__", "__closure__", "__subclasses__", "__builtins__", "__annotations__", "__doc__", "__defaults__",
     "__kwdefaults__", "__wrapped__", "__firstlineno__", "__line__", "f_back", "f_globals", "f_locals", "gi_frame", "cr_frame", "tb_frame",
-    "__getattribute__", "attrgetter", "methodcaller",
+    "__getattribute__", "attrgetter", "methodcaller", "__signature__", "__dataclass_fields__", "__dataclass_params__", "__orig_bases__",
+    "__parameters__", "__type_params__", "__abstractmethods__", "__static_attributes__", "__hash__", "memory_stats", "live_arrays",
+    "live_buffers", "is_ready", "ctypes", "unsafe_buffer_pointer", "__array_interface__",
 ))  # fmt: skip
 """Ways around names, and past what is said of a function when it is read."""
+FORMATS = frozenset(("format", "format_map", "vformat", "get_field", "Formatter"))
+"""By which a text is filled with attributes that the text names."""
 _READS_FILES = frozenset(("load", "loadtxt", "genfromtxt", "fromfile", "memmap", "fromregex", "DataSource"))
 _CALLS = frozenset(
     getattr(module, name)
@@ -66,8 +77,10 @@ def check_name(module: str, name: str) -> None:
     """
     if module == "builtins" and name in _BARRED_BUILTINS:
         raise Unsure(f"it uses `{name}`, and what that reads is not followed")
-    if module.lstrip("_") == "operator" and name in ("attrgetter", "methodcaller"):
-        raise Unsure(f"it uses `{name}`, and what that reads is not followed")
+    if module == "builtins" and name in _SETS:
+        raise Unsure(f"it uses `{name}`, whose order may be another in each process")
+    if name in _BARRED_OF.get(module.lstrip("_"), ()):
+        raise Unsure(f"it uses `{module}.{name}`, and what that reads is not followed")
     if module.partition(".")[0] in ("numpy", "jax") and name in _READS_FILES:
         raise Unsure(f"it uses `{module}.{name}`, which reads files")
 

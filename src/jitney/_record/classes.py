@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import abc
 import collections
+import collections.abc
+import contextlib
 import dataclasses
 import enum
+import numbers
+import os
 import sys
 import types
 from typing import Any
 
+import equinox
+
 from .._jax.trees import is_a, space_of, type_of
-from .whose import whose
+from .whose import is_installed, whose
 
 LEFT_OUT = frozenset((
     "__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__annotations__", "__annotate__", "__annotate_func__",
@@ -36,6 +43,42 @@ def class_items(kind: Any) -> list[tuple[str, Any]]:
 
 def _factory(field: Any) -> Any:
     return None if field.default_factory is dataclasses.MISSING else field.default_factory
+
+
+def registered(kind: Any) -> list[str]:
+    """The user's classes that pass for subclasses of this abstract one because somebody registered them (`abc.ABCMeta.register`).
+
+    Python shows the registry by `abc._get_dump` alone, tried on 3.11 to 3.13.
+    """
+    if not is_a(kind, abc.ABCMeta):
+        return []
+    found, waiting, seen = set[str](), [kind], {kind}
+    while waiting:
+        at = waiting.pop()
+        if "_abc_impl" in space_of(at):
+            dump: Any = getattr(abc, "_get_dump")  # noqa: B009 - not in its types
+            members: list[Any] = [reference() for reference in dump(at)[0]]
+            found.update(f"{m.__module__}.{m.__qualname__}" for m in members if m is not None and not _is_installed(str(m.__module__)))
+        under = [sub for sub in type.__subclasses__(at) if sub not in seen]
+        seen.update(under)
+        waiting += under
+    return sorted(found)
+
+
+def _is_installed(module: str) -> bool:
+    """Whether a module is, or the package that it says it is of: what is written in another language names modules that nobody imports."""
+    return is_installed(module) or is_installed(module.partition(".")[0])
+
+
+def registered_anywhere() -> list[str]:
+    """The user's classes that pass for subclasses of abstract ones which installed packages ask for."""
+    return [name for root in _ROOTS for name in registered(root)]
+
+
+_ROOTS: Any = (
+    *(getattr(collections.abc, name) for name in collections.abc.__all__), numbers.Number, contextlib.AbstractContextManager, os.PathLike,
+    equinox.Module,
+)  # fmt: skip
 
 
 def annotations_text(value: Any) -> list[str]:

@@ -50,6 +50,8 @@ def globals_of(fn: types.FunctionType) -> Iterator[Global]:
     reads = reads_of(fn.__code__)
     if reads.changes:
         raise Unsure(f"`{fn.__name__}` sets the global `{reads.changes[0]}`")
+    if reads.has_sets:
+        raise Unsure(f"`{fn.__name__}` makes a set, whose order may be another in each process")
     barred = BARRED_ATTRIBUTES & reads.attributes
     if barred:
         raise Unsure(f"`{fn.__name__}` asks for `{min(barred)}`, and what that reads is not followed")

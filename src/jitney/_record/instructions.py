@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import dis
 import hashlib
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType
@@ -17,7 +18,9 @@ from .._jax.trees import is_a
 
 _GLOBAL = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")
 _CHAIN = ("LOAD_ATTR", "LOAD_METHOD")
+_SETS = ("BUILD_SET", "SET_ADD", "SET_UPDATE")
 _HAS_DOCSTRING = 0x4000000  # of 3.13
+_WORD = re.compile(r"[^\W\d]\w*")
 
 
 @dataclass(frozen=True)
@@ -27,14 +30,18 @@ class Reads:
     Args:
         chains: Global names, each with the attributes that are asked for right behind it: `("np", "linalg", "norm")`.
         attributes: All attributes that are asked for, of whatever.
+        words: What is written in its texts, of which patterns and formats make attributes.
         imports: Modules that it imports.
         changes: Global names that it sets or deletes.
+        has_sets: Whether it makes a set, and does more than to look whether something is in there.
     """
 
     chains: tuple[tuple[str, ...], ...]
     attributes: frozenset[str]
+    words: frozenset[str]
     imports: tuple[tuple[str, int], ...]
     changes: tuple[str, ...]
+    has_sets: bool
 
 
 def codes_in(code: CodeType) -> Iterator[CodeType]:
@@ -50,6 +57,8 @@ def reads_of(code: CodeType) -> Reads:
     """What a code object names."""
     chains: dict[tuple[str, ...], None] = {}
     attributes: set[str] = set()
+    words: set[str] = set()
+    has_sets = False
     imports: dict[tuple[str, int], None] = {}
     changes: dict[str, None] = {}
     for part in codes_in(code):
@@ -61,8 +70,23 @@ def reads_of(code: CodeType) -> Reads:
                 imports[(step.argval, _level(steps, at))] = None
             elif step.opname in ("STORE_GLOBAL", "DELETE_GLOBAL"):
                 changes[step.argval] = None
+            elif _is_set(step):
+                has_sets = has_sets or at + 1 == len(steps) or steps[at + 1].opname != "CONTAINS_OP"
         attributes.update(part.co_names)  # global names too, which does no harm
-    return Reads(tuple(chains), frozenset(attributes), tuple(imports), tuple(changes))
+        words.update(_words(part.co_consts[_documented(part) :]))
+    return Reads(tuple(chains), frozenset(attributes), frozenset(words), tuple(imports), tuple(changes), has_sets)
+
+
+def _is_set(step: dis.Instruction) -> bool:
+    return step.opname in _SETS or (step.opname.startswith("LOAD_CONST") and is_a(step.argval, frozenset))
+
+
+def _words(constants: Iterable[Any]) -> Iterator[str]:
+    for constant in constants:
+        if is_a(constant, str):
+            yield from _WORD.findall(constant)
+        elif is_a(constant, tuple):
+            yield from _words(constant)
 
 
 def _attributes_behind(steps: list[dis.Instruction], at: int) -> Iterator[str]:

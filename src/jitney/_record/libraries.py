@@ -89,14 +89,26 @@ def _stat(name: str) -> tuple[int, int]:
 
 
 def _said(module: str, names: set[str]) -> tuple[str, list[str]]:
-    listed = sorted(names)
+    listed = sorted(_listed(vars(sys.modules[module]), name) for name in names)
     return _digest(module, listed), listed
 
 
 def _digest(module: str, names: list[str]) -> str:
     is_core = owner(str(getattr(sys.modules[module], "__file__", ""))) in (*CORE, "stdlib")
-    said = [_described(_found(vars(sys.modules[module]), name), is_core=is_core) for name in names]
+    said = [_named(vars(sys.modules[module]), name, is_core=is_core) for name in names]
     return hashlib.blake2b("\n".join(said).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def _named(space: Mapping[str, Any], name: str, *, is_core: bool) -> str:
+    """What a name is, or `name=module` of one that leads to a module: that may be imported later, and is the same then."""
+    plain, _, module = name.partition("=")
+    value = _found(space, plain)
+    return module if module and value is None else _described(value, is_core=is_core)
+
+
+def _listed(space: Mapping[str, Any], name: str) -> str:
+    value = _found(space, name)
+    return f"{name}={value.__name__}" if is_a(value, types.ModuleType) else name
 
 
 def _found(space: Mapping[str, Any], name: str) -> Any:

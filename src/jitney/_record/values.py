@@ -11,6 +11,7 @@ from __future__ import annotations
 import enum
 import functools
 import hashlib
+import struct
 import types
 import typing
 from collections.abc import Generator, Sequence
@@ -24,12 +25,12 @@ from jax.core import Tracer
 from .._errors import Where
 from .._jax.jitted import JITTED, told
 from .._jax.trees import extended, is_a, issubdtype, space_of, tree_flatten, type_of
-from .allowed import check_module, check_name
-from .classes import annotations_text, class_items, holds_hidden_state, instance_items
+from .allowed import FORMATS, check_module, check_name
+from .classes import annotations_text, class_items, holds_hidden_state, instance_items, registered
 from .functions import Global, globals_of, is_users
 from .instructions import codes_in, digest_of, reads_of
 from .unsure import Unsure
-from .whose import importable, whose
+from .whose import importable, is_installed, whose
 
 _ATOMS = (type(None), bool, int, str, bytes, type(...), type(NotImplemented))
 _TEXT = (typing.TypeVar, types.GenericAlias, types.UnionType, type(typing.Union[int, str]), type(typing.List[int]), type(typing.Any))  # noqa: UP006, UP007
@@ -59,6 +60,7 @@ class Walk:
         self._depth = 0
         self._loose: dict[str, types.ModuleType] = {}
         self._asked: set[str] = set()
+        self._words: set[str] = set()
         self._later: list[tuple[Any, list[str]]] = []  # functions and classes: a chain of calls may be long
         self.codes: set[types.CodeType] = set()
         """The user's code that was followed."""
@@ -156,10 +158,9 @@ class Walk:
         elif kind in (dict, types.MappingProxyType):
             self._many([pair for key, part in value.items() for pair in (("", key), (key if is_a(key, str) else "", part))])
         elif kind in (set, frozenset):
-            parts = sorted(map(self._alone, value))
-            self.say(*parts)
-            if not any(is_a(part, (str, bytes)) for part in value):  # else the order is another in each process anyway
-                self.say(*map(self._alone, value))
+            if any(is_a(part, (str, bytes)) for part in value):
+                raise self.fail("is a set of texts, whose order is another in each process")
+            self.say(*map(self._alone, value))  # in their order, which a loop sees
         else:
             self._many([("", part) for part in value])
 
@@ -187,7 +188,8 @@ class Walk:
             raise self.fail("is an array of objects")
         host = np.asarray(value)
         weak = bool(getattr(value, "weak_type", False))
-        self.say("array", kind.__name__, host.dtype.str, str(host.dtype), repr(host.shape), str(weak))
+        laid = repr(host.strides) if kind is np.ndarray else repr(getattr(value, "sharding", None))
+        self.say("array", kind.__name__, host.dtype.str, str(host.dtype), repr(host.shape), str(weak), laid)
         self._digest.update(np.ascontiguousarray(host).tobytes())
 
     def _callable(self, value: Any, kind: Any) -> bool:
@@ -269,8 +271,7 @@ class Walk:
     def _read_modules(self) -> None:
         read = dict[tuple[str, str], None]()
         while True:
-            new = [(name, asked) for name in sorted(self._loose) for asked in sorted(self._asked & vars(self._loose[name]).keys())]
-            new = [pair for pair in new if pair not in read]
+            new = [(name, asked) for name in sorted(self._loose) for asked in sorted(self._asked_of(name)) if (name, asked) not in read]
             if not new:
                 return
             for name, asked in new:
@@ -279,8 +280,18 @@ class Walk:
                 self.add(vars(self._loose[name])[asked], f"{name}.{asked}")
                 self._drain()
 
+    def _asked_of(self, name: str) -> set[str]:
+        """The names of a module that code may ask for: by an attribute, and by a pattern of `match` if the module is the user's."""
+        there = vars(self._loose[name]).keys()
+        if is_installed(name):
+            return self._asked & there
+        if self._asked & FORMATS:
+            raise Unsure(f"it formats, and holds the module `{name}`: a format can read any name of that")
+        return (self._asked | self._words) & there
+
     def _class(self, value: Any) -> None:
         named = importable(value)
+        self.say(*registered(value))
         if named is not None:
             self._named(named)
             return
@@ -316,6 +327,7 @@ class Walk:
             self.say(*annotations_text(value))
             self.codes.update(codes_in(code))
             self._asked |= reads_of(code).attributes
+            self._words |= reads_of(code).words
             self._globals(value)
 
     def _globals(self, fn: types.FunctionType) -> None:
@@ -378,4 +390,4 @@ def kind_name(value: Any) -> str:
 
 def static_text(value: float | complex) -> str:
     """A number to the bit."""
-    return f"{float(value.real).hex()} {float(value.imag).hex()}"
+    return struct.pack("<dd", value.real, value.imag).hex()

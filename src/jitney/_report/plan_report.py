@@ -154,7 +154,12 @@ def report(core: Core, entry: Entry, arrays: Sequence[Any]) -> Report:
     return Report(
         function=str(core.where),
         plan=plan,
-        lines=(*stages, *donation, *_around(core, planned.notes, _verified(entry, arrays, ready=ready), _late(entry))),
+        lines=(
+            *stages,
+            *donation,
+            *_around(core, planned.notes, _verified(entry, arrays, ready=ready), _late(entry)),
+            *_kept(core, entry, arrays),
+        ),
         arguments=tuple(str(leaf) for leaf in planned.view.leaves),
         static=tuple(f"{name} = {static_text(value)}" for name, value in static),
         axes=tuple((name, size, who) for name, (size, who) in sizes.items()),
