@@ -76,8 +76,8 @@ def registered_anywhere() -> list[str]:
 
 
 _ROOTS: Any = (
-    *(getattr(collections.abc, name) for name in collections.abc.__all__), numbers.Number, contextlib.AbstractContextManager, os.PathLike,
-    equinox.Module,
+    *(value for value in vars(collections.abc).values() if is_a(value, abc.ABCMeta)), numbers.Number, contextlib.AbstractContextManager,
+    os.PathLike, equinox.Module,
 )  # fmt: skip
 
 
