@@ -1,5 +1,6 @@
 """What is kept is the same program; what is damaged, foreign or in doubt is traced."""
 
+import gc
 import json
 import os
 import subprocess
@@ -66,13 +67,33 @@ def test_a_result_comes_back_as_it_was(folder, tmp_path):
 
 
 def test_it_is_found_by_the_first_call_of_a_fresh_process(tmp_path):
-    """Where what JAX imports later, to lower and to write programs, is not imported yet."""
-    lab.write(tmp_path, {"lab_main.py": TEXT})
-    code = "import lab_main; from tests.kept import _lab; lab_main.gradient(*lab_main.arguments()); print(_lab.notes(lab_main.gradient))"
+    """Where what JAX imports later, to lower and to write programs, is not imported yet: nothing has been compiled."""
+    lab.write(tmp_path, {"lab_main.py": "import jitney\n\n\n@jitney.optimize(cache='program')\ndef double(x):\n    return x * 2\n"})
+    code = "import numpy, lab_main; from tests.kept import _lab; lab_main.double(numpy.ones(3)); print(_lab.notes(lab_main.double))"
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]), "JITNEY_CACHE_DIR": str(tmp_path / "cache")}
     env.pop("XLA_FLAGS", None)
     said = [subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True).stdout for _ in range(2)]
     assert said == [f"{KEPT}\n", f"{FOUND}\n"]
+
+
+def test_what_runs_when_garbage_is_collected_is_not_the_bodys(folder, tmp_path):
+    """Tools have callbacks there: a program is kept all the same, and garbage is collected as before."""
+
+    def collected(phase, info):
+        type(phase)
+
+    lab.write(tmp_path, {"lab_main.py": TEXT})
+    every = gc.get_threshold()
+    gc.callbacks.append(collected)
+    gc.set_threshold(10)
+    try:
+        with lab.process(tmp_path) as main:
+            main.gradient(*main.arguments())
+            assert lab.notes(main.gradient) == KEPT
+    finally:
+        gc.set_threshold(*every)
+        gc.callbacks.remove(collected)
+    assert gc.isenabled()
 
 
 def test_a_derivative_of_a_program_is_kept_too(folder, tmp_path):

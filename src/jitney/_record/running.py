@@ -6,6 +6,7 @@ Python tells by a profile function in 3.11, and by `sys.monitoring` from 3.12 on
 from __future__ import annotations
 
 import dataclasses
+import gc
 import os
 import sys
 import threading
@@ -138,14 +139,20 @@ def _asker(frame: types.FrameType | None) -> str:
 
 @contextmanager
 def watched(followed: Set[types.CodeType]) -> Generator[Ran]:
-    """Follow what runs in this thread.
+    """Follow what runs in this thread. No garbage is collected meanwhile: what that runs is nobody's doing, and another thing each time.
 
     Raises:
         Unsure: Another tool is at it.
     """
     ran = Ran(followed)
-    with _monitored(ran) if sys.version_info >= (3, 12) else _profiled(ran):
-        yield ran
+    was_collecting = gc.isenabled()
+    gc.disable()
+    try:
+        with _monitored(ran) if sys.version_info >= (3, 12) else _profiled(ran):
+            yield ran
+    finally:
+        if was_collecting:
+            gc.enable()
 
 
 @contextmanager
