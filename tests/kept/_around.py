@@ -28,6 +28,35 @@ value = Value()
 def called(x):
     return x * (2.5 if isinstance(value, Base) else 3.5)
 """,
+    "what an alias is of": """
+import typing
+class Scale:
+    n = {}
+Held = list[Scale]
+def called(x):
+    return x * typing.get_args(Held)[0].n
+""",
+    "what is said beside a type": """
+import typing
+class Scale:
+    def __init__(self, n):
+        self.n = n
+    def __repr__(self):
+        return "scale"
+Held = typing.Annotated[int, Scale({})]
+def called(x):
+    return x * Held.__metadata__[0].n
+""",
+    "whether a class is registered in JAX's trees": """
+import jax
+class Scale:
+    n = 2.5
+if {} == 2.5:
+    jax.tree_util.register_static(Scale)
+held = Scale()
+def called(x):
+    return x * (3.5 if jax.tree.leaves(held) else 2.5)
+""",
     "a class that an annotation names": """
 import typing
 class Scale:

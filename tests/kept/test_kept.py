@@ -154,6 +154,11 @@ REFUSED = {
     "a set of texts": ("names = {'a', 'b'}\ndef called(x):\n    return x if 'a' in names else -x\n", "a set of texts"),
     "a loop over a set": ("def called(x):\n    for name in {'a', 'b'}:\n        x = 2 * x + ord(name)\n    return x\n", "makes a set"),
     "the names of a set": ("def called(x):\n    for name in set('ab'):\n        x = 2 * x + ord(name)\n    return x\n", "`set`"),
+    "a registered class": (
+        "import dataclasses, jax\n@jax.tree_util.register_dataclass\n@dataclasses.dataclass\nclass D:\n    n: float\n"
+        "held = D(2.0)\ndef called(x):\n    return x * jax.tree.leaves(held)[0]\n",
+        "a node of JAX's trees",
+    ),
     "dates": ("import numpy as np\ndef called(x):\n    return x * float(np.datetime64('now').astype(int))\n", "datetime64"),
     "a generator": ("g = (i for i in range(3))\ndef called(x):\n    return x if g is not None else -x\n", "builtins.generator"),
 }  # fmt: skip

@@ -19,6 +19,8 @@ tree_unflatten: Callable[[Any, Iterable[Any]], Any] = _tree.tree_unflatten
 tree_map: Callable[..., Any] = _tree.tree_map
 keystr: Callable[[Path], str] = _tree.keystr
 register_pytree_node: Callable[[type, Callable[[Any], tuple[Any, Hashable]], Callable[[Any, Any], Any]], None] = _tree.register_pytree_node
+is_node: Callable[[type], bool] = _tree.default_registry.is_node
+"""Whether JAX's trees go on inside of a class: it was registered, is a named tuple, or is one of Python's own."""
 _jax: Any = jax
 device_put: Callable[..., Any] = _jax.device_put
 issubdtype: Callable[[Any, Any], bool] = _dtypes.issubdtype

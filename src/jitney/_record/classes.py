@@ -23,7 +23,7 @@ LEFT_OUT = frozenset((
     "__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__annotations__", "__annotate__", "__annotate_func__",
     "__annotations_cache__", "__static_attributes__", "__firstlineno__", "_abc_impl", "__abstractmethods__", "__parameters__",
     "__orig_bases__", "__dataclass_fields__", "__dataclass_params__", "__type_params__", "__signature__",
-    "__is_protocol__",
+    "__is_protocol__", "__abstractvars__", "__abstractclassvars__",
 ))  # fmt: skip
 """Positions, texts, and what Python makes of the rest of the class."""
 _BASES = (object, int, float, complex, str, bytes, tuple, list, dict, set, frozenset, enum.Enum, BaseException, Exception,

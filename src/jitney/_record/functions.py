@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from .._jax.trees import is_a
+from .._jax.trees import is_a, space_of
 from .._owners import owner
 from .allowed import BARRED_ATTRIBUTES
 from .instructions import reads_of
@@ -58,7 +58,7 @@ def globals_of(fn: types.FunctionType) -> Iterator[Global]:
     for name, level in reads.imports:
         yield from _imported(fn, name, level)
     for chain in reads.chains:
-        yield _followed(fn, chain)
+        yield from _followed(fn, chain)
 
 
 def _imported(fn: types.FunctionType, name: str, level: int) -> Iterator[Global]:
@@ -78,7 +78,7 @@ def _imported(fn: types.FunctionType, name: str, level: int) -> Iterator[Global]
         yield Global(path, module, (path,), None)
 
 
-def _followed(fn: types.FunctionType, chain: tuple[str, ...]) -> Global:
+def _followed(fn: types.FunctionType, chain: tuple[str, ...]) -> Iterator[Global]:
     first, *rest = chain
     space: Any = fn.__globals__
     if first in space:
@@ -93,7 +93,11 @@ def _followed(fn: types.FunctionType, chain: tuple[str, ...]) -> Global:
         through.append(module)
         value = _attribute(value, part)
         name = f"{name}.{part}"
-    return Global(name, value, tuple(through), module)
+    yield Global(name, value, tuple(through), module)
+    behind = rest[len(through) :][:1]
+    if behind and is_a(value, type):  # what somebody may have set in a class that is known by name
+        spaces = [space_of(kind) for kind in value.__mro__]
+        yield from (Global(f"{name}.{behind[0]}", space[behind[0]], (), None) for space in spaces if behind[0] in space)
 
 
 def _attribute(module: types.ModuleType, name: str) -> Any:

@@ -18,15 +18,16 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+import equinox
 import jax
 import numpy as np
 from jax.core import Tracer
 
 from .._errors import Where
 from .._jax.jitted import JITTED, told
-from .._jax.trees import extended, is_a, issubdtype, space_of, tree_flatten, type_of
+from .._jax.trees import extended, is_a, is_node, issubdtype, space_of, tree_flatten, type_of
 from .allowed import FORMATS, check_module, check_name
-from .classes import annotations_text, class_items, holds_hidden_state, instance_items, registered
+from .classes import LEFT_OUT, annotations_text, class_items, holds_hidden_state, instance_items, registered
 from .functions import Global, globals_of, is_users
 from .instructions import codes_in, digest_of, reads_of
 from .unsure import Unsure
@@ -34,6 +35,9 @@ from .whose import importable, is_installed, whose
 
 _ATOMS = (type(None), bool, int, str, bytes, type(...), type(NotImplemented))
 _TEXT = (typing.TypeVar, types.GenericAlias, types.UnionType, type(typing.Union[int, str]), type(typing.List[int]), type(typing.Any))  # noqa: UP006, UP007
+_SEEN_THROUGH: Any = (equinox.Module, tuple)
+_OF_JITTED = ("__wrapped__", "_jit_info", "_fun")  # of JAX, in 0.10.0 to 0.12.0.1
+_OF_TEXT = ("__origin__", "__args__", "__metadata__", "__bound__", "__constraints__")
 _BUILTIN = (
     types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType,
     types.MemberDescriptorType, types.ClassMethodDescriptorType, types.MethodWrapperType,
@@ -137,7 +141,7 @@ class Walk:
         elif is_a(value, (np.ndarray, np.generic, jax.Array)):
             self._array(value, kind)
         elif is_a(value, np.dtype):
-            self.say("dtype", repr(value))
+            self._dtype(value)
         elif is_a(value, jax.ShapeDtypeStruct):
             self.say("abstract", repr((value.shape, str(value.dtype), bool(getattr(value, "weak_type", False)), repr(value.sharding))))
         elif kind in (list, tuple, dict, set, frozenset, types.MappingProxyType, slice, range):
@@ -187,10 +191,16 @@ class Walk:
         if getattr(value.dtype, "hasobject", False):
             raise self.fail("is an array of objects")
         host = np.asarray(value)
+        self._dtype(host.dtype)
         weak = bool(getattr(value, "weak_type", False))
         laid = repr(host.strides) if kind is np.ndarray else repr(getattr(value, "sharding", None))
-        self.say("array", kind.__name__, host.dtype.str, str(host.dtype), repr(host.shape), str(weak), laid)
+        self.say("array", kind.__name__, host.dtype.str, repr(host.shape), str(weak), laid)
         self._digest.update(np.ascontiguousarray(host).tobytes())
+
+    def _dtype(self, dtype: np.dtype[Any]) -> None:
+        if dtype.metadata is not None:
+            raise self.fail("has a dtype with metadata")
+        self.say("dtype", repr(dtype))
 
     def _callable(self, value: Any, kind: Any) -> bool:
         """Whether it was a function of another kind."""
@@ -204,7 +214,7 @@ class Walk:
             self._many([("", value.__func__), ("", value.__self__)])
         elif kind in (functools.partial, functools.partialmethod):
             self.say(kind.__name__)
-            self._many([("", value.func), ("", value.args), ("", value.keywords)])
+            self._many([("", value.func), ("", value.args), ("", value.keywords), ("", dict(space_of(value)))])
         elif kind in (staticmethod, classmethod):
             self.say(kind.__name__)
             self.add(value.__func__)
@@ -227,6 +237,7 @@ class Walk:
             raise self.fail("remembers what it returned (`functools.cache`), whatever has changed since")
         elif is_a(value, _TEXT) or (kind.__module__ == "typing" and not callable(value)):
             self.say("text", repr(value))
+            self._many([(name, getattr(value, name)) for name in _OF_TEXT if getattr(value, name, None) is not None])
         else:
             return False
         return True
@@ -259,7 +270,8 @@ class Walk:
         if " at 0x" in options:
             raise self.fail("is under `jax.jit` with options that are told by address")
         self.say("jit", options)
-        self.add(fn)
+        of_users = {name: part for name, part in space_of(value).items() if name not in _OF_JITTED and name not in LEFT_OUT}
+        self._many([("", fn), ("", of_users)])
 
     def _module(self, module: types.ModuleType) -> None:
         """A module as a value: of its names, those that any code asks for."""
@@ -291,14 +303,18 @@ class Walk:
 
     def _class(self, value: Any) -> None:
         named = importable(value)
-        self.say(*registered(value))
+        self.say(f"node {is_node(value)}", *registered(value))
         if named is not None:
             self._named(named)
             return
         module: Any = getattr(value, "__module__", "")
         self.say("class", str(module), value.__qualname__, value.__name__)
         if is_a(module, str) and module.partition(".")[0] == "jaxtyping":
-            return  # an annotation: its name says all of it
+            held = getattr(value, "array_type", None)  # of the rest of an annotation its name says all
+            self._many([] if held is None or is_installed(held.__module__) else [("", held)])
+            return
+        if is_node(value) and not issubclass(value, _SEEN_THROUGH):
+            raise self.fail("is registered as a node of JAX's trees, and nobody sees how")
         self.say(*annotations_text(value))
         self._many([("", base) for base in value.__bases__])
         if type(value) is not type:
