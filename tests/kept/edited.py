@@ -1,0 +1,100 @@
+"""Edits around a function, each seen by three real processes: none may be given a program of before the edit.
+
+Run from the project's root: `python -m tests.kept.edited [NAME ...]`. The first process makes the programs, the second finds or traces
+them, and the third has the edited sources (`edited.json`: in a text {n} is the name of the case and {d} a folder of its own). In each the
+reference is `jax.jit` of the same function. The status is 1 if any result differs. Those that change what others see have processes of
+their own.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+CASES = Path(__file__).with_suffix(".json")
+HEAD = """import jax, jax.numpy as jnp, numpy as np, functools, operator, types, dataclasses, enum, typing, collections, math
+import equinox as eqx
+"""
+PHASES = ("made", "again", "edited")
+X = np.arange(1, 4, dtype=np.float32)
+
+
+def main(names: list[str]) -> int:
+    """Run the cases, print what falls and how many were found."""
+    cases = [case for case in json.loads(CASES.read_text()) if not names or case["name"] in names]
+    together = [case["name"] for case in cases if "alone" not in case]
+    groups = [together, *([case["name"]] for case in cases if "alone" in case)]
+    with tempfile.TemporaryDirectory() as folder:
+        said: dict[str, dict[str, Any]] = {}
+        for phase in PHASES:
+            write(Path(folder), cases, "_after" if phase == "edited" else "")
+            for group in filter(None, groups):
+                for name, outcome in process(Path(folder), phase, group).items():
+                    said.setdefault(name, {})[phase] = outcome
+    stale = [name for name, phases in said.items() if any(not same(phases[phase]) for phase in PHASES)]
+    for name in stale:
+        print("STALE", name, {phase: (said[name][phase]["got"], said[name][phase]["want"]) for phase in PHASES})
+    found = sum("found" in " ".join(phases["again"]["notes"]) for phases in said.values())
+    print(f"{len(said)} edits: {len(stale)} stale; {found} found by the second process, the others traced")
+    return int(bool(stale))
+
+
+def write(folder: Path, cases: list[dict[str, Any]], edit: str) -> None:
+    """The sources and data of each case, before or after its edit."""
+    for case in cases:
+        name, own = f"edited_{case['name']}", folder / case["name"]
+        own.mkdir(exist_ok=True)
+        text = case["after" if edit else "before"].replace("{n}", name).replace("{d}", str(own))
+        (folder / f"{name}.py").write_text(f"{HEAD}{text}\n")
+        if "helper" in case:
+            (folder / f"{name}_h.py").write_text(f"{case[f'helper{edit}']}\n")
+        kind, _, data = case.get(f"data{edit}", "").partition(":")
+        if kind == "npy":
+            np.save(own / "data.npy", np.array([float(data)]))
+        elif kind == "more":
+            (own / "b.txt").write_text("x")
+        elif kind == "optmod":
+            (folder / f"{name}_opt.py").write_text(f"K={data}\n")
+        elif kind:
+            (own / "data.txt").write_text(kind)
+
+
+def process(folder: Path, phase: str, names: list[str]) -> dict[str, Any]:
+    """What a process computes for these cases."""
+    env = {**os.environ, "ZZK": "333" if phase == "edited" else "2", "PYTHONDONTWRITEBYTECODE": "1", "JITNEY_CACHE_DIR": f"{folder}/cache"}
+    env["PYTHONPATH"] = os.pathsep.join([str(folder), *filter(None, sys.path)])
+    command = [sys.executable, "-c", "import sys; from tests.kept import edited; edited.child(sys.argv[1:])", *names]
+    run = subprocess.run(command, env=env, cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(run.stdout.splitlines()[-1])
+
+
+def child(names: list[str]) -> None:
+    """Call each function decorated and under plain `jax.jit`."""
+    import jax
+
+    import jitney
+
+    outcomes: dict[str, Any] = {}
+    for name in names:
+        body = importlib.import_module(f"edited_{name}").body
+        program = jitney.optimize(cache="program")(body)
+        got, want = (np.asarray(fn(X)).tolist() for fn in (program, jax.jit(lambda x, body=body: body(x))))
+        kept = [entry.kept for entry in program.core.entries.values() if entry.kept is not None]
+        outcomes[name] = {"got": got, "want": want, "notes": [why for each in kept for _, why in each.notes.values()]}
+    print(json.dumps(outcomes))
+
+
+def same(outcome: dict[str, Any]) -> bool:
+    return np.allclose(outcome["got"], outcome["want"], equal_nan=True)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
