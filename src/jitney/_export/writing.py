@@ -129,8 +129,24 @@ class _Writer:
         known = lowered(made, self.program.core.where, self.platforms)
         return _Part(
             _told(self.program, entry, arrays, at, made, known, self.where), _arguments(entry, arrays, self.bound, self.where),
-            _bound_arrays(entry, examples, arrays, self.bound, self.where), bytes(known.exported.serialize(vjp_order=self.vjp_order)),
+            _bound_arrays(entry, examples, arrays, self.bound, self.where), _serialized(known, self.vjp_order, self.where),
         )  # fmt: skip
+
+
+def _serialized(known: Lowered, vjp_order: int, where: Where) -> bytes:
+    """JAX's bytes of a program, with its derivatives, which are made here.
+
+    Raises:
+        ExportError: It cannot be differentiated.
+    """
+    try:
+        return bytes(known.exported.serialize(vjp_order=vjp_order))
+    except (ValueError, NotImplementedError) as error:
+        raise ExportError(
+            sentence(where, f"JAX cannot write it: {str(error).strip().splitlines()[0]}",
+                     f"With vjp_order={vjp_order} a file holds what `jax.grad` of the loaded function is.",
+                     "export it without vjp_order, or change what cannot be differentiated.")
+        ) from error  # fmt: skip
 
 
 def _checks(program: Program) -> bool:
