@@ -291,3 +291,10 @@ def test_at_the_end_of_python_the_error_is_printed_and_the_status_is_120(tmp_pat
     assert "the child: 3" in done.stderr
     assert done.stderr.count("equinox.EquinoxRuntimeError: must not be negative") == 1
     assert done.stderr.rstrip().endswith("this is of call 2 of <lambda>() at <string>:3. What was made of its results is wrong too.")
+
+
+def test_a_failed_check_is_a_status_where_standard_error_is_closed():
+    """As of a daemon: there is nowhere to print, and the status says it still."""
+    script = SCRIPT.partition("child")[0] + "sys.stderr.close()"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=120, check=False)
+    assert done.returncode == 120

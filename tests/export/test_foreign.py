@@ -167,3 +167,19 @@ def test_forward_mode_is_a_sentence(tmp_path, order):
     loaded = saved(tmp_path, jitney.optimize(lambda x: jnp.sum(x**2)), X, vjp_order=order)
     with pytest.raises(DerivativeError, match="forward mode"):
         jax.jvp(loaded, (X,), (X,))
+
+
+def test_a_shape_is_no_array(tmp_path):
+    """What stands for an array when a program is exported has no values to call it with."""
+    stand_in = jax.ShapeDtypeStruct(X.shape, X.dtype)
+    with pytest.raises(ContractError, match="'x' is a ShapeDtypeStruct, and the exported program takes an array there"):
+        saved(tmp_path, jitney.optimize(lambda x: x), stand_in)(stand_in)
+
+
+def test_late_checks_are_left_behind(tmp_path):
+    """A loaded program waits, and its plan does not say that a later call raises."""
+    loaded = saved(tmp_path, jitney.optimize(lambda x: eqx.error_if(x, x[0] < 0, "negative"), checks="later"), X)
+    assert "left behind: checks: a loaded program waits" in loaded.plan
+    assert "a later call raises" not in loaded.plan
+    with pytest.raises(eqx.EquinoxRuntimeError, match="negative"):
+        loaded(-X)

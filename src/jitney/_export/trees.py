@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 import equinox as eqx
+import jax
 
 from .._errors import ContractError, ExportError, Where, sentence
 from .._jax.trees import is_a, is_number, type_of
@@ -234,7 +235,8 @@ class Taking:
         if tree["scalar"] is not None and is_a(value, (int, float, complex)) and not is_a(value, bool):
             whole = type_of(value) is int  # the program is that of a float, or it would be one more
             return {"float": float, "complex": complex}[tree["scalar"]](value) if whole else value
-        self._demand(hasattr(value, "shape") and hasattr(value, "dtype"), value, path, "an array")
+        is_array = hasattr(value, "shape") and hasattr(value, "dtype") and not is_a(value, jax.ShapeDtypeStruct)
+        self._demand(is_array, value, path, "an array")
         return value
 
     def _demand(self, fits: bool, value: Any, path: str, what: str) -> None:  # noqa: FBT001

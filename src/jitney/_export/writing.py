@@ -39,6 +39,7 @@ _LEFT = {
     "cache": "what is compiled is kept as JAX's settings say",
     "compiler": "compiled with XLA's usual options",
     "max_compiles": "nothing is traced after it is loaded",
+    "checks": "a loaded program waits for what its run-time checks find",
 }
 """Options that say how calls are run, not what they give; they stay behind, and the plan says so."""
 
