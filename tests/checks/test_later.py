@@ -153,22 +153,50 @@ class Interrupting:
     def __init__(self):
         self.left = 1
 
-    def block_until_ready(self):
+    def is_ready(self):
+        return True
+
+    def __array__(self, dtype=None, copy=None):
         self.left -= 1
         if self.left == 0:
             raise KeyboardInterrupt
-
-    def __array__(self, dtype=None, copy=None):
         return np.zeros((), np.int32)
 
 
-def test_an_interrupted_wait_loses_nothing():
-    """The error of a call before it is there for the next."""
-    optimize(checks="later")(positive)(-X)
+@pytest.mark.parametrize("by", ["wait", "call"])
+def test_who_is_interrupted_while_he_waits_loses_nothing(by):
+    """The error of a call before it is there for the next, if `wait` was interrupted or a call that looks."""
+    f = optimize(checks="later")(positive)
+    jax.block_until_ready(f(-X))
     OUTSTANDING.add(Interrupting(), Table(), "f()", 1)
     with pytest.raises(KeyboardInterrupt):
-        jitney.wait()
+        jitney.wait() if by == "wait" else called(f, lambda: X)
     with pytest.raises(eqx.EquinoxRuntimeError, match="must not be negative"):
+        jitney.wait()
+
+
+class Stopping(Table):
+    """Checks of which somebody interrupts the error, once."""
+
+    def fail(self, code):
+        self.fail = super().fail
+        raise SystemExit
+
+
+def test_who_is_interrupted_while_an_error_is_made_loses_none():
+    """Nobody has been told, so the next who waits is."""
+    OUTSTANDING.add(np.int32(1 << 16), Stopping(), "f()", 1)
+    OUTSTANDING.add(np.int32(0), Table(), "g()", 1)
+    with pytest.raises(SystemExit):
+        jitney.wait()
+    with pytest.raises(IndexError):  # there is no such check in that table
+        jitney.wait()
+
+
+def test_a_handler_of_signals_may_wait():
+    """Also where it interrupts who looks: here it waits where the lock is held."""
+    OUTSTANDING.wait()
+    with OUTSTANDING._lock:
         jitney.wait()
 
 
@@ -263,3 +291,10 @@ def test_at_the_end_of_python_the_error_is_printed_and_the_status_is_120(tmp_pat
     assert "the child: 3" in done.stderr
     assert done.stderr.count("equinox.EquinoxRuntimeError: must not be negative") == 1
     assert done.stderr.rstrip().endswith("this is of call 2 of <lambda>() at <string>:3. What was made of its results is wrong too.")
+
+
+def test_a_failed_check_is_a_status_where_standard_error_is_closed():
+    """As of a daemon: there is nowhere to print, and the status says it still."""
+    script = SCRIPT.partition("child")[0] + "sys.stderr.close()"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=120, check=False)
+    assert done.returncode == 120

@@ -28,6 +28,8 @@ class _Failing:
     """Standard error that cannot be flushed once Python ends, which makes the exit status 120: what is raised in `atexit` changes none,
     and leaving by `os._exit` would lose what files have not written yet. See `sys.exit` in Python's reference."""
 
+    closed = False  # or Python would not flush it
+
     def __init__(self, stream: Any):
         self._stream = stream
 
@@ -40,7 +42,7 @@ class _Failing:
         Raises:
             OSError: It is.
         """
-        if self._stream is not None:
+        if self._stream is not None and not self._stream.closed:
             self._stream.flush()
         if sys.is_finalizing():
             raise OSError("a run-time check has failed")

@@ -2,7 +2,8 @@
 
 Each thread has its own, so that an error is raised in the thread that made the call, and not in another's `try`. It looks before each
 further call at those that are there, and waits for none until there are too many of them; `wait` and the end of Python look at all
-threads'. A number stays in its place until it has been read: whoever is interrupted while he waits loses none.
+threads'. Numbers stay in their places until all of them have been read, and failures return to theirs if something else than their error
+is raised: whoever is interrupted loses none.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import itertools
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, NamedTuple, Never
@@ -56,7 +57,7 @@ class Outstanding:
     """The numbers of all threads."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a handler of signals may call this in the middle of it
         self._here = threading.local()
         self._threads: list[tuple[weakref.ref[Any], Numbers]] = []  # a thread that has ended leaves its numbers
         self._order = itertools.count()
@@ -72,9 +73,10 @@ class Outstanding:
         while (oldest := _first(numbers)) is not None:
             if len(numbers) < MOST and not is_ready(oldest.value):
                 return
-            failure = self._read(numbers, oldest)
-            if failure is not None:
-                _raise([failure, *self._failures(numbers)])
+            if _failure(oldest) is not None:
+                self._raise_of([numbers])
+            else:
+                self._take(numbers, oldest)
 
     def add(self, value: Any, table: Table, where: Any, call: int) -> None:
         """Leave the number of a call for later."""
@@ -88,16 +90,11 @@ class Outstanding:
         """
         with self._lock:
             threads = [numbers for _, numbers in self._threads]
-        for number in itertools.chain.from_iterable(numbers.copy() for numbers in threads):
-            with suppress(FAILURE, ValueError):  # which is raised when it is read
-                number.value.block_until_ready()
-        failures = sorted((failure for numbers in threads for failure in self._failures(numbers)), key=lambda failure: failure.number.order)
-        if failures:
-            _raise(failures)
+        self._raise_of(threads)
 
     def forget(self) -> None:
         """Of a process that was forked: the calls are its parent's, as is what they ran on."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         for _, numbers in self._threads:
             numbers.clear()
 
@@ -117,24 +114,33 @@ class Outstanding:
     def _holds_more(self, numbers: Numbers) -> bool:
         """Whether a thread that has ended has left more than calls that went well; those are dropped."""
         while numbers and is_ready(numbers[0].value) and _failure(numbers[0]) is None:
-            numbers.popleft()
+            self._take(numbers, numbers[0])
         return bool(numbers)
 
-    def _failures(self, numbers: Numbers) -> Iterator[Failure]:
-        """Those among all of a thread's numbers, which are waited for."""
-        while (oldest := _first(numbers)) is not None:
-            failure = self._read(numbers, oldest)
-            if failure is not None:
-                yield failure
+    def _raise_of(self, threads: Sequence[Numbers]) -> None:
+        """Wait for all numbers of these threads, and raise what they say."""
+        read = [(numbers, number, _failure(number)) for numbers in threads for number in numbers.copy()]
+        mine: list[tuple[Numbers, Failure]] = []
+        try:
+            for numbers, number, failure in read:
+                if self._take(numbers, number) and failure is not None:
+                    mine.append((numbers, failure))
+            if mine:
+                _raise(sorted((failure for _, failure in mine), key=lambda failure: failure.number.order))
+        except Exception:
+            raise
+        except BaseException:  # of somebody who interrupts: nobody has been told
+            for numbers, failure in reversed(mine):
+                numbers.appendleft(failure.number)
+            raise
 
-    def _read(self, numbers: Numbers, oldest: Number) -> Failure | None:
-        """What the oldest number says; nothing, if another thread has taken it meanwhile."""
-        failure = _failure(oldest)
+    def _take(self, numbers: Numbers, number: Number) -> bool:
+        """Take the oldest number, if it is this one: another thread, or a handler of signals, may have taken it meanwhile."""
         with self._lock:
-            if _first(numbers) is not oldest:
-                return None
-            numbers.popleft()
-        return failure
+            oldest = numbers.popleft() if numbers else None
+            if oldest is not None and oldest is not number:
+                numbers.appendleft(oldest)
+        return oldest is number
 
 
 class _Mine:

@@ -17,6 +17,7 @@ from typing import Any
 
 from .._errors import ExportError, sentence
 from .._jax.trees import is_a
+from .header import is_members, made_of_header
 
 FORMAT = 1
 """Of the file and of what its header says. A change that an older jitney would misread is another one."""
@@ -52,7 +53,10 @@ def path_of(file: Any, where: object) -> Path:
     """
     if not is_a(file, (str, os.PathLike)) or not is_a(os.fspath(file), str):
         raise ExportError(sentence(f"{where}", f"{file!r} is no path.", "A program is one file.", 'name it: "fit.jitney".'))
-    return Path(file)
+    path = Path(file)
+    if not path.name or "\0" in path.name:
+        raise ExportError(sentence(f"{where}", f"{file!r} names no file.", "A program is one file.", 'name it: "fit.jitney".'))
+    return path
 
 
 def write(path: Path, header: Mapping[str, Any], members: Mapping[str, bytes], where: object) -> None:
@@ -132,9 +136,12 @@ def _parted(body: bytes, digest: str, size: int, where: str) -> Content:
     broken = sentence(where, "its parts do not have the lengths that it says.", _ONLY, "export it anew.")
     if len(body) < start:
         raise ExportError(broken)
-    header: dict[str, Any] = json.loads(body[_LENGTH:start])
+    header = made_of_header(lambda: json.loads(body[_LENGTH:start]), where)
+    listed: Any = header.pop("members", None) if is_a(header, dict) else None
+    if not is_members(listed):
+        raise ExportError(broken)
     members: dict[str, bytes] = {}
-    for name, length in header.pop("members"):
+    for name, length in listed:
         members[name] = body[start : start + length]
         start += length
     if start != len(body):

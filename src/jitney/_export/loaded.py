@@ -21,6 +21,7 @@ from .._signature.binding import Binder
 from .._view.layout import described
 from .container import Content, path_of, read
 from .contract_data import contract_of, signature_of
+from .header import check_header, made_of_header
 from .running import Run, check_x64, runner, without_derivative
 from .sizes import fits, nearest, one_line
 from .trees import Taking, Tree, built, missing_classes, resolved
@@ -148,7 +149,7 @@ class Loaded:
         check_platform(told["platforms"], where)
         check_x64(told, where)
         ensure_cache()
-        call = deserialized(self._members[f"program {number}"], self._header, where).call
+        call = deserialized(self._members[f"program {number}"], self._header, told, where).call
         if not self._header["vjp_order"]:
             call = without_derivative(call, where)
         return runner(call, told, self.programs[number].result, self.__name__, where)
@@ -221,9 +222,10 @@ def load(file: str | Path, *, imports: bool = True) -> Loaded:
         ExportError: The file is not there, is damaged, of another format, of a later JAX, or names a class that has changed.
     """
     path = path_of(file, "jitney.load()")
-    content = read(path)
-    check_version(content.header, f"jitney.load({str(path)!r})")
-    return Loaded(path, content, imported if imports else unseen)
+    content, where = read(path), f"jitney.load({str(path)!r})"
+    check_header(content.header, where)
+    check_version(content.header, where)
+    return made_of_header(lambda: Loaded(path, content, imported if imports else unseen), where)
 
 
 def _size(size: Any) -> str:

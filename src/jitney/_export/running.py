@@ -49,6 +49,10 @@ def runner(call: Callable[..., Any], told: Mapping[str, Any], result: Tree, name
             if "Batching rule" not in str(error):
                 raise
             raise _unmapped(where) from error
+        except TypeError as error:
+            if "forward-mode" not in str(error):
+                raise
+            raise _not_forward(where) from error
         if checks:
             *out, flag = out
             _look_at(flag, checks, where)
@@ -87,6 +91,13 @@ def _unmapped(where: str) -> ExportError:
     return ExportError(
         sentence(where, "a loaded program cannot be mapped by `jax.vmap`.", "JAX has no rule that maps an exported program.",
                  "export it with jitney.optimize(vmap=...), or go through the elements with `jax.lax.map`.")
+    )  # fmt: skip
+
+
+def _not_forward(where: str) -> DerivativeError:
+    return DerivativeError(
+        sentence(where, "a loaded program cannot be differentiated in forward mode.", "JAX has no such rule for an exported program.",
+                 "export `f.jvp`, or go backwards: vjp_order=1 and `jax.grad`, `jax.vjp` or `jax.jacrev`.")
     )  # fmt: skip
 
 

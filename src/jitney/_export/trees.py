@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 import equinox as eqx
+import jax
 
 from .._errors import ContractError, ExportError, Where, sentence
 from .._jax.trees import is_a, is_number, type_of
@@ -78,7 +79,8 @@ def _module(tree: Any, kind: type, path: str) -> Tree:
     there = [field for field in dataclasses.fields(tree) if hasattr(tree, field.name)]
     static = [[field.name, _data(getattr(tree, field.name), f"{path}.{field.name}")] for field in there if field.metadata.get("static")]
     items = [[f.name, described(getattr(tree, f.name), f"{path}.{f.name}")] for f in there if not f.metadata.get("static")]
-    return {"is": "module", "class": [kind.__module__, kind.__qualname__], "items": items, "static": static}
+    unset = [field.name for field in dataclasses.fields(tree) if field not in there]
+    return {"is": "module", "class": [kind.__module__, kind.__qualname__], "items": items, "static": static, "unset": unset}
 
 
 def _data(value: Any, path: str) -> Data:
@@ -137,7 +139,8 @@ def _has_fields(cls: Any, tree: Tree) -> bool:
         return False
     fields = {field.name: bool(field.metadata.get("static")) for field in dataclasses.fields(cls)}
     told = dict.fromkeys(names, False) | dict.fromkeys([name for name, _ in tree["static"]], True)
-    return all(fields.get(name) is is_static for name, is_static in told.items())
+    unset = tree.get("unset", ())  # which the first files do not tell
+    return fields.keys() >= {*unset} and {name: is_static for name, is_static in fields.items() if name not in unset} == told
 
 
 def built(tree: Tree, arrays: Sequence[Any], functions: Mapping[str, Any] = _NONE) -> Any:
@@ -200,7 +203,12 @@ class Taking:
                 self.take(part, inner, f"{path}[{i}]")
         elif kind in ("dict", "ordered"):
             names = tree["names"]
-            self._demand(_has_names(value, tree), value, path, f"a dict of {', '.join(map(repr, names)) or 'nothing'}")
+            what = (
+                f"a dict of {', '.join(map(repr, names)) or 'nothing'}"
+                if kind == "dict"
+                else f"an OrderedDict of {names!r}, in that order,"
+            )
+            self._demand(_has_names(value, tree), value, path, what)
             for name, (_, part) in zip(names, tree["items"], strict=True):
                 self.take(part, value[name], f"{path}[{name!r}]")
         else:
@@ -214,7 +222,7 @@ class Taking:
             fits, get = items.keys() <= value.keys() <= {*items, *static}, value.__getitem__
             static = {name: data for name, data in static.items() if name in value}
         else:
-            fits = [cls.__module__, cls.__qualname__] == tree["class"] and all(hasattr(value, name) for name in (*items, *static))
+            fits = [cls.__module__, cls.__qualname__] == tree["class"] and _set(value) == {*items, *static}
             get = lambda name: getattr(value, name)  # noqa: E731
         self._demand(fits, value, path, f"a {'.'.join(tree['class'])}, or a dict of {', '.join(items) or 'nothing'}")
         for name, data in static.items():
@@ -227,7 +235,8 @@ class Taking:
         if tree["scalar"] is not None and is_a(value, (int, float, complex)) and not is_a(value, bool):
             whole = type_of(value) is int  # the program is that of a float, or it would be one more
             return {"float": float, "complex": complex}[tree["scalar"]](value) if whole else value
-        self._demand(hasattr(value, "shape") and hasattr(value, "dtype"), value, path, "an array")
+        is_array = hasattr(value, "shape") and hasattr(value, "dtype") and not is_a(value, jax.ShapeDtypeStruct)
+        self._demand(is_array, value, path, "an array")
         return value
 
     def _demand(self, fits: bool, value: Any, path: str, what: str) -> None:  # noqa: FBT001
@@ -252,11 +261,19 @@ class Taking:
         )  # fmt: skip
 
 
+def _set(value: Any) -> set[str]:
+    """The fields of a module or a named tuple that are there. One more than were exported is one more than the program knows."""
+    if is_a(value, tuple):
+        return set(getattr(value, "_fields", ()))
+    return {field.name for field in dataclasses.fields(value) if hasattr(value, field.name)} if is_a(value, eqx.Module) else set()
+
+
 def _has_names(value: Any, tree: Tree) -> bool:
-    """Whether it is a dict with these names, of the same types."""
+    """Whether it is a dict with these names, of the same types; in the same order, if it is an `OrderedDict`, whose order JAX keeps."""
     if type_of(value) is not (dict if tree["is"] == "dict" else OrderedDict):
         return False
+    order: Any = sorted if tree["is"] == "dict" else list
     try:
-        return sorted(map(repr, map(data_of, value))) == sorted(repr(name) for name, _ in tree["items"])
+        return order(map(repr, map(data_of, value))) == order(repr(name) for name, _ in tree["items"])
     except NoData:
         return False

@@ -111,7 +111,11 @@ def _reached(module: Any, name: str) -> Any:
 
 
 def _dtype(dtype: Any) -> str:
-    if np.dtype(jnp.dtype(dtype.name)) != dtype:
+    try:
+        known: Any = jnp.dtype(dtype.name)
+    except TypeError:  # of texts and of records, which numpy does not find by their names
+        known = None
+    if known != dtype:
         raise NoData(f"an array of {dtype}")
     return dtype.name
 

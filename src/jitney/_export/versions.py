@@ -8,6 +8,7 @@ says of a file that is too old.
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Mapping
 from typing import Any
 
@@ -41,12 +42,32 @@ def check_version(header: Mapping[str, Any], where: str) -> None:
             )  # fmt: skip
 
 
-def deserialized(member: bytes, header: Mapping[str, Any], where: str) -> Any:
+def deserialized(member: bytes, header: Mapping[str, Any], told: Mapping[str, Any], where: str) -> Any:
     """JAX's program.
 
+    Args:
+        member: JAX's bytes.
+        header: Of the file.
+        told: What it says of this program.
+        where: What messages begin with.
+
     Raises:
-        ExportError: JAX does not load it.
+        ExportError: JAX does not load it, or it is another program than the header tells of.
     """
+    exported = _exported(member, header, where)
+    taken, given = ([str(aval.dtype) for aval in avals] for avals in (exported.in_avals, exported.out_avals))
+    results = [aval["dtype"] for aval in told["results"]] + ["int32"] * bool(told["checks"])
+    if taken != [aval["dtype"] for aval in told["arrays"]] or given != results:
+        raise ExportError(_no_program(where))
+    return exported
+
+
+def _no_program(where: str) -> str:
+    return sentence(where, "what it holds is not the program that its header tells of.", "A program is loaded only as it was written.",
+                    "export it anew; its digest is right, so it was not damaged on its way.")  # fmt: skip
+
+
+def _exported(member: bytes, header: Mapping[str, Any], where: str) -> Any:
     try:
         return _export.deserialize(bytearray(member))
     except ModuleNotFoundError as error:
@@ -61,6 +82,8 @@ def deserialized(member: bytes, header: Mapping[str, Any], where: str) -> Any:
             sentence(where, f"jax {jax.__version__} does not load what jax {header['jax']} exported: {str(error).strip().splitlines()[0]}",
                      _RULE, "export it anew, or load it with a JAX of its time.")
         ) from error  # fmt: skip
+    except (struct.error, AttributeError, TypeError, LookupError) as error:  # bytes that JAX has not written
+        raise ExportError(_no_program(where)) from error
 
 
 def check_platform(platforms: list[str], where: str) -> None:

@@ -39,6 +39,7 @@ _LEFT = {
     "cache": "what is compiled is kept as JAX's settings say",
     "compiler": "compiled with XLA's usual options",
     "max_compiles": "nothing is traced after it is loaded",
+    "checks": "a loaded program waits for what its run-time checks find",
 }
 """Options that say how calls are run, not what they give; they stay behind, and the plan says so."""
 
@@ -129,8 +130,24 @@ class _Writer:
         known = lowered(made, self.program.core.where, self.platforms)
         return _Part(
             _told(self.program, entry, arrays, at, made, known, self.where), _arguments(entry, arrays, self.bound, self.where),
-            _bound_arrays(entry, examples, arrays, self.bound, self.where), bytes(known.exported.serialize(vjp_order=self.vjp_order)),
+            _bound_arrays(entry, examples, arrays, self.bound, self.where), _serialized(known, self.vjp_order, self.where),
         )  # fmt: skip
+
+
+def _serialized(known: Lowered, vjp_order: int, where: Where) -> bytes:
+    """JAX's bytes of a program, with its derivatives, which are made here.
+
+    Raises:
+        ExportError: It cannot be differentiated.
+    """
+    try:
+        return bytes(known.exported.serialize(vjp_order=vjp_order))
+    except (ValueError, NotImplementedError) as error:
+        raise ExportError(
+            sentence(where, f"JAX cannot write it: {str(error).strip().splitlines()[0]}",
+                     f"With vjp_order={vjp_order} a file holds what `jax.grad` of the loaded function is.",
+                     "export it without vjp_order, or change what cannot be differentiated.")
+        ) from error  # fmt: skip
 
 
 def _checks(program: Program) -> bool:

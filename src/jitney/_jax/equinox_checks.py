@@ -29,7 +29,7 @@ FAILURE: type[Exception] = _jax.errors.JaxRuntimeError
 """What JAX raises where a callback has; `ValueError`, where it was waited for later."""
 _RAISED = "_EquinoxRuntimeError: "  # in the words of XLA, which has no types for what a callback raises
 _OWN = ("linear_solve", "vprim")  # of lineax; and any of them, mapped
-_one_at_a_time = threading.Lock()  # Equinox keeps what failed last in one variable
+_one_at_a_time = threading.RLock()  # Equinox keeps what failed last in one variable; a handler of signals may look at checks meanwhile
 
 
 def filter_jit(fn: Any, **options: Any) -> Any:
@@ -160,7 +160,7 @@ def fail_with(messages: Sequence[str], index: int) -> Never:
     message = messages[index]
 
     def failing(wrong: Any) -> Any:
-        return _eqx.error_if(wrong, wrong, message)
+        return _eqx.error_if(wrong, wrong, message, on_error="raise")  # whatever EQX_ON_ERROR is where it is loaded
 
     with _one_at_a_time:
         _filter_jit(failing)(np.True_)

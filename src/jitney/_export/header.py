@@ -1,0 +1,106 @@
+"""What the header of a file has to be. It is looked at when the digest is right: one that is not, somebody else than jitney wrote."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from .._errors import ExportError, JitneyError, sentence
+from .._jax.trees import is_a, type_of
+
+
+class _Row(tuple[Any, ...]):
+    """A list of these kinds, in this order."""
+
+    __slots__ = ()
+
+
+_TEXT, _NUMBER = (str, type(None)), (int, type(None))
+_AVAL = {"path": str, "shape": [(int, str)], "dtype": str, "weak": bool}
+_PROGRAM = {
+    "sizes": dict, "symbols": dict, "arrays": [_AVAL], "results": [_AVAL], "result": dict, "checks": [[str]], "platforms": [str],
+    "calling_convention": int, "x64": bool, "plan": dict, "plan_text": str,
+}  # fmt: skip
+_CONTRACT = {
+    "where": _Row((str, _TEXT, _NUMBER)), "parameters": [{"name": str, "kind": str, "hint": {"text": str}}], "result": {"text": str},
+}  # fmt: skip
+_HEADER = {
+    "jitney": str, "jax": str, "jaxlib": str, "name": str, "doc": _TEXT, "checks_contract": bool, "contract": _CONTRACT, "f64": bool,
+    "arguments": dict, "bound": [{"number": int, "dtype": str, "shape": [int], "impl": _TEXT}], "programs": [_PROGRAM],
+    "vjp_order": int, "left": [_Row((str, str))], "settings": [_Row((str, str))],
+}  # fmt: skip
+_SYMBOL = _Row((str, int, int))
+_WRONG = (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError, re.error)
+"""What Python raises where data are not what is read out of them."""
+
+
+def check_header(header: Any, where: str) -> None:
+    """Whether a header has all that is read, of these kinds.
+
+    Raises:
+        ExportError: It has not.
+    """
+    if not _is(header, _HEADER) or not header["programs"]:
+        raise ExportError(_foreign(where))
+    programs: list[Any] = header["programs"]
+    arguments = [(tree, len(program["arrays"])) for tree in header["arguments"].values() for program in programs]
+    results = [(program["result"], len(program["results"])) for program in programs]
+    symbols = [symbol for program in programs for symbol in program["symbols"].values()]
+    if not all(_is_tree(*one) for one in (*arguments, *results)) or not all(_is(symbol, _SYMBOL) for symbol in symbols):
+        raise ExportError(_foreign(where))
+
+
+def is_members(listed: Any) -> bool:
+    """Whether these are the names and lengths of the members of a file."""
+    return _is(listed, [_Row((str, int))]) and all(length >= 0 for _, length in listed)
+
+
+def made_of_header(make: Callable[[], Any], where: str) -> Any:
+    """What a function makes of a header.
+
+    Raises:
+        ExportError: There is something else in it than jitney writes.
+    """
+    try:
+        return make()
+    except JitneyError:
+        raise
+    except _WRONG as error:
+        raise ExportError(_foreign(where)) from error
+
+
+def _foreign(where: str) -> str:
+    return sentence(where, "its header is none that jitney has written.", "What is loaded is a file of `f.export(...)`.",
+                    "export it anew; its digest is right, so it was not damaged on its way.")  # fmt: skip
+
+
+def _is_tree(tree: Any, count: int) -> bool:
+    """Whether it is a tree of at most so many arrays."""
+    if not _is(tree, {"is": str}):
+        return False
+    if tree["is"] == "array":
+        return _is(tree, {"number": int, "scalar": _TEXT}) and 0 <= tree["number"] < count
+    if tree["is"] in ("static", "none"):
+        return "value" in tree or tree["is"] == "none"
+    items: Any = tree.get("items")
+    if not is_a(items, list):
+        return False
+    if tree["is"] in ("tuple", "list"):
+        return all(_is_tree(part, count) for part in items)
+    is_class = tree["is"] in ("module", "named")
+    if is_class and not _is(tree, {"class": _Row((str, str)), "static": [_Row((str, list))]}):
+        return False
+    return (is_class or tree["is"] in ("dict", "ordered")) and all(
+        _is(part, _Row((str if is_class else list, dict))) and _is_tree(part[1], count) for part in items
+    )
+
+
+def _is(value: Any, kind: Any) -> bool:
+    if type_of(kind) is dict:
+        return is_a(value, dict) and all(name in value and _is(value[name], part) for name, part in kind.items())
+    if type_of(kind) is _Row:
+        return is_a(value, list) and len(value) == len(kind) and all(map(_is, value, kind))
+    if type_of(kind) is list:
+        return is_a(value, list) and all(_is(part, kind[0]) for part in value)
+    return is_a(value, kind)
