@@ -221,20 +221,25 @@ def docs(session: nox.Session) -> None:
 
 @nox.session(python=DEFAULT)
 def release(session: nox.Session) -> None:
-    """Build wheel and sdist, check what they say of themselves, test the wheel in an empty environment. Nothing is uploaded."""
+    """Build wheel and sdist, check what they say of themselves, test the wheel in empty environments of pip and uv. Nothing is uploaded."""
     out = Path(session.create_tmp()) / "dist"
     shutil.rmtree(out, ignore_errors=True)
-    session.install("build", "twine")
+    session.install("build", "twine", "uv")
     session.run("python", "-m", "build", "--outdir", str(out))
     session.run("twine", "check", "--strict", *map(str, sorted(out.iterdir())))
-    empty = out.parent / "empty"
-    session.run("python", "-m", "venv", "--clear", str(empty))
-    python = str(empty / ("Scripts" if os.name == "nt" else "bin") / "python")
-    session.run(python, "-m", "pip", "install", "--quiet", str(next(out.glob("*.whl"))), external=True)
-    # Away from the project, whose `src` must not be what is imported, with nothing but the run-time dependencies.
-    with session.chdir(empty):
-        session.run(python, "-c", FIRST_CALL, external=True)
-        session.run(python, "-m", "jitney", "--help", external=True)
+    wheel = str(next(out.glob("*.whl")))
+    for installer in ("pip", "uv"):
+        empty = out.parent / f"empty-{installer}"
+        session.run("python", "-m", "venv", "--clear", str(empty))
+        python = str(empty / ("Scripts" if os.name == "nt" else "bin") / "python")
+        if installer == "pip":
+            session.run(python, "-m", "pip", "install", "--quiet", wheel, external=True)
+        else:
+            session.run("uv", "pip", "install", "--quiet", "--python", python, wheel)
+        # Away from the project, whose `src` must not be what is imported, with nothing but the run-time dependencies.
+        with session.chdir(empty):
+            session.run(python, "-c", FIRST_CALL, external=True)
+            session.run(python, "-m", "jitney", "--help", external=True)
 
 
 @nox.session(python=DEFAULT)

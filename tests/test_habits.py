@@ -1,5 +1,6 @@
 """What one does at a prompt: look at an object, complete a name, ask for help, read a table in a narrow terminal."""
 
+import inspect
 import io
 import pydoc
 import re
@@ -7,6 +8,7 @@ import sys
 from pathlib import Path
 
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from jaxtyping import Array, Float
 
@@ -21,7 +23,14 @@ def total(x: Float[Array, "n"], power: int = 2) -> Float[Array, ""]:
     return jnp.sum(x**power)
 
 
+def plain_sum(x: Float[Array, "n"]) -> Float[Array, ""]:
+    """Without options."""
+    return jnp.sum(x)
+
+
 X = jnp.ones(3)
+TOOLS = ("axes", "communication", "frontier", "measure", "precision_report", "simulate", "strategy", "stream")
+MAKERS = {"accumulate", "lazy_derivatives", "optimize", "scan_steps", "shared"}  # what makes another function of one
 
 
 class Terminal(io.StringIO):
@@ -47,6 +56,89 @@ def test_completion_offers_what_one_asks_of_a_program():
     """The methods that are documented, and none that jitney's own modules call."""
     documented = set(re.search(r"::: jitney\.Program\n.*\n +members: \[(.*)\]", API)[1].split(", "))
     assert {name for name in dir(total) if not name.startswith("_")} == documented
+
+
+def test_what_is_asked_of_a_function_is_a_method_of_it():
+    """Each public function whose first argument is a function is found on it too, but for those that make another function of it."""
+
+    def takes_a_function(name):
+        parameters = list(inspect.signature(getattr(jitney, name)).parameters.values())
+        return bool(parameters) and ("Program[" in str(parameters[0].annotation) or "Callable[" in str(parameters[0].annotation))
+
+    functions = {name for name in jitney.__all__ if inspect.isfunction(getattr(jitney, name))}
+    asked = {name for name in functions if takes_a_function(name)} - MAKERS - {"derived"}  # whose first argument is a rule of a state
+    assert asked == set(TOOLS)
+    assert asked <= set(dir(total))
+    assert asked <= set(dir(total.grad))
+
+
+@pytest.mark.parametrize("name", TOOLS)
+def test_a_tool_as_a_method_takes_what_the_function_takes(name):
+    """The same names, kinds and defaults behind the function itself, with its own words for the same errors."""
+    method, function = inspect.signature(getattr(total, name)), inspect.signature(getattr(jitney, name))
+    kept = [(p.name, p.kind, p.default) for p in list(function.parameters.values())[1:]]
+    assert [(p.name, p.kind, p.default) for p in method.parameters.values()] == kept
+    raised = [set(re.findall(r"^ +(\w+Error): ", inspect.getdoc(getattr(holder, name)), flags=re.MULTILINE)) for holder in (total, jitney)]
+    assert raised[0] == raised[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "options"),
+    [
+        ("axes", (X,), {}),
+        ("axes", (), {"sizes": {"n": 7}}),
+        ("frontier", (X,), {}),
+        ("precision_report", (X,), {}),
+        ("strategy", (), {"sizes": {"n": 10**6}, "memory": "1MiB"}),
+    ],
+)
+def test_a_tool_as_a_method_tells_what_the_function_tells(name, args, options):
+    """Word for word, of a function and of its gradient."""
+    for asked in (total, total.grad):
+        assert str(getattr(asked, name)(*args, **options)) == str(getattr(jitney, name)(asked, *args, **options))
+
+
+def test_a_stream_as_a_method_is_that_of_the_function():
+    """With the result, and what the run did."""
+    exact = jitney.optimize(plain_sum)
+    data = {"x": np.arange(10, dtype=np.float32)}
+    streamed = exact.stream(data, chunk={"n": 4}, progress=False)
+    assert (float(streamed.value), streamed.stats.chunks) == (45.0, 3)
+    gradient = exact.grad.stream(data, chunk={"n": 4}, progress=False)
+    np.testing.assert_array_equal(gradient.value["x"], np.ones(10))
+
+
+def test_a_measurement_as_a_method_is_of_that_function():
+    """Under its name, on the arguments that are given."""
+    measured = total.measure(X, 3, against=lambda x, power: (x**power).sum(), seconds=1e-3, rounds=8)
+    assert len(measured.of.seconds) >= 8
+    assert measured.of.name.startswith("total")
+
+
+def test_a_simulation_as_a_method_is_of_that_function():
+    """The bytes of its argument and of its result, on devices that are not there."""
+    simulation = jitney.optimize(plain_sum).simulate(sizes={"n": 1024}, device="cpu")
+    assert (simulation.arguments, simulation.results) == (4 * 1024, 4)
+
+
+def test_a_method_asks_the_instance_it_is_bound_to():
+    """A method of a class tells about itself with the object as its first argument, as a call has it."""
+
+    class Model:
+        power = 2
+
+        @jitney.optimize(static="self")
+        def energy(self, x: Float[Array, "n"]) -> Float[Array, ""]:
+            return jnp.sum(x**self.power)
+
+    assert "n: reduced" in str(Model().energy.axes(X))
+
+
+def test_an_error_of_a_tool_shows_the_line_that_asked():
+    """Not jitney's own: neither those of the tool nor that of the method."""
+    with pytest.raises(jitney.OptionError, match="not sharded") as caught:
+        total.communication(X)
+    assert [entry.path.name for entry in caught.traceback] == ["test_habits.py"]
 
 
 def test_completion_of_a_lowered_program_offers_what_jax_has():

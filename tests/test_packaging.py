@@ -1,6 +1,7 @@
 """What a user installs: the wheel, its names, and what importing it does."""
 
 import importlib.metadata
+import re
 import subprocess
 import sys
 import tomllib
@@ -45,6 +46,15 @@ def test_installed_version_is_the_one_of_pyproject():
 def test_the_citation_is_of_this_version():
     """Who cites it names what was used."""
     assert f"\nversion: {PROJECT['version']}\n" in (ROOT / "CITATION.cff").read_text()
+
+
+def test_the_conda_recipe_asks_for_what_the_wheel_asks_for():
+    """The same version, the same Python, and the same requirements with the same bounds."""
+    recipe = (ROOT / "conda" / "recipe.yaml").read_text()
+    run = re.search(r"^  run:\n((?:    - .*\n)+)", recipe, flags=re.MULTILINE)[1]
+    asked = {line.strip().removeprefix("- ").replace(" ", "") for line in run.splitlines()}
+    assert asked == {f"python{PROJECT['requires-python']}", *PROJECT["dependencies"]}
+    assert f'\n  version: "{PROJECT["version"]}"\n' in recipe
 
 
 def test_public_names_are_these():

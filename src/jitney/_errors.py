@@ -1,7 +1,7 @@
 """Every exception that jitney raises, and the one formatter of their messages.
 
 It stands first because everything else may fail. A message has three parts, in this order: where and what happened, the rule
-that was broken, and the fix.
+that was broken, and the fix. Each exception has a short code, which is an anchor of `docs/errors.md`.
 """
 
 from __future__ import annotations
@@ -9,74 +9,115 @@ from __future__ import annotations
 import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 
 class JitneyError(Exception):
     """Base of all errors that jitney raises on its own account."""
 
+    code: ClassVar[str] = "J100"
+
+    def __init__(self, *args: object):
+        super().__init__(*args)
+        self.add_note(
+            f"{self.code}: docs/errors.md#{self.code.lower()}"
+        )  # Python prints it under the traceback; `str` has the message alone
+
 
 class OptionError(JitneyError, ValueError):
     """An option of a decorator is unknown, malformed, contradicts another, or is not built yet."""
+
+    code: ClassVar[str] = "J101"
 
 
 class ContractError(JitneyError, TypeError):
     """An argument or a result does not fit its annotation."""
 
+    code: ClassVar[str] = "J102"
+
 
 class TraceError(JitneyError, TypeError):
     """The body needs a concrete value while it is being traced."""
+
+    code: ClassVar[str] = "J107"
 
 
 class CompileError(JitneyError, RuntimeError):
     """A program was compiled where that is forbidden, or would be past a limit."""
 
+    code: ClassVar[str] = "J108"
+
 
 class AxisError(JitneyError):
     """An axis cannot be cut into chunks: an operation looks along it in a way that is not carried from chunk to chunk."""
+
+    code: ClassVar[str] = "J103"
 
 
 class PrecisionError(JitneyError, ArithmeticError):
     """`precision="auto:..."` finds no choice of products that holds its tolerance, or the compiler has no kernel for a low product."""
 
+    code: ClassVar[str] = "J109"
+
 
 class MeshError(JitneyError, ValueError):
     """Arrays or devices cannot be laid out as asked: too few devices, an axis that does not divide, a mesh without that axis."""
+
+    code: ClassVar[str] = "J105"
 
 
 class ProcessError(JitneyError, RuntimeError):
     """The processes of a run cannot be started or reached, differ in what they call, or one of them has stopped."""
 
+    code: ClassVar[str] = "J106"
+
 
 class BudgetError(JitneyError, MemoryError):
     """A gradient does not fit into the memory that it may take, whatever is saved and recomputed."""
+
+    code: ClassVar[str] = "J112"
 
 
 class DerivativeError(JitneyError, TypeError):
     """A derivative is asked for with respect to something, or of something, that has none."""
 
+    code: ClassVar[str] = "J104"
+
 
 class StateError(JitneyError, ValueError):
     """A derived field of a state cannot be computed, or a vector does not fit a state."""
+
+    code: ClassVar[str] = "J110"
 
 
 class StaticError(JitneyError, TypeError):
     """A static value cannot be keyed."""
 
+    code: ClassVar[str] = "J111"
+
 
 class DataError(JitneyError, OSError):
     """The data of a stream are not what they were, or a reading gave other rows than were asked for."""
+
+    code: ClassVar[str] = "J113"
 
 
 class ExportError(JitneyError, ValueError):
     """A program cannot be written into a file, or a file cannot be loaded here."""
 
+    code: ClassVar[str] = "J114"
+
 
 class DonationError(JitneyError, RuntimeError):
     """A donated buffer was used again, or was passed more than once."""
 
+    code: ClassVar[str] = "J115"
+
 
 class NonFiniteError(JitneyError, FloatingPointError):
     """A decorated call with `debug_nans=True` made a NaN or an infinity."""
+
+    code: ClassVar[str] = "J116"
 
 
 class VerificationError(JitneyError, AssertionError):
@@ -85,11 +126,15 @@ class VerificationError(JitneyError, AssertionError):
     `script` is the path of what shows it by itself.
     """
 
+    code: ClassVar[str] = "J117"
+
     script: str | None = None
 
 
 class JitneyWarning(UserWarning):
     """Something works, but not as it was asked for; the text says what to do."""
+
+    code: ClassVar[str] = "J118"
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,22 @@ from typing import Any, assert_type
 from jax import Array
 from jaxtyping import Float
 
-from jitney import Bucket, Derivative, Program, lazy_derivatives, optimize
+from jitney import (
+    AxisFacts,
+    Bucket,
+    Communication,
+    Derivative,
+    Frontier,
+    Measurement,
+    PrecisionReport,
+    Program,
+    Simulation,
+    Strategy,
+    Streamed,
+    Sweep,
+    lazy_derivatives,
+    optimize,
+)
 
 
 @optimize
@@ -85,6 +100,24 @@ def a_program_is_a_program() -> None:
     held: Program[[Array, int], Array] = optimize(plain)
     other: Program[[Array, int], str] = optimize(plain)  # type: ignore[arg-type]  # pyright: ignore[reportAssignmentType]
     del held, other
+
+
+def tools(x: Array) -> None:
+    """What is asked of a program, or of a derivative, has the type that the function of that name gives."""
+    facts: AxisFacts = energy.axes(x, sizes={"n": 3})["n"]
+    assert_type(energy.communication(x), Communication)
+    assert_type(energy.grad.frontier(x, wrt="x", memory="2GiB"), Frontier)
+    assert_type(energy.measure(x, against=plain, seconds=0.1), Measurement)
+    assert_type(energy.precision_report(x, tolerance=1e-3, low="bf16"), PrecisionReport)
+    assert_type(energy.grad.simulate(x, device="h200", mesh={"data": 8}), Simulation)
+    assert_type(energy.simulate(x, device="h200", mesh=[{"data": 8}, {"data": 16}]), Sweep)
+    assert_type(energy.strategy(sizes={"n": 10}, memory="auto"), Strategy)
+    assert_type(energy.stream({"x": x}, chunk={"n": 10}), Streamed[Array])
+    assert_type(raise_to.stream({"x": x}, chunk={"n": "auto"}).value, tuple[Array, str])
+    energy.simulate(x)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+    energy.stream({"x": x})  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    energy.stream({"x": x}, chunk={"n": "all"})  # type: ignore[dict-item]  # pyright: ignore[reportArgumentType]
+    del facts
 
 
 def options() -> None:

@@ -17,6 +17,7 @@ from .._signature.binding import around_method
 from .._signature.options import AUTO, Options, fail
 from .._sparsity import Mode
 from .._stages.derive import COTANGENT, TANGENT, Derived, What, unknown_name
+from .tools import Tools
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,7 +41,7 @@ class Defaults:
     sparse: bool = False
 
 
-class Derivative(Generic[P, G]):
+class Derivative(Tools[G], Generic[P, G]):
     """One derivative of a program. Nothing is traced before it is called.
 
     It takes the function's own arguments, and by keyword `wrt`: the name of an argument, for the derivative with respect to it, or

@@ -31,6 +31,7 @@ from .._signature.options import Options
 from .._view.layout import Layout, traced, unwrap_statics
 from .._view.result import Mixed, unmixed
 from .derivatives import Defaults, Derivative
+from .tools import Tools
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -41,7 +42,7 @@ _jax: Any = jax
 _EXPLAINED = (RuntimeError, *CAUGHT)
 
 
-class Program(Generic[P, R]):
+class Program(Tools[R], Generic[P, R]):
     """A function under `@optimize`. Made by `jitney.optimize`, not directly.
 
     It is called as the function it wraps, keeps that function's name, docstring and signature, and binds to instances

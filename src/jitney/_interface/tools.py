@@ -1,0 +1,271 @@
+"""The tools that tell about one function, or run it, as methods of it: what one asks of a function is found on it.
+
+A tool stands above what the user holds, since it compiles, streams and times it; a method is only a way to it. So each imports its tool
+when it is called, and these are the only imports upwards: they have their names in the list of layers in `pyproject.toml`. What makes
+another function of one (`accumulate`, `lazy_derivatives`, `pipeline`, `scan_steps`, `shared`) is no method.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
+
+from .._owners import public
+from .._signature.options import AUTO
+
+if TYPE_CHECKING:
+    from .._analysis.communication import Communication
+    from .._analysis.frontier import Frontier
+    from .._analysis.strategy import Strategy
+    from .._jax.mesh import Mesh
+    from .._measured.measure import Measurement
+    from .._program.tolerance import PrecisionReport
+    from .._report.axis_facts import Axes
+    from .._simulate.device import Device
+    from .._simulate.figures import Simulation, Sizes, Sweep
+    from .._stream.stream import Streamed
+    from .derivatives import Wrt
+
+R = TypeVar("R", covariant=True)
+
+
+class Tools(Generic[R]):
+    """What one asks of a program or a derivative. Each method is the public function of its name, with this as its first argument."""
+
+    @public
+    def axes(self, /, *examples: Any, sizes: Mapping[str, int] | None = None, **keywords: Any) -> Axes:
+        """What it does along each named axis of its signature, proven on its program with symbolic sizes; see `jitney.axes`.
+
+        Args:
+            examples: As of `Program.compile`.
+            sizes: Axis name -> size, for what was left out.
+            keywords: Examples by name.
+
+        Returns:
+            Axis name -> facts. Printed, a line for each axis.
+
+        Raises:
+            ContractError: The examples do not fit the contract, or no axis has a name.
+        """
+        from .._analysis.axes import axes
+
+        return axes(_held(self), *examples, sizes=sizes, **keywords)
+
+    @public
+    def communication(self, /, *args: Any, **kwargs: Any) -> Communication:
+        """What the devices send each other in a call, in bytes on one device, by kind and line, as XLA compiled it; see
+        `jitney.communication`. It is compiled for that, and not run.
+
+        Args:
+            args: As for a call; `jax.ShapeDtypeStruct`s will do.
+            kwargs: As for a call; `wrt` too, of a derivative.
+
+        Raises:
+            OptionError: The function has no `shard`.
+            MeshError: There is no mesh, or an axis does not divide.
+        """
+        from .._analysis.communication import communication
+
+        return communication(_held(self), *args, **kwargs)
+
+    @public
+    def frontier(
+        self,
+        /,
+        *examples: Any,
+        wrt: Wrt = None,
+        memory: int | str | None = None,
+        sizes: Mapping[str, int] | None = None,
+        **keywords: Any,
+    ) -> Frontier:
+        """What its gradient takes in memory, in bytes, against the operations that it does again; see `jitney.frontier`.
+
+        Several programs are compiled, and none is run.
+
+        Args:
+            examples: As of `Program.compile`.
+            wrt: The arguments that the gradient is taken with respect to: a name or several.
+            memory: Bytes, a text such as `"2GiB"`, or `"auto"` for what is free.
+            sizes: Axis name -> size, for what was left out.
+            keywords: Examples by name.
+
+        Raises:
+            DerivativeError: The function has no gradient, or an argument does not exist.
+            OptionError: `memory` is not a size.
+        """
+        from .._analysis.frontier import frontier
+
+        return frontier(_held(self), *examples, wrt=wrt, memory=memory, sizes=sizes, **keywords)
+
+    @public
+    def measure(
+        self,
+        /,
+        *args: Any,
+        against: Callable[..., Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        tolerance: float | None = None,
+        seconds: float = 2.0,
+        rounds: int = 16,
+        on_device: bool = True,
+    ) -> Measurement:
+        """What a call takes, in seconds, and whether that is less than another way to compute the same; see `jitney.measure`.
+
+        Args:
+            *args: What it is called with.
+            against: What computes the same, for a verdict.
+            kwargs: Arguments by name, for both.
+            tolerance: How far the results may be apart, as a part of the largest element of each array.
+            seconds: For the warm calls, if that leaves enough rounds.
+            rounds: So many at least, however long they take.
+            on_device: False leaves NumPy arrays where they are.
+
+        Raises:
+            VerificationError: The results differ.
+            OptionError: An option makes no sense, or an argument has no value.
+        """
+        from .._measured.measure import measure
+
+        return measure(
+            _held(self),
+            *args,
+            against=against,
+            kwargs=kwargs,
+            tolerance=tolerance,
+            seconds=seconds,
+            rounds=rounds,
+            on_device=on_device,
+        )
+
+    @public
+    def precision_report(self, /, *args: Any, tolerance: float = 1e-2, low: str | None = None, **kwargs: Any) -> PrecisionReport:
+        """Run it beside its float64 shadow, and say which products must stay in float32; see `jitney.precision_report`.
+
+        Args:
+            args: Its arguments: values, not shapes.
+            tolerance: The worst relative error, in the 2-norm, of any output and gradient.
+            low: "bf16" or "fp16"; by default what its `precision=` names, else bf16.
+            kwargs: Arguments by name.
+
+        Raises:
+            OptionError: The tolerance or the type is none, or an argument has no value.
+        """
+        from .._analysis.precision_report import precision_report
+
+        return precision_report(_held(self), *args, tolerance=tolerance, low=low, **kwargs)
+
+    @overload
+    def simulate(
+        self,
+        /,
+        *examples: Any,
+        mesh: Sizes | Mesh | None = None,
+        device: str | Device,
+        sizes: Sizes | None = None,
+        wrt: Wrt = None,
+        **keywords: Any,
+    ) -> Simulation: ...
+    @overload
+    def simulate(
+        self,
+        /,
+        *examples: Any,
+        mesh: Sequence[Sizes | Mesh],
+        device: str | Device,
+        sizes: Sizes | None = None,
+        wrt: Wrt = None,
+        **keywords: Any,
+    ) -> Sweep: ...
+    @public
+    def simulate(
+        self, /, *examples: Any, mesh: Sizes | Mesh | Sequence[Sizes | Mesh] | None = None,
+        device: str | Device, sizes: Sizes | None = None, wrt: Wrt = None, **keywords: Any,
+    ) -> Simulation | Sweep:  # fmt: skip
+        """What it would take on devices that are not there: bytes, operations, and a model of the seconds; see `jitney.simulate`.
+
+        Args:
+            examples: As of `Program.compile`.
+            mesh: The number of devices along each axis, or a mesh; several for a table.
+            device: A name such as "h100", or a `jitney.Device`.
+            sizes: Axis name -> size, for what was left out.
+            wrt: Of a derivative, with respect to what.
+            keywords: Examples by name.
+
+        Raises:
+            OptionError: The device is not known, or the function cannot be divided.
+            MeshError: The mesh is none, an axis does not divide, or the program cannot be compiled for it.
+            ContractError: A size is missing.
+        """
+        from .._simulate.simulate import simulate
+
+        tool: Any = simulate  # one of its overloads, by `mesh`
+        return tool(self, *examples, mesh=mesh, device=device, sizes=sizes, wrt=wrt, **keywords)
+
+    @public
+    def strategy(self, /, *examples: Any, sizes: Mapping[str, int] | None = None, memory: int | str = AUTO, **named: Any) -> Strategy:
+        """How data of certain sizes are worked on within some memory: at once, in chunks, or streamed; see `jitney.strategy`.
+
+        Each way is compiled for abstract values, and none is run.
+
+        Args:
+            examples: As of `Program.compile`.
+            sizes: Axis name -> size; the longest axis is the one that is cut.
+            memory: Bytes, a text such as `"2GiB"`, or `"auto"` for what is free.
+            named: Examples by name.
+
+        Raises:
+            ContractError: A size is missing or unknown, or no array has an axis with a name.
+            MeshError: The function has `shard`, and there is no mesh, or an axis does not divide.
+            OptionError: `memory` is not a size.
+        """
+        from .._analysis.strategy import strategy
+
+        return strategy(_held(self), *examples, sizes=sizes, memory=memory, **named)
+
+    @public
+    def stream(
+        self,
+        data: Mapping[str, Any],
+        /,
+        *,
+        chunk: Mapping[str, int | Literal["auto"]],
+        checkpoint: str | Path | None = None,
+        checkpoint_every: int | str | None = None,
+        retries: int = 2,
+        progress: bool = True,
+    ) -> Streamed[R]:
+        """Run it over data of any length, a chunk at a time; see `jitney.stream`, where each argument is described.
+
+        Args:
+            data: Argument name -> value: arrays, memory maps, files of NumPy, Zarr or HDF5 arrays, or what gives chunks.
+            chunk: Axis name -> how many of its elements are read at a time, or `"auto"`.
+            checkpoint: A file that keeps what has been accumulated.
+            checkpoint_every: How often it is written: a number of chunks, or seconds as in `"30s"`.
+            retries: How often a chunk is read again whose reading failed.
+            progress: Whether a bar shows how far the run is.
+
+        Raises:
+            AxisError: An operation looks along the axis in a way that is not carried from chunk to chunk.
+            ContractError: The data do not fit the contract, or no array has the axis.
+            MeshError: It has `shard`, and there is no mesh, or another axis than the one that is cut does not divide.
+            JitneyError: The checkpoint is damaged or of another run; a result has the axis and cannot be kept in one.
+            DataError: The data are not what they were, or a slice came with other rows than asked for.
+            OSError: A chunk could not be read.
+        """
+        from .._stream.stream import stream
+
+        return stream(
+            _held(self),
+            data,
+            chunk=chunk,
+            checkpoint=checkpoint,
+            checkpoint_every=checkpoint_every,
+            retries=retries,
+            progress=progress,
+        )
+
+
+def _held(tools: Tools[Any]) -> Any:
+    """The program or the derivative: nothing else has these methods."""
+    return tools
