@@ -1,6 +1,7 @@
 """`bench`: sizes as they are typed, arguments as annotations say, exponents as a reference has them, and a picture that is whole."""
 
 import json
+import os
 import re
 import sys
 import xml.etree.ElementTree as ET
@@ -107,11 +108,12 @@ def test_what_cannot_be_measured_has_status_2(typed, said, script, capsys):
 
 def test_a_file_whose_settings_come_too_late_is_refused(script, monkeypatch, capsys):
     """JAX has read its environment before the file sets it, so the figures would be of other settings."""
-    monkeypatch.delenv("JAX_ENABLE_X64", raising=False)
+    monkeypatch.setenv("JAX_ENABLE_X64", "")  # so that what was there, or was not, comes back
+    monkeypatch.delenv("JAX_ENABLE_X64")
     with open(script, "a") as file:  # noqa: PTH123
         file.write("import os\nos.environ['JAX_ENABLE_X64'] = '1'\n")
     assert main(["bench", f"{script}:outer"]) == 2
-    monkeypatch.delenv("JAX_ENABLE_X64")
+    del os.environ["JAX_ENABLE_X64"]
     assert "sets JAX_ENABLE_X64 in os.environ" in capsys.readouterr().err
 
 
