@@ -13,15 +13,9 @@ from ._version import __version__ as __version__
 
 if _typing.TYPE_CHECKING:
     from ._analysis.axes import axes as axes
-    from ._analysis.communication import Collective as Collective
-    from ._analysis.communication import Communication as Communication
     from ._analysis.communication import communication as communication
-    from ._analysis.frontier import Frontier as Frontier
-    from ._analysis.frontier import Saving as Saving
     from ._analysis.frontier import frontier as frontier
     from ._analysis.precision_report import precision_report as precision_report
-    from ._analysis.strategy import Strategy as Strategy
-    from ._analysis.strategy import Way as Way
     from ._analysis.strategy import strategy as strategy
     from ._checks.outstanding import wait as wait
     from ._devices.configure import configure as configure
@@ -94,7 +88,15 @@ if _typing.TYPE_CHECKING:
     from ._program.tolerance import PrecisionReport as PrecisionReport
     from ._program.tolerance import Product as Product
     from ._report.axis_facts import AxisFacts as AxisFacts
+    from ._report.communication import Collective as Collective
+    from ._report.communication import Communication as Communication
+    from ._report.frontier import Frontier as Frontier
+    from ._report.frontier import Saving as Saving
     from ._report.plan_report import Report as Report
+    from ._report.strategy import Strategy as Strategy
+    from ._report.strategy import Way as Way
+    from ._report.streamed import Streamed as Streamed
+    from ._report.streamed import StreamStats as StreamStats
     from ._signature.buckets import Bucket as Bucket
     from ._simulate.device import Device as Device
     from ._simulate.figures import Share as Share
@@ -103,8 +105,6 @@ if _typing.TYPE_CHECKING:
     from ._simulate.figures import Traffic as Traffic
     from ._simulate.simulate import simulate as simulate
     from ._stream.accumulate import accumulate as accumulate
-    from ._stream.stream import Streamed as Streamed
-    from ._stream.stream import StreamStats as StreamStats
     from ._stream.stream import stream as stream
     from ._view.module_axes import register_axes as register_axes
 else:
@@ -112,15 +112,15 @@ else:
         __name__,
         {
             "axes": "_analysis.axes",
-            "Collective": "_analysis.communication",
-            "Communication": "_analysis.communication",
+            "Collective": "_report.communication",
+            "Communication": "_report.communication",
             "communication": "_analysis.communication",
-            "Frontier": "_analysis.frontier",
-            "Saving": "_analysis.frontier",
+            "Frontier": "_report.frontier",
+            "Saving": "_report.frontier",
             "frontier": "_analysis.frontier",
             "precision_report": "_analysis.precision_report",
-            "Strategy": "_analysis.strategy",
-            "Way": "_analysis.strategy",
+            "Strategy": "_report.strategy",
+            "Way": "_report.strategy",
             "strategy": "_analysis.strategy",
             "wait": "_checks.outstanding",
             "configure": "_devices.configure",
@@ -202,8 +202,8 @@ else:
             "Traffic": "_simulate.figures",
             "simulate": "_simulate.simulate",
             "accumulate": "_stream.accumulate",
-            "Streamed": "_stream.stream",
-            "StreamStats": "_stream.stream",
+            "Streamed": "_report.streamed",
+            "StreamStats": "_report.streamed",
             "stream": "_stream.stream",
             "register_axes": "_view.module_axes",
         },

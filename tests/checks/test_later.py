@@ -17,18 +17,8 @@ import jitney
 from jitney import no_compiles, optimize
 from jitney._checks.outstanding import MOST, OUTSTANDING
 from jitney._checks.table import Table
+from tests._checked import V, X, positive, total
 from tests._tracing import count_traces
-
-X = jnp.asarray(np.arange(1.0, 9.0, dtype=np.float32))
-V = Float[Array, "n"]
-
-
-def positive(x: V) -> V:
-    return jnp.sqrt(eqx.error_if(x * 2, jnp.any(x < 0), "must not be negative")) + 1
-
-
-def total(x: V) -> Float[Array, ""]:
-    return positive(x).sum()
 
 
 def small(x: V) -> V:

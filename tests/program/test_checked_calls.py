@@ -17,18 +17,8 @@ from jaxtyping import Array, Float
 
 from jitney import lazy_derivatives, no_compiles, optimize
 from jitney._program import checked_calls
+from tests._checked import X, positive, total
 from tests._tracing import count_traces
-
-X = jnp.asarray(np.arange(1.0, 9.0, dtype=np.float32))
-V = Float[Array, "n"]
-
-
-def positive(x: V) -> V:
-    return jnp.sqrt(eqx.error_if(x * 2, jnp.any(x < 0), "must not be negative")) + 1
-
-
-def total(x: V) -> Float[Array, ""]:
-    return positive(x).sum()
 
 
 @pytest.fixture

@@ -3,134 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from html import escape
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import jax
 
 from .._errors import DerivativeError, sentence
-from .._interface.derivatives import Derivative, Wrt, check_names, named, program_of
-from .._jax.memory import budget_of, text
+from .._interface.derivatives import Derivative, check_names, named, program_of
+from .._jax.memory import budget_of
 from .._owners import public
-from .._saving import Nothing, Point, Problem, choose, flops_text, frontier_of, unsupported
+from .._report.frontier import Frontier, Saving
+from .._saving import Nothing, Point, Problem, choose, frontier_of, unsupported
+from .._signature.options import Wrt
 from .._stages import Place, Saved
 from .._stages.plan import Plan
-from .._svg import picture, words
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from .._interface.program import Program
 
 _jax: Any = jax
 _PARTS = (0.8, 0.6, 0.4, 0.25)  # of the memory that saving everything takes, where none is given
-_WIDTH, _HEIGHT, _LEFT, _BOTTOM = 560, 300, 80, 40
-_BAR = 16
-
-
-@dataclass(frozen=True)
-class Saving:
-    """One way to save less for the backward pass.
-
-    Args:
-        saved: What is saved.
-        bytes: Temporaries and arguments of the gradient, by the compiler.
-        recomputed: Operations on numbers that are done again, counted from the program.
-        best: Whether no other takes less memory and recomputes no more.
-    """
-
-    saved: str
-    bytes: int
-    recomputed: int
-    best: bool
-
-
-@dataclass(frozen=True)
-class Frontier:
-    """What `jitney.frontier` gives. Printed, a table; in a notebook a picture too.
-
-    Args:
-        function: Which.
-        forward: Operations of the function itself.
-        memory: Bytes that were to be kept to; None if none were given.
-        ways: All that was compiled, from the most memory to the least.
-        chosen: The one that recomputes the least of those that fit; None if none does, or nothing was to be kept to.
-        unsupported: Why nothing is offloaded to the memory of the host; None if it can be.
-    """
-
-    function: str
-    forward: int
-    memory: int | None
-    ways: tuple[Saving, ...]
-    chosen: Saving | None
-    unsupported: str | None
-
-    def __rich__(self) -> Table:
-        from .._console import table
-
-        most = self.ways[0].bytes
-        rows: list[list[tuple[str, str]]] = [[("", ""), ("memory", "bold"), ("", ""), ("recomputed", "bold"), ("saved", "bold")]]
-        for way in self.ways:
-            style = "green" if way == self.chosen else "" if way.best else "dim"
-            bar = "█" * max(1, round(_BAR * way.bytes / most))
-            again = f"{flops_text(way.recomputed)}, {way.recomputed / max(1, self.forward):.0%} of forward"
-            mark = "->" if way == self.chosen else "" if way.best else "·"
-            rows.append([(mark, style), (text(way.bytes), style), (bar, style), (again, style), (way.saved, style)])
-        if self.unsupported:
-            rows.append(
-                [("", ""), ("not there", "dim"), ("", ""), ("", ""), (f"products, in the memory of the host: {self.unsupported}", "dim")]
-            )
-        kept = f" in {text(self.memory)}" if self.memory is not None else ""
-        return table(f"what the gradient of {self.function} saves{kept}", rows)
-
-    def __str__(self) -> str:
-        from .._console import text_of
-
-        return text_of(self)
-
-    __repr__ = __str__
-
-    def svg(self) -> str:
-        """A picture, as text: memory to the right, what is recomputed upwards, the frontier as steps, and the limit."""
-        most = max(way.bytes for way in self.ways) * 1.05
-        high = max(1, max(way.recomputed for way in self.ways)) * 1.1
-
-        def x(count: float) -> float:
-            return _LEFT + (_WIDTH - _LEFT - 10) * count / most
-
-        def y(count: float) -> float:
-            return (_HEIGHT - _BOTTOM) - (_HEIGHT - _BOTTOM - 10) * count / high
-
-        best = [way for way in self.ways if way.best]
-        line = " ".join(f"{x(way.bytes):.1f},{y(way.recomputed):.1f}" for way in best)
-        marks = [
-            f'<circle cx="{x(way.bytes):.1f}" cy="{y(way.recomputed):.1f}" r="{6 if way == self.chosen else 4}" '
-            f'fill="var({"--c" if way == self.chosen else "--a" if way.best else "--line"})"><title>'
-            f"{escape(way.saved)}: {text(way.bytes)}, {flops_text(way.recomputed)} recomputed</title></circle>"
-            for way in sorted(self.ways, key=lambda way: way.best)
-        ]
-        limit = ""
-        if self.memory is not None and self.memory < most:
-            at = x(self.memory)
-            limit = f'<line x1="{at:.1f}" y1="10" x2="{at:.1f}" y2="{y(0):.1f}" stroke="var(--b)" stroke-dasharray="4"/>'
-        ticks = [
-            words(x(part * most), y(0) + 16, text(part * most), "soft", "middle")
-            + words(_LEFT - 6, y(part * high) + 4, flops_text(part * high), "soft", "end")
-            for part in (0, 0.5, 0.95)
-        ]
-        parts = [
-            f'<path d="M{_LEFT} 10V{y(0):.1f}H{_WIDTH - 10}" fill="none" stroke="var(--soft)"/>',
-            words((_LEFT + _WIDTH) / 2, _HEIGHT - 6, "memory of the gradient", "", "middle"),
-            words(_LEFT + 8, 20, "recomputed"),
-            f'{limit}<polyline points="{line}" fill="none" stroke="var(--a)"/>',
-        ]
-        return picture("jitney-frontier", f"what the gradient of {self.function} saves", _WIDTH, _HEIGHT, [*parts, *marks, *ticks])
-
-    def _repr_html_(self) -> str:
-        from .._console import html_of
-
-        return self.svg() + html_of(self)
 
 
 @public

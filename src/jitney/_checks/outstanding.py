@@ -21,7 +21,6 @@ import numpy as np
 
 from .._errors import few
 from .._jax.equinox_checks import FAILURE, fail_as, words_of
-from .._jax.ready import is_ready
 from .at_exit import at_exit
 from .table import Table
 
@@ -71,7 +70,7 @@ class Outstanding:
         """
         numbers = self._mine()
         while (oldest := _first(numbers)) is not None:
-            if len(numbers) < MOST and not is_ready(oldest.value):
+            if len(numbers) < MOST and not oldest.value.is_ready():
                 return
             if _failure(oldest) is not None:
                 self._raise_of([numbers])
@@ -113,7 +112,7 @@ class Outstanding:
 
     def _holds_more(self, numbers: Numbers) -> bool:
         """Whether a thread that has ended has left more than calls that went well; those are dropped."""
-        while numbers and is_ready(numbers[0].value) and _failure(numbers[0]) is None:
+        while numbers and numbers[0].value.is_ready() and _failure(numbers[0]) is None:
             self._take(numbers, numbers[0])
         return bool(numbers)
 

@@ -14,7 +14,7 @@ from .._jax.trees import is_a, type_of
 from .._owners import public, shorten
 from .._report.plan_report import Report
 from .._signature.binding import around_method
-from .._signature.options import AUTO, Options, fail
+from .._signature.options import AUTO, Options, Wrt, fail
 from .._sparsity import Mode
 from .._stages.derive import COTANGENT, TANGENT, Derived, What, unknown_name
 from .tools import Tools
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 G = TypeVar("G", covariant=True)
-Wrt = str | tuple[str, ...] | list[str] | None
 
 
 @dataclass(frozen=True)

@@ -1,31 +1,31 @@
 """The tools that tell about one function, or run it, as methods of it: what one asks of a function is found on it.
 
-A tool stands above what the user holds, since it compiles, streams and times it; a method is only a way to it. So each imports its tool
-when it is called, and these are the only imports upwards: they have their names in the list of layers in `pyproject.toml`. What makes
-another function of one (`accumulate`, `lazy_derivatives`, `pipeline`, `scan_steps`, `shared`) is no method.
+A tool stands above what the user holds, since it compiles, streams and times it; a method is only a way to it, by the public name. What
+some of them give is defined above too: these types are the only imports upwards, by name in the list of layers in `pyproject.toml`. What
+makes another function of one (`accumulate`, `lazy_derivatives`, `pipeline`, `scan_steps`, `shared`) is no method.
 """
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from .._owners import public
-from .._signature.options import AUTO
+from .._signature.options import AUTO, Wrt
 
 if TYPE_CHECKING:
-    from .._analysis.communication import Communication
-    from .._analysis.frontier import Frontier
-    from .._analysis.strategy import Strategy
     from .._jax.mesh import Mesh
     from .._measured.measure import Measurement
     from .._program.tolerance import PrecisionReport
     from .._report.axis_facts import Axes
+    from .._report.communication import Communication
+    from .._report.frontier import Frontier
+    from .._report.strategy import Strategy
+    from .._report.streamed import Streamed
     from .._simulate.device import Device
     from .._simulate.figures import Simulation, Sizes, Sweep
-    from .._stream.stream import Streamed
-    from .derivatives import Wrt
 
 R = TypeVar("R", covariant=True)
 
@@ -48,9 +48,7 @@ class Tools(Generic[R]):
         Raises:
             ContractError: The examples do not fit the contract, or no axis has a name.
         """
-        from .._analysis.axes import axes
-
-        return axes(_held(self), *examples, sizes=sizes, **keywords)
+        return _tool("axes")(self, *examples, sizes=sizes, **keywords)
 
     @public
     def communication(self, /, *args: Any, **kwargs: Any) -> Communication:
@@ -65,9 +63,7 @@ class Tools(Generic[R]):
             OptionError: The function has no `shard`.
             MeshError: There is no mesh, or an axis does not divide.
         """
-        from .._analysis.communication import communication
-
-        return communication(_held(self), *args, **kwargs)
+        return _tool("communication")(self, *args, **kwargs)
 
     @public
     def frontier(
@@ -94,9 +90,7 @@ class Tools(Generic[R]):
             DerivativeError: The function has no gradient, or an argument does not exist.
             OptionError: `memory` is not a size.
         """
-        from .._analysis.frontier import frontier
-
-        return frontier(_held(self), *examples, wrt=wrt, memory=memory, sizes=sizes, **keywords)
+        return _tool("frontier")(self, *examples, wrt=wrt, memory=memory, sizes=sizes, **keywords)
 
     @public
     def measure(
@@ -125,10 +119,8 @@ class Tools(Generic[R]):
             VerificationError: The results differ.
             OptionError: An option makes no sense, or an argument has no value.
         """
-        from .._measured.measure import measure
-
-        return measure(
-            _held(self),
+        return _tool("measure")(
+            self,
             *args,
             against=against,
             kwargs=kwargs,
@@ -151,9 +143,7 @@ class Tools(Generic[R]):
         Raises:
             OptionError: The tolerance or the type is none, or an argument has no value.
         """
-        from .._analysis.precision_report import precision_report
-
-        return precision_report(_held(self), *args, tolerance=tolerance, low=low, **kwargs)
+        return _tool("precision_report")(self, *args, tolerance=tolerance, low=low, **kwargs)
 
     @overload
     def simulate(
@@ -197,10 +187,7 @@ class Tools(Generic[R]):
             MeshError: The mesh is none, an axis does not divide, or the program cannot be compiled for it.
             ContractError: A size is missing.
         """
-        from .._simulate.simulate import simulate
-
-        tool: Any = simulate  # one of its overloads, by `mesh`
-        return tool(self, *examples, mesh=mesh, device=device, sizes=sizes, wrt=wrt, **keywords)
+        return _tool("simulate")(self, *examples, mesh=mesh, device=device, sizes=sizes, wrt=wrt, **keywords)
 
     @public
     def strategy(self, /, *examples: Any, sizes: Mapping[str, int] | None = None, memory: int | str = AUTO, **named: Any) -> Strategy:
@@ -219,9 +206,7 @@ class Tools(Generic[R]):
             MeshError: The function has `shard`, and there is no mesh, or an axis does not divide.
             OptionError: `memory` is not a size.
         """
-        from .._analysis.strategy import strategy
-
-        return strategy(_held(self), *examples, sizes=sizes, memory=memory, **named)
+        return _tool("strategy")(self, *examples, sizes=sizes, memory=memory, **named)
 
     @public
     def stream(
@@ -253,10 +238,8 @@ class Tools(Generic[R]):
             DataError: The data are not what they were, or a slice came with other rows than asked for.
             OSError: A chunk could not be read.
         """
-        from .._stream.stream import stream
-
-        return stream(
-            _held(self),
+        return _tool("stream")(
+            self,
             data,
             chunk=chunk,
             checkpoint=checkpoint,
@@ -266,6 +249,6 @@ class Tools(Generic[R]):
         )
 
 
-def _held(tools: Tools[Any]) -> Any:
-    """The program or the derivative: nothing else has these methods."""
-    return tools
+def _tool(name: str) -> Any:
+    """The public function of this name, imported when a method of its name is called."""
+    return getattr(importlib.import_module("jitney"), name)

@@ -62,7 +62,8 @@ class Walk:
         self._held: list[Any] = []  # so that each id stays its own
         self._trail: list[str] = []
         self._depth = 0
-        self._loose: dict[str, types.ModuleType] = {}
+        self.modules: dict[str, types.ModuleType] = {}
+        """Those that are values, of which code may ask for any name."""
         self._asked: set[str] = set()
         self._words: set[str] = set()
         self._later: list[tuple[Any, list[str]]] = []  # functions and classes: a chain of calls may be long
@@ -173,7 +174,7 @@ class Walk:
         walk = Walk()
         walk.add(part)
         digest = walk.digest()
-        if walk._loose or walk.codes:
+        if walk.modules or walk.codes:
             raise self.fail("is a set of functions or modules")
         return digest
 
@@ -278,23 +279,23 @@ class Walk:
         name = module.__name__
         check_module(name, stdlib=whose(name) == "stdlib")
         self.say("module", name)
-        self._loose[name] = module
+        self.modules[name] = module
 
     def _read_modules(self) -> None:
         read = dict[tuple[str, str], None]()
         while True:
-            new = [(name, asked) for name in sorted(self._loose) for asked in sorted(self._asked_of(name)) if (name, asked) not in read]
+            new = [(name, asked) for name in sorted(self.modules) for asked in sorted(self._asked_of(name)) if (name, asked) not in read]
             if not new:
                 return
             for name, asked in new:
                 read[(name, asked)] = None
                 self.say("of", name, asked)
-                self.add(vars(self._loose[name])[asked], f"{name}.{asked}")
+                self.add(vars(self.modules[name])[asked], f"{name}.{asked}")
                 self._drain()
 
     def _asked_of(self, name: str) -> set[str]:
         """The names of a module that code may ask for: by an attribute, and by a pattern of `match` if the module is the user's."""
-        there = vars(self._loose[name]).keys()
+        there = vars(self.modules[name]).keys()
         if is_installed(name):
             return self._asked & there
         if self._asked & FORMATS:

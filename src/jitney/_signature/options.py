@@ -35,6 +35,8 @@ POLICIES = (
     "checkpoint_dots_with_no_batch_dims",
 )
 MAX_VMAP_AXES = 8
+Wrt = str | tuple[str, ...] | list[str] | None
+"""With respect to what: the names of arguments."""
 _ELSEWHERE = {  # what `jax.jit`, its kin and `equinox.filter_jit` call what has another name here, and what to write
     "static_argnames": 'static="name"',
     "static_argnums": 'static="name", by name instead of position',

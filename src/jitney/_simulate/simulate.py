@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, overload
 import jax
 
 from .._errors import MeshError, OptionError, sentence
-from .._interface.derivatives import Derivative, Wrt, program_of
+from .._interface.derivatives import Derivative, program_of
 from .._jax.mesh import Mesh, current
 from .._jax.trees import is_a
 from .._owners import public
 from .._program.entry import Entry
+from .._signature.options import Wrt
 from .._stages.place import no_mesh
 from .._view.layout import described
 from .device import Device, device_of

@@ -10,12 +10,12 @@ from dataclasses import replace
 from typing import Any, ParamSpec
 
 from .._errors import OptionError, sentence
-from .._interface.derivatives import Wrt, check_names, named
+from .._interface.derivatives import check_names, named
 from .._interface.optimize import optimize
 from .._interface.program import Program
 from .._jax.trees import is_a, type_of
 from .._owners import public
-from .._signature.options import fail
+from .._signature.options import Wrt, fail
 from .._stages.derive import Derived
 
 P = ParamSpec("P")

@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import jax
 import numpy as np
@@ -25,6 +25,7 @@ from .._jax.memory import Misfit, text
 from .._jax.settings import settings
 from .._jax.trees import is_a, type_of
 from .._owners import public
+from .._report.streamed import Streamed, StreamStats
 from .._signature.options import AUTO
 from .._stages import Chunk
 from .._view.result import unmixed
@@ -43,44 +44,6 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 _jax: Any = jax
-
-
-@dataclass(frozen=True)
-class StreamStats:
-    """What a stream did.
-
-    Args:
-        chunks: How many were worked on, over all passes; those before a checkpoint it went on from are not counted.
-        rows: Length of the axis.
-        passes: Over the data.
-        seconds: Of the whole run.
-        retries: Readings that failed and were made again.
-        saves: How often the checkpoint was written.
-    """
-
-    chunks: int
-    rows: int
-    passes: int
-    seconds: float
-    retries: int
-    saves: int
-
-    @property
-    def rate(self) -> float:
-        """Rows of one pass, per second."""
-        return self.rows * self.passes / self.seconds if self.seconds else 0.0
-
-    def __str__(self) -> str:
-        again = f", {self.retries} readings made again" if self.retries else ""
-        passes = f"{self.passes} passes" if self.passes != 1 else "1 pass"
-        return f"{self.rows:,} rows in {self.chunks:,} chunks, {passes}, {self.seconds:.3g} s, {self.rate:,.0f} rows/s{again}"
-
-
-class Streamed(NamedTuple, Generic[R]):
-    """The result of a stream: `value, stats = jitney.stream(...)`."""
-
-    value: R
-    stats: StreamStats
 
 
 @public
