@@ -288,6 +288,7 @@ def full(session: nox.Session) -> None:
     session.install("-e", ".[examples,tests]")
     session.run("pytest", "-n", "auto", "--maxprocesses=4", "--dist=worksteal", "-m", "", "--hypothesis-profile=full")
     session.run("python", "-m", "tests.hunt", "--minutes", "60")
+    session.run("python", "-m", "tests.soak", "--minutes", "60")
     session.run("python", "-m", "tests.test_public_calls", "--calls", "60000", "--seed", str(random.randrange(10**6)))
     for end in ("tests_oldest", "tests_newest"):
         session.notify(end, ["-n", "auto", "--maxprocesses=4", "--dist=worksteal", "tests", *OTHER_SESSIONS])
