@@ -28,21 +28,26 @@ hypothesis.settings.load_profile("ci")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """What both ends of the supported versions are tested with."""
+    """What runs where only a part of all cases does: at both ends of the supported versions, and in the two halves of the gate."""
     parser.addoption("--one-in", type=int, default=1, metavar="N", help="of the cases of each test, the first and every N-th behind it")
     parser.addoption("--sweeps-one-in", type=int, default=1, metavar="N", help="the same of the tests that are marked as sweeps")
+    parser.addoption("--but-one-in", type=int, default=0, metavar="N", help="what `--one-in=N` leaves, and all sweeps")
+    parser.addoption("--whole", action="append", default=[], metavar="PATH", help="with --but-one-in, all cases of what lies there")
 
 
 @pytest.hookimpl(trylast=True)  # behind `-m`, which may leave out the first
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep each test, with one of so many of its cases."""
-    whole, sweeps = config.getoption("--one-in"), config.getoption("--sweeps-one-in")
+    """Keep each test, with one of so many of its cases; or the others."""
+    one_in, sweeps, but = (config.getoption(name) for name in ("--one-in", "--sweeps-one-in", "--but-one-in"))
+    whole = [config.rootpath / path for path in config.getoption("--whole")]
     seen = Counter[str]()
     kept, left = list[pytest.Item](), list[pytest.Item]()
     for item in items:
         test = item.nodeid.partition("[")[0]
-        every = max(whole, sweeps if item.get_closest_marker("sweep") else 1)
-        (left if seen[test] % every else kept).append(item)
+        is_sweep = item.get_closest_marker("sweep") is not None
+        is_first = seen[test] % max(one_in, sweeps if is_sweep else 1) == 0
+        is_others = but > 0 and not is_sweep and seen[test] % but == 0 and not any(map(item.path.is_relative_to, whole))
+        (kept if is_first and not is_others else left).append(item)
         seen[test] += 1
     if left:
         config.hook.pytest_deselected(items=left)

@@ -76,13 +76,17 @@ def lower_bounds() -> list[str]:
 DEFAULT = None if sys.version_info >= (3, 11) else newest()
 
 
-# At both ends of what is supported, what other sessions have is left out: what compares jitney with plain JAX, whichever that is, and the
-# pages and recipes, which are for the JAX that resolves. A sweep repeats a rule's arithmetic, which is ours, in every dtype or at random;
-# each rule has its own test at both ends. Every test runs there, with the first of its cases and every sixteenth behind it; `nox -s full`
-# runs all cases.
-_ELSEWHERE = ("hunt", "axes/test_verified.py", "verify", "body/test_disable.py", "test_docs.py", "test_contributing.py")
-OTHER_SESSIONS = ("-m", "not slow and not sweep", *(f"--ignore=tests/{path}" for path in _ELSEWHERE))
-FEWER_CASES = "--one-in=16"
+# In `tests`, and at both ends of what is supported, what other sessions have is left out: what compares jitney with plain JAX, whichever
+# that is, and the pages and recipes, which are for the JAX that resolves. A sweep repeats a rule's arithmetic, which is ours, in every
+# dtype or at random; each rule has its own test. Every test runs there, with the first of its cases and every sixteenth behind it.
+# `tests-rest` runs the other cases with the default Python, `nox -s full` those of both ends.
+_ELSEWHERE = tuple(
+    f"tests/{path}" for path in ("hunt", "axes/test_verified.py", "verify", "body/test_disable.py", "test_docs.py", "test_contributing.py")
+)
+OTHER_SESSIONS = ("-m", "not slow and not sweep", *(f"--ignore={path}" for path in _ELSEWHERE))
+_ONE_IN = 16
+FEWER_CASES = f"--one-in={_ONE_IN}"
+THE_REST = (f"--but-one-in={_ONE_IN}", "--sweeps-one-in=12", *(f"--whole={path}" for path in (*_ELSEWHERE, "examples")))
 
 
 def run_tests(session: nox.Session, *requirements: str, paths: tuple[str, ...] = (), workers: str = "auto", **env: str) -> None:
@@ -110,8 +114,14 @@ def demo(session: nox.Session) -> None:
 
 @nox.session(python=DEFAULT)
 def tests(session: nox.Session) -> None:
-    """Run all tests, sweeps with one in twelve of their cases, on the default Python with the newest JAX for it."""
-    run_tests(session, paths=("--sweeps-one-in=12",))
+    """Run every test of the package, each with fewer of its cases, on the default Python with the newest JAX for it."""
+    run_tests(session, paths=("tests", *OTHER_SESSIONS, FEWER_CASES))
+
+
+@nox.session(python=DEFAULT, name="tests-rest")
+def tests_rest(session: nox.Session) -> None:
+    """Run what `tests` leaves: the other cases, sweeps with one in twelve of theirs, pages, examples, what compares with plain JAX."""
+    run_tests(session, paths=THE_REST)
 
 
 # What a newcomer wants to know first: contracts, plans, padding, chunks and the first page work here.
@@ -278,6 +288,7 @@ def full(session: nox.Session) -> None:
     session.install("-e", ".[examples,tests]")
     session.run("pytest", "-n", "auto", "--maxprocesses=4", "--dist=worksteal", "-m", "", "--hypothesis-profile=full")
     session.run("python", "-m", "tests.hunt", "--minutes", "60")
+    session.run("python", "-m", "tests.soak", "--minutes", "60")
     session.run("python", "-m", "tests.test_public_calls", "--calls", "60000", "--seed", str(random.randrange(10**6)))
     for end in ("tests_oldest", "tests_newest"):
         session.notify(end, ["-n", "auto", "--maxprocesses=4", "--dist=worksteal", "tests", *OTHER_SESSIONS])

@@ -77,7 +77,7 @@ class _Rate(ProgressColumn):
 
 @contextmanager
 def bar(name: str, total: int, done: int, size: int, *, of: str = "chunks", each: str = "rows") -> Generator[Callable[[], None]]:
-    """The progress of a run over chunks; what it gives is called after each.
+    """The progress of a run over chunks; what it gives is called after each. Where nobody looks, as in a file, it writes nothing.
 
     Args:
         name: What runs.
@@ -90,6 +90,7 @@ def bar(name: str, total: int, done: int, size: int, *, of: str = "chunks", each
     columns = (
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn(of), _Rate(), TimeRemainingColumn(),
     )  # fmt: skip
-    with Progress(*columns, transient=True) as shown:
+    console = Console()
+    with Progress(*columns, console=console, transient=True, disable=not (console.is_terminal or console.is_jupyter)) as shown:
         task = shown.add_task(name, total=total, completed=done, size=size, each=each)
         yield lambda: shown.advance(task)

@@ -105,6 +105,17 @@ def saved(x, folder, name="x"):
     return path
 
 
+def test_a_bar_writes_nothing_where_nobody_looks(capsys):
+    """Neither lines nor blank ones go into the file of a job."""
+
+    @optimize
+    def total(x: Float[Array, "n"]) -> Float[Array, ""]:
+        return jnp.sum(x)
+
+    stream(total, {"x": rows(100)}, chunk={"n": 7})
+    assert capsys.readouterr() == ("", "")
+
+
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("n", [23, 21, 7])
 def test_any_source_gives_the_results_of_one_call(source, n, tmp_path):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Never
 
 import equinox as eqx
@@ -157,14 +157,17 @@ def fail_with(messages: Sequence[str], index: int) -> Never:
         messages: Those of the check.
         index: Which of them applies.
     """
-    message = messages[index]
+    with _one_at_a_time:
+        _always_failing(messages[index])(np.True_)
+    raise AssertionError("a failed check has not raised")
 
+
+@lru_cache(maxsize=256)
+def _always_failing(message: str) -> Any:
     def failing(wrong: Any) -> Any:
         return _eqx.error_if(wrong, wrong, message, on_error="raise")  # whatever EQX_ON_ERROR is where it is loaded
 
-    with _one_at_a_time:
-        _filter_jit(failing)(np.True_)
-    raise AssertionError("a failed check has not raised")
+    return _filter_jit(failing)
 
 
 def fail_as(error: Exception) -> Never:
@@ -190,8 +193,21 @@ def words_of(error: Exception) -> str:
 
 def _raise(failing: Any) -> Never:
     with _one_at_a_time:
-        _filter_jit(failing)()
+        _failing.append(failing)
+        try:
+            _fails()
+        finally:
+            _failing.pop()
     raise AssertionError("a failed check has not raised")
+
+
+def _fail() -> None:
+    _failing[-1]()
+
+
+_failing: list[Any] = []
+_fails: Any = _filter_jit(_fail)
+"""Made once: Equinox and JAX remember every function that they have compiled. What raises while it is traced is not remembered."""
 
 
 def _function(eqn: Any) -> Any:
