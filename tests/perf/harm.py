@@ -6,12 +6,13 @@ The goal: above 50 microseconds a call, never more than 2% slower. Rounds are th
 in turn, so that what else runs on the machine hits all alike, and `ratio` is the interval that holds the median of the ratios, round by
 round, with 99% confidence. The verdict is on that interval: "slower" is above 1.02 as a whole, "met" below it, and "unknown" on both
 sides. `again` is the same of a second `jax.jit` of the same function, which says what the machine can tell apart: where its interval leaves
-1 by more than 2%, where code and data happen to lie makes as much, and "slower" is "unknown". `program` says where the compiled one has
+1 by more than 2%, where code and data happen to lie makes as much, and the verdict is "unknown". `program` says where the compiled one has
 the same operations, so that all that differs is the call.
 
 Run-time checks: `jax.jit` leaves them callbacks. A program with callbacks runs in the thread that calls it on a CPU, one without in another
 if it computes more than a little, and whoever waits for that at once, as a call does that raises what its checks say, waits for a thread to
-wake up. So beside `jax.jit`, whose error is one of XLA's, `eqx.filter_jit` stands, which waits too and raises Equinox's.
+wake up. So beside `jax.jit`, whose error is one of XLA's, `eqx.filter_jit` stands, which waits too and raises Equinox's; and beside
+functions of modules, which `jax.jit` does not take.
 """
 
 from __future__ import annotations
@@ -54,15 +55,15 @@ class Row:
     ours: float
     ratio: Interval
     again: Interval
-    equinox: float | None  # the median ratio of `eqx.filter_jit`, where there are checks
+    equinox: float | None  # the median ratio of `eqx.filter_jit`, where there are modules or checks
     same: bool  # whether the compiled program has the same operations
 
     @property
     def verdict(self) -> str:
-        if self.ratio[1] <= LIMIT:
-            return "met"
-        noisy = self.again[0] > LIMIT or self.again[1] < 1 / LIMIT
-        return "slower" if self.ratio[0] > LIMIT and not noisy else "unknown"
+        low, high = self.ratio
+        if self.again[0] > LIMIT or self.again[1] < 1 / LIMIT or low <= LIMIT < high:
+            return "unknown"
+        return "slower" if low > LIMIT else "met"
 
     def __str__(self) -> str:
         (low, high), (least, most) = self.ratio, self.again
@@ -71,9 +72,14 @@ class Row:
         return f"| {self.name} | {figures} | {'same' if self.same else ''} | {self.verdict} |"
 
 
+def has_modules(case: Case) -> bool:
+    """Whether modules are among the arguments."""
+    return any(isinstance(arg, eqx.Module) for arg in jax.tree.leaves(case.args, is_leaf=lambda x: isinstance(x, eqx.Module)))
+
+
 def plain(case: Case) -> tuple[Any, Sequence[Any]]:
     """The function under `jax.jit` with its arguments: arrays, and flat arrays where modules are passed."""
-    if not any(isinstance(arg, eqx.Module) for arg in jax.tree.leaves(case.args, is_leaf=lambda x: isinstance(x, eqx.Module))):
+    if not has_modules(case):
         return jax.jit(lambda *args: case.fn(*args)), case.args
     arrays, rest = eqx.partition(case.args, eqx.is_array)
     leaves, treedef = jax.tree.flatten(arrays)
@@ -116,7 +122,7 @@ def race(case: Case) -> Row:
     """Rounds in turn, in an order that changes."""
     calls = list(compared(case))
     same = is_same(case)
-    if has_checks(case):
+    if has_modules(case) or has_checks(case):
         filtered = eqx.filter_jit(case.fn)
         calls.append(lambda: filtered(*case.args))
     timed = rounds([Side(waiting(call)) for call in calls], LEAST, MOST, SECONDS)
