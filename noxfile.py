@@ -254,10 +254,11 @@ def release(session: nox.Session) -> None:
 
 @nox.session(python=DEFAULT)
 def bench(session: nox.Session) -> None:
-    """Run the benchmarks: calls, checks, sizes, streams, states, a full cache, imports, Jacobians, devices, then those of the examples."""
+    """Run the benchmarks: calls, first ones, checks, sizes, streams, states, a full cache, imports, Jacobians, devices, examples'."""
     session.install("-e", ".[examples,tests]")
     session.run("python", "-m", "tests.perf.warm_call", env=ONE_BLAS_THREAD)
     session.run("python", "-m", "tests.perf.harm", env=ONE_BLAS_THREAD)
+    session.run("python", "-m", "tests.perf.first_call", env=ONE_BLAS_THREAD)
     session.run("python", "-m", "tests.perf.later", env=ONE_BLAS_THREAD)
     session.run("python", "-m", "tests.perf.sizes", env=ONE_BLAS_THREAD)
     session.run("python", "-m", "tests.perf.stream", env=ONE_BLAS_THREAD)

@@ -288,3 +288,18 @@ def test_a_failed_check_is_a_status_where_standard_error_is_closed():
     script = SCRIPT.partition("child")[0] + "sys.stderr.close()"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=120, check=False)
     assert done.returncode == 120
+
+
+@pytest.mark.parametrize("checks", ["now", "later"])
+def test_a_check_that_nothing_reads_runs_within_disable_jit(checks):
+    """Its number is no output of a compiled program then, and no array of its own accord."""
+
+    def dead(x: V) -> V:
+        eqx.error_if(x, jnp.any(x > 100), "nobody reads it")
+        return x * 2
+
+    f = optimize(checks=checks)(dead)
+    np.testing.assert_array_equal(f(X), X * 2)
+    with jax.disable_jit():
+        for _ in range(2):
+            np.testing.assert_array_equal(f(X), X * 2)

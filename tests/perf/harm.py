@@ -1,11 +1,18 @@
 """Does it harm? Functions in the style of public documentation, under `jitney.optimize` without options and under `jax.jit`, in turn.
 
 Run from the project's root: `python -m tests.perf.harm` (names of functions for some of them). `jax.jit` is called as documentation has
-it, and gets the arrays of modules flat, with all else closed over. Results are compared first; compiling is not timed. Of each round there
-is a ratio, and of these the median; `again` is that of a second `jax.jit` of the same function, which says what the machine can tell apart.
-`work` is the ratio in seconds of processors, and `program` says where the compiled one has the same operations, so that all that differs
-is the call.
-The goal: above 50 microseconds a call, never more than 2% slower.
+it, and gets the arrays of modules flat, with all else closed over. Results are compared first; compiling is not timed.
+The goal: above 50 microseconds a call, never more than 2% slower. Rounds are those of `jitney.measure`: laps of a fifth of a millisecond
+in turn, so that what else runs on the machine hits all alike, and `ratio` is the interval that holds the median of the ratios, round by
+round, with 99% confidence. The verdict is on that interval: "slower" is above 1.02 as a whole, "met" below it, and "unknown" on both
+sides. `again` is the same of a second `jax.jit` of the same function, which says what the machine can tell apart: where its interval leaves
+1 by more than 2%, where code and data happen to lie makes as much, and the verdict is "unknown". `program` says where the compiled one has
+the same operations, so that all that differs is the call.
+
+Run-time checks: `jax.jit` leaves them callbacks. A program with callbacks runs in the thread that calls it on a CPU, one without in another
+if it computes more than a little, and whoever waits for that at once, as a call does that raises what its checks say, waits for a thread to
+wake up. So beside `jax.jit`, whose error is one of XLA's, `eqx.filter_jit` stands, which waits too and raises Equinox's; and beside
+functions of modules, which `jax.jit` does not take.
 """
 
 from __future__ import annotations
@@ -14,7 +21,6 @@ import functools
 import os
 import re
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -26,13 +32,18 @@ import jax
 import numpy as np
 
 import jitney
+from jitney._jax.equinox_checks import has_equinox_checks
+from jitney._measured.rounds import Side, rounds
+from jitney._measured.verdict import interval
 
 from .styles import CASES
 from .styles.case import Case
 
-ROUNDS = int(os.environ.get("JITNEY_BENCH_ROUNDS", "40"))
-BATCH = 0.01  # seconds of calls in a round
+LIMIT = 1.02
+SECONDS = float(os.environ.get("JITNEY_BENCH_SECONDS", "3"))  # of a function
+LEAST, MOST = 100, 1000  # rounds
 Call = Callable[[], Any]
+Interval = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -40,25 +51,35 @@ class Row:
     """What came of one function."""
 
     name: str
-    jit: float  # microseconds a call, the least of the rounds
+    jit: float  # microseconds a call, the median of the rounds
     ours: float
-    ratio: float
-    again: float
-    work: float  # the ratio of seconds of processors, which other programs on the machine disturb less
+    ratio: Interval
+    again: Interval
+    equinox: float | None  # the median ratio of `eqx.filter_jit`, where there are modules or checks
     same: bool  # whether the compiled program has the same operations
 
     @property
-    def harms(self) -> bool:
-        return self.jit > 50 and self.ratio > 1.02
+    def verdict(self) -> str:
+        low, high = self.ratio
+        if self.again[0] > LIMIT or self.again[1] < 1 / LIMIT or low <= LIMIT < high:
+            return "unknown"
+        return "slower" if low > LIMIT else "met"
 
     def __str__(self) -> str:
-        ratios = f"{self.ratio:7.3f} {self.again:7.3f} {self.work:7.3f} {'same' if self.same else '':>6}"
-        return f"{self.name:36} {self.jit:9.1f} {self.ours:9.1f} {ratios}{'  <-' if self.harms else ''}"
+        (low, high), (least, most) = self.ratio, self.again
+        equinox = "" if self.equinox is None else f"{self.equinox:.2f}"
+        figures = f"{self.jit:.0f} | {self.ours:.0f} | {low:.3f} to {high:.3f} | {least:.3f} to {most:.3f} | {equinox}"
+        return f"| {self.name} | {figures} | {'same' if self.same else ''} | {self.verdict} |"
+
+
+def has_modules(case: Case) -> bool:
+    """Whether modules are among the arguments."""
+    return any(isinstance(arg, eqx.Module) for arg in jax.tree.leaves(case.args, is_leaf=lambda x: isinstance(x, eqx.Module)))
 
 
 def plain(case: Case) -> tuple[Any, Sequence[Any]]:
     """The function under `jax.jit` with its arguments: arrays, and flat arrays where modules are passed."""
-    if not any(isinstance(arg, eqx.Module) for arg in jax.tree.leaves(case.args, is_leaf=lambda x: isinstance(x, eqx.Module))):
+    if not has_modules(case):
         return jax.jit(lambda *args: case.fn(*args)), case.args
     arrays, rest = eqx.partition(case.args, eqx.is_array)
     leaves, treedef = jax.tree.flatten(arrays)
@@ -87,14 +108,6 @@ def first_array(result: Any) -> Callable[[Any], Any]:
     return lambda result: functools.reduce(lambda x, step: getattr(x, step) if hasattr(x, str(step)) else x[step], steps, result)
 
 
-def seconds(call: Call, array: Callable[[Any], Any], count: int) -> tuple[float, float]:
-    """Of a call, on the clock and of processors."""
-    start, work = time.perf_counter(), time.process_time()
-    for _ in range(count):
-        array(call()).block_until_ready()
-    return (time.perf_counter() - start) / count, (time.process_time() - work) / count
-
-
 def compared(case: Case) -> Sequence[Call]:
     """The call under `jax.jit`, `jitney.optimize` and another `jax.jit`; all have been compiled, and the results are equal."""
     program, (jitted, args), (again, _) = jitney.optimize(case.fn), plain(case), plain(case)
@@ -107,32 +120,49 @@ def compared(case: Case) -> Sequence[Call]:
 
 def race(case: Case) -> Row:
     """Rounds in turn, in an order that changes."""
-    calls = compared(case)
-    arrays = [first_array(call()) for call in calls]
-    count = max(3, int(BATCH / seconds(calls[0], arrays[0], 3)[0]))
-    rounds: list[list[tuple[float, float]]] = []
-    for turn in range(ROUNDS):
-        taken = [(0.0, 0.0)] * 3
-        for i in ((0, 1, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0), (1, 0, 2), (0, 2, 1))[turn % 6]:
-            taken[i] = seconds(calls[i], arrays[i], count)
-        rounds.append(taken)
-    jit, ours = (min(taken[i][0] for taken in rounds) * 1e6 for i in (0, 1))
-    ratio, again = (median(taken[i][0] / taken[0][0] for taken in rounds) for i in (1, 2))
-    work = median(taken[1][1] / taken[0][1] for taken in rounds)
-    return Row(case.name, jit, ours, ratio, again, work, is_same(case))
+    calls = list(compared(case))
+    same = is_same(case)
+    if has_modules(case) or has_checks(case):
+        filtered = eqx.filter_jit(case.fn)
+        calls.append(lambda: filtered(*case.args))
+    timed = rounds([Side(waiting(call)) for call in calls], LEAST, MOST, SECONDS)
+    ratio, again = (_interval([taken[i] / taken[0] for taken in timed]) for i in (1, 2))
+    jit, ours = (median(taken[i] for taken in timed) * 1e6 for i in (0, 1))
+    equinox = median(taken[3] / taken[0] for taken in timed) if len(calls) > 3 else None
+    return Row(case.name, jit, ours, ratio, again, equinox, same)
+
+
+def waiting(call: Call) -> Call:
+    """The call, with one array of its result, by which it is waited for."""
+    array = first_array(call())
+    return lambda: array(call())
+
+
+def has_checks(case: Case) -> bool:
+    """Whether the function holds run-time checks of Equinox."""
+    jitted, args = plain(case)
+    return has_equinox_checks(jitted.trace(*args).jaxpr)
+
+
+def _interval(ratios: Sequence[float]) -> Interval:
+    found = interval(ratios)
+    if found is None:
+        raise AssertionError("there are rounds enough")
+    return found
 
 
 def main() -> None:
     chosen = [case for case in CASES if not sys.argv[1:] or case.fn.__name__ in sys.argv[1:]]
-    print(f"jax {jax.__version__}; {len(chosen)} functions, {ROUNDS} rounds; microseconds a call that is waited for")
-    print(
-        f"{'':36} {'jax.jit':>9} {'jitney':>9} {'ratio':>7} {'again':>7} {'work':>7} {'program':>6}",
-        flush=True,
-    )
-    rows = sorted(map(race, chosen), key=lambda row: -row.ratio)
+    print(f"jax {jax.__version__}; {len(chosen)} functions; microseconds a call that is waited for")
+    print("| function | `jax.jit`, us | jitney, us | ratio | again | `filter_jit` | program | verdict |\n|" + "---|" * 8, flush=True)
+    rows: list[Row] = []
+    for case in chosen:
+        rows.append(race(case))
+        print(rows[-1], file=sys.stderr, flush=True)
+    rows.sort(key=lambda row: -row.ratio[0])
     print(*rows, sep="\n")
-    larger = [row for row in rows if row.jit > 50]
-    print(f"above 50 us: {len(larger)}, of them more than 2% slower: {sum(row.harms for row in larger)}")
+    larger = Counter(row.verdict for row in rows if row.jit > 50)
+    print(f"above 50 us: {larger.total()}; {', '.join(f'{name} {count}' for name, count in sorted(larger.items()))}")
 
 
 if __name__ == "__main__":

@@ -6,8 +6,10 @@ It stands after `_signature/hints.py`, and before `_contract/check.py`, which co
 from __future__ import annotations
 
 import dataclasses
+from abc import ABCMeta
 from collections.abc import Iterator, Mapping
-from typing import Any
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin
 
 import jax.numpy as jnp
 import jax.tree_util
@@ -18,6 +20,7 @@ from .._signature.hints import AnyHint, ArrayHint, ContainerHint, Hint, ModuleHi
 from .sizes import Mismatch
 
 _jtu: Any = jax.tree_util  # parts of its types are unknown to pyright
+_OF_CLASSES = (type.__instancecheck__, ABCMeta.__instancecheck__)
 
 
 def is_array(value: Any) -> bool:
@@ -129,7 +132,11 @@ def fit_scalar(hint: ScalarHint, value: Any, path: str) -> Mismatch | None:
 
 
 def bearable(value: Any, hint: Any) -> bool | None:
-    """What beartype says; None where it cannot say. It is imported when it is first asked: that takes longer than most checks."""
+    """What beartype says; None where it cannot say. Of plain classes that is `isinstance`, and nothing is asked: to import beartype takes
+    as long as tracing a small function."""
+    hint = NoneType if hint is None else hint
+    if _is_plain(hint):
+        return isinstance(value, hint)
     from beartype.door import is_bearable
     from beartype.roar import BeartypeException
 
@@ -137,6 +144,14 @@ def bearable(value: Any, hint: Any) -> bool | None:
         return is_bearable(value, hint)
     except BeartypeException:
         return None
+
+
+def _is_plain(hint: Any) -> bool:
+    """Whether a hint is a class that says no more than its name, or several of these: a generic one says what it holds (which
+    stands in `__orig_bases__`), a protocol asks `isinstance` in its own way."""
+    if get_origin(hint) in (Union, UnionType):
+        return all(map(_is_plain, get_args(hint)))
+    return isinstance(hint, type) and type(hint).__instancecheck__ in _OF_CLASSES and not hasattr(hint, "__orig_bases__")
 
 
 def describe(value: Any) -> str:

@@ -61,7 +61,8 @@ class CheckedCalls:
             OUTSTANDING.look()
         try:
             out, flag = self._flagged(*arrays)
-            failed = int(np.asarray(flag)) if self.waits else 0
+            # Waited for first: what makes a NumPy array of one that is not there yet takes some microseconds more.
+            failed = int(np.asarray(flag.block_until_ready())) if self.waits else 0
         except Kept:
             self._translating = translating(self.body, self.jitted)
             return self._translating(*arrays)
@@ -102,7 +103,7 @@ def with_number(body: Body, jitted: Any, table: Table) -> Run:
     def returning(*arrays: Any) -> Any:
         traced = jitted.trace(*arrays)
         out, flag = flagged(traced.jaxpr, tree_flatten(arrays)[0], table)
-        return tree_unflatten(_jax.tree.structure(traced.out_info), out), flag
+        return tree_unflatten(_jax.tree.structure(traced.out_info), out), _jax.numpy.asarray(flag)  # an array within `disable_jit` too
 
     returning.__name__ = returning.__qualname__ = body.core.name  # by which JAX's reports are told from those of other programs
     return returning
