@@ -180,7 +180,7 @@ def test_what_is_weakly_typed_stays_so():
     """Of checks, branches, and loops that check in their condition: else it would have its way with the types of what it meets."""
     for fn in (
         lambda x: check(jnp.asarray(2.0), x[0] > 3, "check"),
-        lambda x: lax.cond(x[0] > 0, lambda: check(1.0, x[0] > 3, "branch"), lambda: 2.0),
+        lambda x: lax.cond(x[0] > 0, lambda: check(jnp.asarray(1.0), x[0] > 3, "branch"), lambda: jnp.asarray(2.0)),
         lambda x: lax.while_loop(lambda s: check(s[0], s[1] > 90, "test") < 3, lambda s: (s[0] + 1, s[1] * x[0]), (0, 1.0)),
         lambda x: lax.scan(lambda c, row: (check(c, row > 9, "scan") * 2, c), 1.0, x),
     ):
