@@ -228,6 +228,15 @@ def test_another_static_value_is_a_sentence_not_another_number(tmp_path, exporte
         loaded(X, passed)
 
 
+def test_a_default_that_is_an_array_is_not_in_the_file(tmp_path):
+    """It has to be given, though the function has it."""
+
+    loaded = saved(tmp_path, jitney.optimize(lambda x, y=X: x * y), X, X)
+    np.testing.assert_array_equal(loaded(X, 2 * X), 2 * X**2)
+    with pytest.raises(ContractError, match="'y' is a default that the file does not hold"):
+        loaded(X)
+
+
 def test_another_structure_is_a_sentence(tmp_path):
     """A dict with other names, a longer list, a number where an array was, and a module of another class or static field."""
     loaded = saved(tmp_path, jitney.optimize(lambda tree, model: tree["a"][0]), {"a": [X]}, decay())
