@@ -185,6 +185,13 @@ def test_a_check_raises_as_it_did(tmp_path):
         saved(tmp_path, branched, X, jnp.int32(0))(-X, jnp.int32(1))
 
 
+def test_a_check_of_what_nothing_reads_is_not_in_the_file(tmp_path):
+    """As in the program that is exported; the file is that of one without checks."""
+    loaded = saved(tmp_path, jitney.optimize(lambda x: (eqx.error_if(x, jnp.sum(x) < 0, "a negative sum"), x * 2)[1]), X)
+    np.testing.assert_array_equal(loaded(-X), np.asarray(-X) * 2)
+    assert loaded.programs[0].checks == ()
+
+
 def test_a_check_holds_at_all_sizes_of_a_range(tmp_path):
     """It is a number of the program whatever the size."""
 
