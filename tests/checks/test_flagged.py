@@ -176,6 +176,18 @@ def test_a_check_whose_value_nothing_reads_is_not_made():
         np.testing.assert_array_equal(run(fn, -X), eqx.filter_jit(fn)(-X))
 
 
+def test_what_is_weakly_typed_stays_so():
+    """Of checks, branches, and loops that check in their condition: else it would have its way with the types of what it meets."""
+    for fn in (
+        lambda x: check(jnp.asarray(2.0), x[0] > 3, "check"),
+        lambda x: lax.cond(x[0] > 0, lambda: check(jnp.asarray(1.0), x[0] > 3, "branch"), lambda: jnp.asarray(2.0)),
+        lambda x: lax.while_loop(lambda s: check(s[0], s[1] > 90, "test") < 3, lambda s: (s[0] + 1, s[1] * x[0]), (0, 1.0)),
+        lambda x: lax.scan(lambda c, row: (check(c, row > 9, "scan") * 2, c), 1.0, x),
+    ):
+        ours, theirs = jax.tree.leaves(run(fn, X)), jax.tree.leaves(eqx.filter_jit(fn)(X))
+        assert [(x.dtype, x.weak_type) for x in ours] == [(x.dtype, x.weak_type) for x in theirs]
+
+
 def test_a_product_before_a_check_and_a_sum_behind_it_are_rounded_one_by_one():
     """As with callbacks, where XLA cannot make one operation of them."""
     rng = np.random.default_rng(0)

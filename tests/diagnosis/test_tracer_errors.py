@@ -1,6 +1,7 @@
 """JAX's errors about traced values, in the words of the one who wrote the function."""
 
 import inspect
+import re
 
 import equinox as eqx
 import jax
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 from jaxtyping import Array, Float
 
-from jitney import JitneyWarning, TraceError, optimize
+from jitney import ContractError, JitneyWarning, TraceError, optimize
 from jitney._diagnosis.tracer_errors import low_product_error
 from jitney._errors import Where
 
@@ -268,6 +269,27 @@ def test_a_leaked_tracer_is_jax_own_error():
     leak(X)
     with pytest.raises(jax.errors.UnexpectedTracerError):
         optimize(on_trace_error="eager")(lambda x: x + leaked[0])(X)
+
+
+WIDE = [np.zeros(2, np.longdouble)] if np.longdouble(0).itemsize > 8 else []  # it is float64 on some machines
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        np.array(["a"]),
+        np.zeros(2, "V4"),
+        np.zeros(2, [("a", "f4")]),
+        np.array("2020", "M8[Y]"),
+        np.datetime64("2020"),
+        *WIDE,
+    ],
+    ids=lambda value: str(value.dtype),
+)
+def test_what_jax_does_not_compute_with_is_a_sentence(value):
+    """Arrays and scalars of NumPy: text, raw bytes, records, dates, numbers of more than 64 bits."""
+    with pytest.raises(ContractError, match=f"'x' is an? (array|scalar) of {re.escape(str(value.dtype))}"):
+        optimize(lambda x, y: y)(value, X)
 
 
 class Mine(Exception):

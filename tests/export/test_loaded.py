@@ -185,6 +185,13 @@ def test_a_check_raises_as_it_did(tmp_path):
         saved(tmp_path, branched, X, jnp.int32(0))(-X, jnp.int32(1))
 
 
+def test_a_check_of_what_nothing_reads_is_not_in_the_file(tmp_path):
+    """As in the program that is exported; the file is that of one without checks."""
+    loaded = saved(tmp_path, jitney.optimize(lambda x: (eqx.error_if(x, jnp.sum(x) < 0, "a negative sum"), x * 2)[1]), X)
+    np.testing.assert_array_equal(loaded(-X), np.asarray(-X) * 2)
+    assert loaded.programs[0].checks == ()
+
+
 def test_a_check_holds_at_all_sizes_of_a_range(tmp_path):
     """It is a number of the program whatever the size."""
 
@@ -226,6 +233,15 @@ def test_another_static_value_is_a_sentence_not_another_number(tmp_path, exporte
     loaded(X, exported)
     with pytest.raises(ContractError, match="static 'how' is"):
         loaded(X, passed)
+
+
+def test_a_default_that_is_an_array_is_not_in_the_file(tmp_path):
+    """It has to be given, though the function has it."""
+
+    loaded = saved(tmp_path, jitney.optimize(lambda x, y=X: x * y), X, X)
+    np.testing.assert_array_equal(loaded(X, 2 * X), 2 * X**2)
+    with pytest.raises(ContractError, match="'y' is a default that the file does not hold"):
+        loaded(X)
 
 
 def test_another_structure_is_a_sentence(tmp_path):

@@ -161,6 +161,7 @@ def test_data_with_another_number_of_elements_is_refused():
         (-1, {}, "n=-1 is no number of steps"),
         (2.0, {}, "n=2.0 is no number of steps"),
         (True, {}, "n=True is no number of steps"),
+        (2**31, {}, "n=2147483648 is no number of steps"),
         (3, {"carry": 3}, "carry=3 does not fit"),
         (3, {"carry": 0}, "carry=0 does not fit"),
         (3, {"over": "z"}, "over='z': it is no argument"),
@@ -172,6 +173,13 @@ def test_what_cannot_be_is_refused_at_once(n, given, text):
     """When the loop is made."""
     with pytest.raises(OptionError, match=text):
         scan_steps(lambda x, y: x, n, **given)
+
+
+@pytest.mark.parametrize("step", [max, dict, print])
+def test_a_builtin_has_no_arguments_with_names(step):
+    """Some tell no signature at all."""
+    with pytest.raises(OptionError, match="of which this one has 0"):
+        scan_steps(step, 3)
 
 
 def test_a_bar_shows_how_far_it_is(capfd):

@@ -72,6 +72,8 @@ def test_a_model_computes_and_learns_with_it_as_with_the_list():
         ([LAYERS[0], eqx.nn.Linear(3, 2, key=KEYS[0])], "another structure"),
         ([jnp.ones(2), jnp.ones(3)], r"layer 1 differs from layer 0 in layers\[1\]: float32\[3\] for float32\[2\]"),
         ([jnp.ones(2), jnp.ones(2, jnp.int32)], r"int32\[2\] for float32\[2\]"),
+        ([jnp.ones(()), jnp.asarray(1.0)], r"float32\[\] \(weak\) for float32\[\]"),
+        ([np.array(["a"]), np.array(["b"])], r"differs from layer 0 in layers\[1\]"),
         ([{"f": 1.0}, {"f": 2.0}], r"layers\[1\]\['f'\]: 2.0 for 1.0"),
     ],
     ids=str,

@@ -105,6 +105,22 @@ def test_derived_fields_pass_no_transform(economy):
     assert f.stats.traces == 1
 
 
+def test_a_state_that_was_read_is_of_the_structure_it_was(economy):
+    """So it goes with one that was not, in branches and loops, and shares their programs."""
+    fresh, structure = economy.of(economy.array), jax.tree.structure(economy)
+    economy.output  # noqa: B018
+    assert jax.tree.structure(economy) == structure
+    f = optimize(lambda e: e.labour)
+    f(fresh)
+    f(economy)
+    assert f.stats.traces == 1
+    chosen = jax.lax.cond(economy.labour > 0, lambda e: (e.output, e)[1], lambda e: e, economy)
+    last, outputs = jax.lax.scan(lambda e, _: (e, e.output), economy, None, length=2)
+    np.testing.assert_allclose(outputs, [economy.output] * 2, rtol=1e-6)
+    for other in (chosen, last):
+        assert jax.tree.structure(other) == structure
+
+
 def test_nothing_leaks_from_a_trace(economy):
     """A state of concrete arrays that a traced function closes over, there and inside a loop, gives arrays afterwards."""
     fresh = economy.of(economy.array)

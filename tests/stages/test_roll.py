@@ -287,6 +287,49 @@ def test_rules_that_differ_are_each_layers_own():
     close(f.grad(WS, BS, X, wrt="ws"), fast(jax.grad(loss))(WS, BS, X), 1e-3)
 
 
+def valued(scale):
+    """What it computes and what its rule says of it are two programs."""
+    rule = jax.custom_vjp(lambda x: scale * jnp.sin(x))
+    rule.defvjp(lambda x: (jnp.sin(x), x), lambda x, g: (2 * g,))
+    return rule
+
+
+def pushed(scale):
+    rule = jax.custom_jvp(lambda x: scale * jnp.sin(x))
+    rule.defjvp(lambda at, along: (jnp.sin(at[0]), 2 * along[0]))
+    return rule
+
+
+def refused(x, g):
+    raise NotImplementedError("it has no derivative")
+
+
+def underived(_):
+    rule = jax.custom_vjp(jnp.sin)
+    rule.defvjp(lambda x: (jnp.sin(x), x), refused)
+    return rule
+
+
+def found(_):
+    """A rule of a loop, which has no second derivative."""
+
+    def turns(x):
+        return jax.lax.while_loop(lambda s: s[0] < 3, lambda s: (s[0] + 1, jnp.cos(s[1]) + x), (0, x))[1]
+
+    rule = jax.custom_vjp(turns)
+    rule.defvjp(lambda x: (turns(x), x), lambda x, g: (turns(g),))
+    return rule
+
+
+@pytest.mark.parametrize("rule", [valued, pushed, underived, found])
+def test_a_function_with_a_rule_has_its_own_value_where_nothing_is_differentiated(rule):
+    """Layers that differ in it alone stay apart; a rule that cannot be asked for two derivatives is not asked to be."""
+    rules = [rule(float(k)) for k in range(LAYERS)]
+    model = in_turn(lambda x, w, b, k: rules[k](work(x, w, b)))
+    layers = jnp.stack(WS), jnp.stack(BS)  # in one array, so that they may be rolled
+    close(optimize(roll="auto")(lambda *given: model(*given))(*layers, X), fast(model)(*layers, X), 1e-3)
+
+
 @pytest.mark.parametrize("model", [before_that, from_the_first])
 def test_what_each_layer_reads_of_others_is_as_it_was(model):
     """Of the one before the one before, or of the first."""

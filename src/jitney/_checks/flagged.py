@@ -295,7 +295,7 @@ def _zeros(aval: Any) -> Any:
 
 
 def _blank(values: Sequence[Any]) -> list[Any]:
-    return [_zeros(_jax.typeof(x)) for x in values]
+    return [_lax.full_like(x, 0) for x in values]  # as weakly typed as they are
 
 
 def _spliced(turn: Callable[..., Results], told: Sequence[Any], flag: Flag, carry: Sequence[Any]) -> Results:

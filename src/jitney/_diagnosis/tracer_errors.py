@@ -12,7 +12,7 @@ import numpy as np
 from jax.core import Tracer
 
 from .._errors import ContractError, DonationError, PrecisionError, TraceError, Where, sentence
-from .._jax.trees import is_a
+from .._jax.trees import is_a, is_of_numbers
 from .._owners import user_line
 from .needed_values import Kind, need_of
 
@@ -62,9 +62,12 @@ def _static(arguments: Sequence[str]) -> str:
 def no_number(where: Where, arrays: Sequence[Any], paths: Sequence[str], *, called: bool = True) -> ContractError | None:
     """The error of an argument that JAX does not take: an array of text, objects or times, or where it is called one without numbers."""
     for array, path in zip(arrays, paths, strict=True):
-        dtype: Any = array.dtype if is_a(array, np.ndarray) else None
-        if dtype is not None and (dtype.kind in "OSUMm" or dtype.names):
-            what, fix = f"an array of {dtype}", "convert it to numbers, or pass it inside something static."
+        dtype: Any = array.dtype if is_a(array, (np.ndarray, np.generic)) else None
+        if dtype is not None and not is_of_numbers(dtype):
+            what, fix = (
+                f"{'an array' if is_a(array, np.ndarray) else 'a scalar'} of {dtype}",
+                "convert it to numbers, or pass it inside something static.",
+            )
         elif called and isinstance(array, jax.ShapeDtypeStruct):
             what, fix = "a shape, and no array", "pass an array; shapes are for `compile`, `plan` and `lower`."
         else:

@@ -13,7 +13,7 @@ from typing import Any, cast
 from .._contract.contract import Contract, Parameter
 from .._errors import Where
 from .._signature.hints import AnyHint, ArrayHint, ContainerHint, Dim, Hint, ModuleHint, ScalarHint, TreeHint, UnionHint
-from .values import Find, NoData, data_of, imported, value_of
+from .values import Find, LeftOut, NoData, data_of, imported, value_of
 
 _KINDS = {"tuple": tuple, "list": list, "dict": dict}
 _DIM = ("text", "kind", "name", "size", "expr", "broadcast", "variadic", "per_leaf")
@@ -27,13 +27,6 @@ _SORTS = {
         inspect.Parameter.VAR_KEYWORD,
     )
 }
-
-
-class LeftOut:
-    """Stands for a default that a file does not hold."""
-
-    def __repr__(self) -> str:
-        return "a default that the file does not hold"
 
 
 def contract_data(contract: Contract, without: Collection[str]) -> dict[str, Any]:

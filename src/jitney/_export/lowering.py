@@ -135,7 +135,7 @@ def lowered(program: Traced, where: Where, platforms: Sequence[str] | None) -> L
         if not has_checks:
             return applied(opened(closed)[0], opened(closed)[1], arrays)
         out, flag = flagged(closed, arrays, table)
-        return [*out, flag]
+        return [*out, flag] if len(table) else out  # checks of values that nothing reads are not made
 
     flat.__name__ = flat.__qualname__ = where.name
     specs = [jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type) for aval in closed.in_avals]

@@ -18,7 +18,7 @@ import jax
 from .._errors import ContractError, ExportError, Where, sentence
 from .._jax.trees import is_a, is_number, type_of
 from .._signature.static_values import snapshot
-from .values import Data, Find, NoData, data_of, imported, is_same, text_of, value_of
+from .values import Data, Find, LeftOut, NoData, data_of, imported, is_same, text_of, value_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -242,7 +242,8 @@ class Taking:
     def _demand(self, fits: bool, value: Any, path: str, what: str) -> None:  # noqa: FBT001
         if fits:
             return
-        given = repr(value) if value is None or is_number(value) or is_a(value, (str, bool)) else f"a {type_of(value).__qualname__}"
+        known = value is None or is_number(value) or is_a(value, (str, bool, LeftOut))
+        given = repr(value) if known else f"a {type_of(value).__qualname__}"
         raise ContractError(
             sentence(self.where, f"{path!r} is {given}, and the exported program takes {what} there.",
                      "A loaded program takes arguments of the structure that it was exported with.",

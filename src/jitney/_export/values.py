@@ -29,6 +29,13 @@ _NAMED = ("name", "code", "record")
 """Kinds of which a file holds a name, and not all that it stands for."""
 
 
+class LeftOut:
+    """Stands for a default that a file does not hold."""
+
+    def __repr__(self) -> str:
+        return "a default that the file does not hold"
+
+
 class NoData(Exception):
     """A value that a file cannot hold; the text says what it is. It never leaves jitney."""
 

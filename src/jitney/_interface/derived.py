@@ -1,7 +1,9 @@
 """What has been derived from a state, and for how long it holds.
 
 A value is of the numbers that the state held, of JAX's settings, and of the trace in which it was computed. It is kept in the state, so
-that it dies with it, beside what the state held then: arrays of NumPy and containers can be changed in place.
+that it dies with it, beside what the state held then: arrays of NumPy and containers can be changed in place. It has a slot of its own:
+what stands in `__dict__` beside the fields Equinox takes for a part of the tree's structure, and a state that was read would be of
+another structure than one that was not.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from .._jax.trees import Tracer, is_a, tree_flatten, type_of
 
 _core: Any = core
 KEPT = "_jitney_derived"
-"""Under which name a state keeps it."""
+"""The slot in which a state keeps it."""
 
 
 class Kept:
@@ -79,9 +81,10 @@ class Reading:
 def _lasting(state: Any) -> Kept:
     """What a state keeps, if it holds what it held."""
     held = _held(state)
-    kept = state.__dict__.get(KEPT)
+    kept: Kept | None = getattr(state, KEPT, None)
     if kept is None or held is None or kept.held is None or not _same(kept.held, held):
-        kept = state.__dict__[KEPT] = Kept(held)
+        kept = Kept(held)
+        object.__setattr__(state, KEPT, kept)  # of a frozen dataclass
     return kept
 
 
@@ -116,7 +119,7 @@ def _parts(value: Any) -> Iterator[Any]:
         yield value.dtype, value.shape, value.tobytes()
     elif is_a(value, eqx.Module):
         yield kind
-        yield from _parts(_fields(whole))
+        yield from _parts(whole.__dict__)
     elif is_a(value, tuple) or kind is list:
         yield kind, len(value)
         for part in value:
@@ -127,11 +130,6 @@ def _parts(value: Any) -> Iterator[Any]:
         yield from _parts(tuple(whole.values()))
     else:
         raise _Unknown
-
-
-def _fields(module: Any) -> dict[str, Any]:
-    own: dict[str, Any] = module.__dict__
-    return {name: part for name, part in own.items() if name != KEPT}
 
 
 _FIXED = (jax.Array, type, np.dtype, jax.ShapeDtypeStruct, Enum, FunctionType, BuiltinFunctionType)

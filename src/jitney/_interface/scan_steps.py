@@ -14,10 +14,12 @@ import numpy as np
 from .._errors import ContractError, OptionError, sentence
 from .._jax.trees import is_a, keystr, tree_flatten_with_path, type_of
 from .._owners import public
+from .._signature.binding import signature_of
 from .optimize import optimize
 from .program import Program
 
 _TICKS = 100  # how often a bar moves, at most
+_MOST = 2**31
 _lax: Any = jax.lax
 _eqx: Any = eqx
 _jax: Any = jax
@@ -56,8 +58,8 @@ def scan_steps(
     inner: Any = program if program is not None else optimize(step)
     where = f"scan_steps() of {inner.core.where}"
     along = _texts(where, over)
-    names = _names(where, step, n, carry, along)
-    signature = inspect.signature(step)
+    signature = signature_of(step)
+    names = _names(where, signature, n, carry, along)
 
     def steps(*args: Any, **kwargs: Any) -> Any:
         bound = signature.bind(*args, **kwargs)
@@ -83,15 +85,17 @@ def _texts(where: str, over: Any) -> tuple[str, ...]:
     return tuple(over)
 
 
-def _names(where: str, step: Callable[..., Any], n: int, carry: int, over: Sequence[str]) -> list[str]:
+def _names(where: str, signature: inspect.Signature, n: int, carry: int, over: Sequence[str]) -> list[str]:
     """The parameters, checked."""
-    if not is_a(n, int) or is_a(n, bool) or n < 0:
-        raise OptionError(sentence(where, f"n={n!r} is no number of steps.", "It is an integer from 0 on.", "write n=1000."))
-    parameters = inspect.signature(step).parameters
+    if not is_a(n, int) or is_a(n, bool) or not 0 <= n < _MOST:
+        rule = f"It is an integer from 0 to {_MOST - 1}, as far as the counter of a loop goes."
+        raise OptionError(sentence(where, f"n={n!r} is no number of steps.", rule, "write n=1000."))
+    parameters = signature.parameters
     names = [name for name, each in parameters.items() if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
     if not is_a(carry, int) or is_a(carry, bool) or not 1 <= carry <= len(names):
-        rule = f"It counts the leading arguments that a step hands on: 1 to {len(names)} here."
-        raise OptionError(sentence(where, f"carry={carry!r} does not fit.", rule, "write carry=1, and return its new value first."))
+        rule = f"It counts the leading arguments with a name that a step hands on, of which this one has {len(names)}."
+        fix = "write carry=1, and return its new value first." if names else "pass a function with one: lambda state: ..."
+        raise OptionError(sentence(where, f"carry={carry!r} does not fit.", rule, fix))
     for name in over:
         if name not in parameters or name in names[:carry]:
             what = "is handed on" if name in names[:carry] else "is no argument"

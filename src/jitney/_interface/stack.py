@@ -13,13 +13,12 @@ import jax
 import numpy as np
 
 from .._errors import OptionError, sentence
-from .._jax.trees import is_a, keystr, tree_flatten_with_path, tree_map
+from .._jax.trees import is_a, is_of_numbers, keystr, tree_flatten_with_path, tree_map
 from .._owners import public
 from .._signature.static_values import Unkeyed, static_key
 
 T = TypeVar("T")
 _jax: Any = jax
-_eqx: Any = eqx
 
 
 class Stacked(eqx.Module, Generic[T]):
@@ -94,20 +93,27 @@ _RULE = "Layers that are stacked are equal but for the values of their arrays."
 
 
 def _is_array(x: Any) -> bool:
-    return bool(_eqx.is_array(x)) or (is_a(x, np.ndarray) and x.dtype.kind not in "OSUMm")
+    return is_a(x, jax.Array) or (is_a(x, (np.ndarray, np.generic)) and is_of_numbers(x.dtype))
 
 
 def _alike(one: Any, other: Any) -> bool:
     if _is_array(one) or _is_array(other):
-        return _is_array(one) and _is_array(other) and (one.shape, one.dtype) == (other.shape, other.dtype)
+        return _is_array(one) and _is_array(other) and _kind(one) == _kind(other)
     try:
         return one is other or (type(one) is type(other) and static_key(one) == static_key(other))
     except Unkeyed:  # nobody can say that they are alike
         return False
 
 
+def _kind(x: Any) -> tuple[Any, ...]:
+    return x.shape, x.dtype, bool(getattr(x, "weak_type", False))  # a weak one takes the type of what it meets
+
+
 def _said(x: Any) -> str:
-    return f"{x.dtype}{list(x.shape)}" if _is_array(x) else repr(x)
+    if not _is_array(x):
+        return repr(x)
+    shape, dtype, weak = _kind(x)
+    return f"{dtype}{list(shape)}{' (weak)' * weak}"
 
 
 def _fail(what: str, rule: str, fix: str) -> NoReturn:

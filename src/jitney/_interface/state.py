@@ -134,6 +134,8 @@ class State(eqx.Module):
         print(economy)                 # every quantity by name
     """
 
+    __slots__ = (KEPT,)  # beside the fields
+
     of = _Of()
 
     @property
@@ -165,7 +167,7 @@ class State(eqx.Module):
         return value
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != KEPT}
+        return dict(self.__dict__)  # without what has been derived
 
     def __str__(self) -> str:
         if not all(is_a(leaf, (jax.Array, np.ndarray, np.generic, float)) and not is_a(leaf, Tracer) for leaf in tree_flatten(self)[0]):

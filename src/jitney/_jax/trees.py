@@ -40,6 +40,12 @@ def is_number(value: Any) -> bool:
     return is_a(value, (int, float, np.integer, np.floating)) and not is_a(value, bool)
 
 
+def is_of_numbers(dtype: Any) -> bool:
+    """Whether JAX computes with a dtype of NumPy's: not with text, objects, times, records and raw bytes, nor numbers beyond 64 bits."""
+    wide = dtype.kind in "fc" and dtype.itemsize > (16 if dtype.kind == "c" else 8)
+    return not wide and (issubdtype(dtype, np.number) or dtype == np.bool_)
+
+
 def is_whole(value: Any) -> bool:
     """Whether it is an int, Python's or NumPy's."""
     return is_a(value, (int, np.integer)) and not is_a(value, bool)

@@ -16,7 +16,7 @@ import numpy as np
 
 from .. import _precision
 from .._errors import OptionError, PrecisionError, sentence
-from .._jax.trees import Tracer, is_a, issubdtype, keystr, tree_flatten_with_path
+from .._jax.trees import Tracer, is_a, is_of_numbers, issubdtype, keystr, tree_flatten_with_path
 from .._precision import FULL, Policy
 from .._signature.options import DEFAULT, tolerance_of
 from .._stages import Precision, Vmap
@@ -197,7 +197,7 @@ def report_on(entry: Entry, arrays: Sequence[Any], tolerance: float, low: str) -
                      "call it with arrays first, or write the policy that `jitney.precision_report` gave.")
         )  # fmt: skip
     given = zip(entry.paths, arrays, strict=False)
-    no_numbers = [path for path, array in given if is_a(array, (np.ndarray, np.generic)) and array.dtype.kind in "OSUMm"]
+    no_numbers = [path for path, array in given if is_a(array, (np.ndarray, np.generic)) and not is_of_numbers(array.dtype)]
     if no_numbers:
         raise OptionError(
             sentence(where, f"{no_numbers[0]!r} holds no numbers that JAX has.", "The error of a low type is measured on numbers.",

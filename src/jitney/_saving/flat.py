@@ -45,11 +45,22 @@ class Step:
     @cached_property
     def rule(self) -> tuple[Hashable, ...] | None:
         """What a function with a rule of differentiation of its own, such as `jax.nn.relu`, computes, and its first two derivatives, as the
-        text of one program; None if that does not tell all. JAX wraps the rule anew wherever it stands, so identity would tell each from
-        the next."""
+        text of these programs; None if that does not tell all, or a rule cannot be asked: it may refuse, or have no second derivative. JAX
+        wraps the rule anew wherever it stands, so identity would tell each from the next."""
         avals = tuple(jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype) for atom in self.eqn.invars if hasattr(atom.aval, "shape"))
         if self.name not in ("custom_jvp_call", "custom_vjp_call") or not all(issubdtype(aval.dtype, np.inexact) for aval in avals):
             return None
+        try:
+            derived = self._derived(avals)
+        except Exception:  # noqa: BLE001 - code of the user's, which has its own errors, and may never be differentiated
+            return None
+        told = [derived, *programs(self.eqn.params)]  # what runs where nothing is differentiated is no part of the derivatives
+        held = any(getattr(inner, "consts", ()) for program in told for inner in (program, *within(program)))
+        texts = tuple(map(str, told))
+        return ("rule", *texts) if not held and not any("custom_vjp" in text for text in texts) else None
+
+    def _derived(self, avals: Sequence[Any]) -> Any:
+        """The program of the first two derivatives."""
 
         def function(*given: Any) -> list[Any]:
             return bound(self.eqn, given)
@@ -69,10 +80,7 @@ class Step:
             return out, pull(out)
 
         forward = self.name == "custom_jvp_call"
-        program = _jax.make_jaxpr(pushed_twice)(avals, avals) if forward else _jax.make_jaxpr(pulled_twice)(avals)
-        held = any(getattr(inner, "consts", ()) for inner in (program, *within(program)))
-        text = str(program)
-        return ("rule", text) if not held and "custom_vjp" not in text else None
+        return _jax.make_jaxpr(pushed_twice)(avals, avals) if forward else _jax.make_jaxpr(pulled_twice)(avals)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any
 import jax
 
 from .._axes import Refused, is_symbolic
-from .._jax.trees import is_a, register_pytree_node, tree_flatten, tree_map, tree_unflatten, type_of
+from .._jax.trees import is_a, is_of_numbers, register_pytree_node, tree_flatten, tree_map, tree_unflatten, type_of
 from .._signature.static_values import keyer_of, snapshot
 from .building import Build, builder, holds_modules
 from .cuts import Cut
@@ -99,7 +99,7 @@ def is_computed(leaf: Any) -> bool:
     """Whether JAX can return it: not a shape that stands for an array, nor text or times in a NumPy array."""
     if is_a(leaf, jax.Array):  # PRNG keys too, whose dtype is of the kind of an object's
         return True
-    return is_array(leaf) and not is_a(leaf, jax.ShapeDtypeStruct) and getattr(leaf.dtype, "kind", "") not in "OSUMm"
+    return is_array(leaf) and not is_a(leaf, jax.ShapeDtypeStruct) and is_of_numbers(leaf.dtype)
 
 
 def _key(value: Any) -> Any:
