@@ -25,6 +25,7 @@ from .whose import CORE, is_installed, is_known
 _BLIND = "another tool watches the code that runs, so nobody sees what is read"
 _OS = os.__file__
 _EVALUATE = (dataclasses.__file__, typing.__file__)
+_CHECKER = "<@beartype(__beartype_checker_"
 _ON_BEHALF = frozenset(("absl", "etils", "platformdirs"))  # by which JAX writes and logs, and jitney finds its folder
 
 
@@ -60,6 +61,8 @@ class Ran:
             whose = "stdlib" if is_installed(module) else "user"
         if code.co_filename.startswith("<") and _is_made_of_class(frame, module):
             return True
+        if code.co_filename.startswith(_CHECKER) and _is_of_contract(frame):
+            return False
         problem = self._problem(code, whose, module)
         if problem is not None and _imports(frame):
             return False  # what a module does when it is imported, which is nobody's doing; its functions may run again
@@ -100,6 +103,16 @@ def _is_made_of_class(frame: types.FrameType, module: str) -> bool:
         return True
     of_equinox = type(frame.f_globals.get("MISSING")).__module__.startswith("equinox.")
     return of_equinox and not module and code.co_filename.startswith(("<generated_flatten_", "<generated_unflatten_"))
+
+
+def _is_of_contract(frame: types.FrameType | None) -> bool:
+    """Whether beartype checks for jitney's contract, which raises or does nothing, that a value is of a type; both are read."""
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if owner(name) not in ("stdlib", "generated") and "beartype" not in Path(name).parts:
+            return owner(name) == "jitney"
+        frame = frame.f_back
+    return False
 
 
 def _environment_codes() -> list[types.CodeType]:
@@ -160,20 +173,7 @@ def _profiled(ran: Ran) -> Generator[None]:
     """By a profile function, in Python 3.11."""
     if sys.getprofile() is not None:
         raise Unsure(_BLIND)
-    known: set[types.CodeType] = set()
-    heard: dict[types.CodeType, bool] = {}
-
-    def profile(frame: types.FrameType, what: str, value: Any) -> None:
-        code = frame.f_code
-        if what == "call":
-            if code not in known and ran.started(frame):
-                known.add(code)
-        elif what == "c_call":
-            if code not in heard:
-                heard[code] = ran.is_heard(code)
-            if heard[code]:
-                ran.called(value, frame)
-
+    profile = Follower(ran)
     sys.setprofile(profile)
     try:
         yield
@@ -182,6 +182,26 @@ def _profiled(ran: Ran) -> Generator[None]:
             ran.problem = ran.problem or _BLIND
         else:
             sys.setprofile(None)
+
+
+class Follower:
+    """The profile function that tells what runs. A trace with symbolic sizes has one of its own meanwhile, which tells this one."""
+
+    def __init__(self, ran: Ran):
+        self._ran = ran
+        self._known: set[types.CodeType] = set()
+        self._heard: dict[types.CodeType, bool] = {}
+
+    def __call__(self, frame: types.FrameType, what: str, value: Any) -> None:
+        code = frame.f_code
+        if what == "call":
+            if code not in self._known and self._ran.started(frame):
+                self._known.add(code)
+        elif what == "c_call":
+            if code not in self._heard:
+                self._heard[code] = self._ran.is_heard(code)
+            if self._heard[code]:
+                self._ran.called(value, frame)
 
 
 @contextmanager
