@@ -75,7 +75,7 @@ def key_of(body: Body, arrays: Sequence[Any], counts: Counts | None = None) -> t
 def unsupported(options: Options) -> str | None:
     """Why programs with these options are not kept; None where they are."""
     given = {
-        "chunk": options.chunk, "memory": options.memory is not None, 'remat="auto"': options.remat == AUTO,
+        "memory": options.memory is not None, 'remat="auto"': options.remat == AUTO,
         "roll": options.roll is not None, "shard": options.shard is not None, "mesh": options.mesh is not None,
         'precision="auto:..."': tolerance_of(options.precision) is not None, 'compiler="fast"': options.compiler == "fast",
         "debug_nans": options.debug_nans, "accumulate": options.accumulate, "JITNEY_DISABLE": options.disabled is not None,

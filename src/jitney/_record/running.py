@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import jax.monitoring
+
 from .._owners import owner, owner_of, short
 from .allowed import ENVIRONMENT, is_barred_call
 from .unsure import Unsure
@@ -26,6 +28,7 @@ _BLIND = "another tool watches the code that runs, so nobody sees what is read"
 _OS = os.__file__
 _EVALUATE = (dataclasses.__file__, typing.__file__)
 _CHECKER = "<@beartype(__beartype_checker_"
+_MONITORING = jax.monitoring.record_event.__code__.co_filename
 _ON_BEHALF = frozenset(("absl", "etils", "platformdirs"))  # by which JAX writes and logs, and jitney finds its folder
 
 
@@ -52,7 +55,7 @@ class Ran:
         """A function runs. Whether it need not be told of again."""
         code = frame.f_code
         if code in self._environment:
-            if not _is_of_core(frame):
+            if not _is_of_core(frame) and not _listens(frame):
                 self._fail(f"`{_asker(frame)}` reads the environment")
             return False
         module = str(frame.f_globals.get("__name__", ""))
@@ -64,7 +67,7 @@ class Ran:
         if code.co_filename.startswith(_CHECKER) and _is_of_contract(frame):
             return False
         problem = self._problem(code, whose, module)
-        if problem is not None and _imports(frame):
+        if problem is not None and (_imports(frame) or _listens(frame)):
             return False  # what a module does when it is imported, which is nobody's doing; its functions may run again
         if problem is not None:
             self._fail(problem)
@@ -86,7 +89,7 @@ class Ran:
 
     def called(self, called: Any, frame: types.FrameType) -> None:
         """It calls what is no function of Python."""
-        if is_barred_call(called) and not _is_of_core(frame):
+        if is_barred_call(called) and not _is_of_core(frame) and not _listens(frame):
             self._fail(f"`{_asker(frame)}` calls `{getattr(called, '__name__', called)}`, which says something else in another process")
 
     def _fail(self, problem: str) -> None:
@@ -140,6 +143,15 @@ def _imports(frame: types.FrameType | None) -> bool:
             return True
         if owner(frame.f_code.co_filename) == "user":
             return False
+        frame = frame.f_back
+    return False
+
+
+def _listens(frame: types.FrameType | None) -> bool:
+    """Whether JAX tells a listener (`jax.monitoring`) what it does. What that sets of what is read, a trace has changed."""
+    while frame is not None:
+        if frame.f_code.co_filename == _MONITORING:
+            return True
         frame = frame.f_back
     return False
 

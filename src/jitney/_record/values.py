@@ -234,6 +234,8 @@ class Walk:
             self.add(value.func)
         elif kind is JITTED:
             self._jitted(value)
+        elif kind is jax.sharding.NamedSharding:
+            self._sharding(value)
         elif kind is functools._lru_cache_wrapper:  # pyright: ignore[reportPrivateUsage]
             raise self.fail("remembers what it returned (`functools.cache`), whatever has changed since")
         elif is_a(value, _TEXT) or (kind.__module__ == "typing" and not callable(value)):
@@ -253,6 +255,12 @@ class Walk:
         if getattr(np, value.__name__, None) is not value:
             raise self.fail("is a universal function of a package other than NumPy")
         self.say("ufunc", value.__name__)
+
+    def _sharding(self, value: Any) -> None:
+        mesh = value.mesh
+        if not is_a(mesh, jax.sharding.AbstractMesh):
+            raise self.fail("says on which devices something lies")
+        self.say("sharding", repr((mesh.axis_names, mesh.axis_sizes, mesh.axis_types, value.spec, value.memory_kind)))
 
     def _builtin(self, value: Any) -> None:
         owner = getattr(value, "__self__", None)
