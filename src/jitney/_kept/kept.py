@@ -18,7 +18,6 @@ from .._axes import at_any_size
 from .._body.body import Body
 from .._body.call_key import trace_key
 from .._body.plain import plain_run
-from .._checks import with_checks
 from .._errors import VerificationError, sentence
 from .._jax.compile_cache.cache import own
 from .._jax.trees import tree_flatten
@@ -34,7 +33,7 @@ from . import beside
 from .form import Forms
 from .key import key_of, unsupported
 from .stored import Stored, load, place, save
-from .tracing import Trace, export, text_of, written
+from .tracing import Trace, called, text_of, written
 
 
 @dataclass(frozen=True)
@@ -106,7 +105,7 @@ class Kept:
         stored = load(asked.entry, asked.key)
         if stored is None:
             return None, ""
-        changed = stored.libraries.changed()
+        changed = stored.libraries.changed() or _unreadable(asked.forms, stored.form)
         return (stored, "") if changed is None else (None, f"; the one that was kept is not used: {changed}")
 
     def _called(self, asked: _Asked, stored: Stored, given: Sequence[Any]) -> Any:
@@ -115,8 +114,7 @@ class Kept:
         outcome.treedef, outcome.rest = asked.forms.read(stored.form)
         if counts is not None:
             self._cuts[beside.program_key(arrays, counts)] = beside.read(stored.cuts)
-        out = export().deserialize(bytearray(stored.exported)).call(*tree_flatten(given)[0])
-        return outcome.output(with_checks(out[:-1], out[-1], stored.checks) if stored.checks else out)
+        return outcome.output(called(stored.exported, tree_flatten(given)[0], stored.checks, stored.weak))
 
     def _made(self, asked: _Asked, given: Sequence[Any], key: Hashable, why: str) -> Any:
         """Trace it here; what is sure is kept, and run as another process will run it."""
@@ -134,15 +132,15 @@ class Kept:
     def _stored(self, asked: _Asked, trace: Trace, given: Sequence[Any]) -> Stored:
         arrays, counts = parted(given)
         with watched(asked.codes) as ran:
-            exported, checks = trace.exported()
-        content = bytes(written(exported.serialize))
+            exported = trace.exported()
+        content = bytes(written(exported.program.serialize))
         if ran.problem is not None:
             raise Unsure(ran.problem)
         libraries = Libraries.of(ran.libraries)
         form = asked.forms.written(*trace.form())
         if key_of(self._body, arrays, counts)[0] != asked.key:
             raise Unsure("the trace changes what it reads")
-        return Stored(asked.key, form, libraries, content, checks, self._cuts_of(arrays, counts))
+        return Stored(asked.key, form, libraries, content, exported.checks, exported.weak, self._cuts_of(arrays, counts))
 
     def _cuts_of(self, arrays: Sequence[Any], counts: Any) -> Sequence[Any]:
         if counts is None:
@@ -166,3 +164,12 @@ class Kept:
                          'Under `verify` each program found by cache="program" is traced too, and their texts are equal.',
                          f"this is a fault of jitney's: please report it; until then delete {asked.entry}, and leave `cache` out.")
             )  # fmt: skip
+
+
+def _unreadable(forms: Forms, said: Any) -> str | None:
+    """Why a result cannot be put together here."""
+    try:
+        forms.read(said)
+    except Unsure as unsure:
+        return str(unsure)
+    return None

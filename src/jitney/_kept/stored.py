@@ -25,6 +25,7 @@ class Stored:
         libraries: What ran of installed packages.
         exported: The program, by `jax.export`.
         checks: Of each of its run-time checks, the messages; then the number of the one that failed stands behind its results.
+        weak: Which of its results are weakly typed: an exported program has forgotten that.
         cuts: Of a padded one, which axes of which results are cut off (`beside.py`).
     """
 
@@ -33,12 +34,13 @@ class Stored:
     libraries: Libraries
     exported: bytes
     checks: Sequence[Sequence[str]] = ()
+    weak: Sequence[int] = ()
     cuts: Sequence[Any] = ()
 
     @property
     def beside(self) -> str:
         """All that is said beside the program of what it means."""
-        return json.dumps([self.form, self.checks, self.cuts])
+        return json.dumps([self.form, self.checks, self.weak, self.cuts])
 
     def to_bytes(self) -> bytes:
         """All of it."""
@@ -46,6 +48,7 @@ class Stored:
             "key": self.key,
             "form": self.form,
             "checks": self.checks,
+            "weak": self.weak,
             "cuts": self.cuts,
             "files": self.libraries.files,
             "names": self.libraries.names,
@@ -67,7 +70,7 @@ class Stored:
         exported = content[end:]
         if len(exported) != said["bytes"]:
             return None
-        return cls(said["key"], said["form"], Libraries(files, names), exported, said["checks"], said["cuts"])
+        return cls(said["key"], said["form"], Libraries(files, names), exported, said["checks"], said["weak"], said["cuts"])
 
 
 def place(folder: Path, name: str, key: str) -> Path:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jax
+from jax.extend.core import primitives
 
 from .._checks import Kept as HasCallbacks
-from .._checks import Table, flagged
+from .._checks import Table, flagged, with_checks
 from .._jax.equinox_checks import has_equinox_checks, messages_of, own_jit
 from .._jax.trees import tree_flatten, tree_unflatten
 from .._record.unsure import Unsure
@@ -18,9 +20,35 @@ from .._view.layout import described
 from .._view.result import Mixed
 
 _jax: Any = jax
+_primitives: Any = primitives
+_convert: Any = _primitives.convert_element_type_p
 _EXPORT = (ValueError, TypeError, NotImplementedError)
 """What `jax.export` raises of a program that it cannot write."""
 Messages = tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class Exported:
+    """An exported program.
+
+    Args:
+        program: JAX's.
+        checks: Of each run-time check, its messages; where there are any, the number of the one that failed stands behind the results.
+        weak: Which results are weakly typed.
+    """
+
+    program: Any
+    checks: Messages
+    weak: tuple[int, ...]
+
+
+def called(content: bytes, arrays: Sequence[Any], checks: Sequence[Sequence[str]], weak: Sequence[int]) -> list[Any]:
+    """The results of a program that was written, as those of the body: typed as weakly, and under its checks."""
+    out: list[Any] = list(export().deserialize(bytearray(content)).call(*arrays))
+    number = out.pop() if checks else None
+    for i in weak:
+        out[i] = _convert.bind(out[i], new_dtype=out[i].dtype, weak_type=True, sharding=None)
+    return with_checks(out, number, checks)
 
 
 class Trace:
@@ -54,8 +82,8 @@ class Trace:
         whole = tree_unflatten(self._treedef, [None] * self._treedef.num_leaves)
         return (whole.outcome.treedef, whole.outcome.rest) if type(whole) is Mixed else (self._treedef, ())
 
-    def exported(self) -> tuple[Any, Messages]:
-        """JAX's exported program, and the messages of its checks.
+    def exported(self) -> Exported:
+        """JAX's exported program, with what it has forgotten of the body's.
 
         Raises:
             Unsure: It is not all that the body is.
@@ -63,14 +91,13 @@ class Trace:
         specs = [_jax.ShapeDtypeStruct(*described(array)[:2], weak_type=described(array)[2]) for array in self._arrays]
         jitted, table = self.jitted, Table()
         traced = jitted.trace(*specs)
-        if any(aval.weak_type for aval in traced.jaxpr.out_avals if hasattr(aval, "weak_type")):
-            raise Unsure("one of its results is a weakly typed number, and would come out strong")
+        weak = tuple(i for i, aval in enumerate(traced.jaxpr.out_avals) if getattr(aval, "weak_type", False))
         if has_equinox_checks(traced.jaxpr):
             jitted = self._with_number(traced.jaxpr, table)
             traced = _data(lambda: jitted.trace(*specs))
         if traced.jaxpr.effects:
             raise Unsure("it has effects: it calls back into Python, or changes references")
-        return written(lambda: export().export(jitted)(*specs)), tuple(map(_messages, table.callbacks))
+        return Exported(written(lambda: export().export(jitted)(*specs)), tuple(map(_messages, table.callbacks)), weak)
 
     def _with_number(self, closed: Any, table: Table) -> Any:
         def flat(*arrays: Any) -> list[Any]:
