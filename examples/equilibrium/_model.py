@@ -106,8 +106,7 @@ class Model:
 
     @cached_property
     def _traced(self) -> tuple[Any, Layout]:
-        """The equations and their derivatives as a graph of numbers, if they are one (`_graph.py`), and the layout of their residuals. This is
-        where a model's equations are traced. JAX's program of them is let go: nobody can tell by content whether two are the same."""
+        """The equations as a jaxpr, and the layout of their residuals. This is where a model's equations are traced."""
         places = [jax.ShapeDtypeStruct((size,), np.float64) for size in self.sizes.values()]
         with jax.enable_x64(True):
             traced, shape = called(f"{self.name}, equations", "equations", jax.make_jaxpr(self._residuals, return_shape=True), *places)
@@ -122,7 +121,7 @@ class Model:
                     "add or drop equations.",
                 )
             )
-        return graph_of(traced, list(self.sizes.values())) if self.rolled else None, residuals
+        return traced, residuals
 
     @cached_property
     def equation_names(self) -> tuple[str, ...]:
@@ -132,7 +131,7 @@ class Model:
     @cached_property
     def graph(self) -> Any:
         """Equations and derivatives as a graph of numbers, if they are one; see `_graph`."""
-        return self._traced[0]
+        return graph_of(self._traced[0], list(self.sizes.values())) if self.rolled else None
 
     @cached_property
     def linear(self) -> bool:

@@ -11,7 +11,6 @@ import importlib.util
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import CodeType
 from typing import Any
 
 from .._axes import at_any_size
@@ -31,18 +30,17 @@ from .._view.result import Outcome
 from .._view.true_sizes import parted
 from . import beside
 from .form import Forms
-from .key import key_of, unsupported
+from .key import Key, key_of, unsupported
 from .stored import Stored, load, place, save
 from .tracing import Trace, called, text_of, written
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """One call that is looked for: its key, where it would lie, the user's code that may run, and the arguments."""
+    """One call that is looked for: its key, where it would lie, and the arguments."""
 
-    key: str
+    key: Key
     entry: Path
-    codes: frozenset[CodeType]
     forms: Forms
 
 
@@ -97,12 +95,12 @@ class Kept:
         arrays, counts = parted(given)
         if counts is not None:
             beside.demand_one_for_all(self._proofs.get(beside.program_key(arrays, counts)))
-        key, codes = key_of(self._body, arrays, counts)
-        entry = place(folder, self._body.core.name, key)
-        return _Asked(key, entry, codes, Forms(self._body.layout.values([object() for _ in arrays], self._body.statics)))
+        key = key_of(self._body, arrays, counts)
+        entry = place(folder, self._body.core.name, key.text)
+        return _Asked(key, entry, Forms(self._body.layout.values([object() for _ in arrays], self._body.statics)))
 
     def _found(self, asked: _Asked) -> tuple[Stored | None, str]:
-        stored = load(asked.entry, asked.key)
+        stored = load(asked.entry, asked.key.text)
         if stored is None:
             return None, ""
         changed = stored.libraries.changed() or _unreadable(asked.forms, stored.form)
@@ -131,16 +129,16 @@ class Kept:
 
     def _stored(self, asked: _Asked, trace: Trace, given: Sequence[Any]) -> Stored:
         arrays, counts = parted(given)
-        with watched(asked.codes) as ran:
+        with watched(asked.key.codes) as ran:
             exported = trace.exported()
         content = bytes(written(exported.program.serialize))
         if ran.problem is not None:
             raise Unsure(ran.problem)
         libraries = Libraries.of(ran.libraries)
         form = asked.forms.written(*trace.form())
-        if key_of(self._body, arrays, counts)[0] != asked.key:
+        if key_of(self._body, arrays, counts).text != asked.key.text:
             raise Unsure("the trace changes what it reads")
-        return Stored(asked.key, form, libraries, content, exported.checks, exported.weak, self._cuts_of(arrays, counts))
+        return Stored(asked.key.text, form, libraries, content, exported.checks, exported.weak, self._cuts_of(arrays, counts))
 
     def _cuts_of(self, arrays: Sequence[Any], counts: Any) -> Sequence[Any]:
         if counts is None:

@@ -10,9 +10,9 @@ import os
 import platform
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from types import CodeType
 from typing import Any
 
 import equinox
@@ -26,6 +26,7 @@ from .._jax.mesh import current as current_mesh
 from .._jax.trees import is_a
 from .._owners import STARTED
 from .._record.classes import registered_anywhere
+from .._record.instructions import Codes
 from .._record.unsure import Unsure
 from .._record.values import Walk
 from .._signature.options import AUTO, Options, tolerance_of
@@ -53,8 +54,21 @@ _IRRELEVANT = (
 _VARIABLES = ("XLA_", "EQX_", "LIBTPU_", "CUDA_VISIBLE", "JAX_")
 
 
-def key_of(body: Body, arrays: Sequence[Any], counts: Counts | None = None) -> tuple[str, frozenset[CodeType]]:
-    """The key of a call, and the user's code that may run in its trace.
+@dataclass(frozen=True)
+class Key:
+    """What a call is looked for by.
+
+    Args:
+        text: The key.
+        codes: The user's code that was followed: all that may run in its trace, and of some why it may not.
+    """
+
+    text: str
+    codes: Codes
+
+
+def key_of(body: Body, arrays: Sequence[Any], counts: Counts | None = None) -> Key:
+    """The key of a call.
 
     Raises:
         Unsure: Something that may be read cannot be told by content.
@@ -69,7 +83,7 @@ def key_of(body: Body, arrays: Sequence[Any], counts: Counts | None = None) -> t
         walk.say("padded", repr(counts.key))
     fn = body.core.fn()
     walk.add(fn, "")
-    return walk.digest(), frozenset(walk.codes)
+    return Key(walk.digest(), walk.codes)
 
 
 def unsupported(options: Options) -> str | None:

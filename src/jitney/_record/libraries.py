@@ -18,6 +18,7 @@ from typing import Any
 from .._jax.trees import is_a, space_of, type_of
 from .._owners import STARTED, owner
 from .classes import LEFT_OUT
+from .instructions import Codes
 from .unsure import Unsure
 from .whose import CORE
 
@@ -37,18 +38,18 @@ class Libraries:
     names: Mapping[str, tuple[str, list[str]]]
 
     @classmethod
-    def of(cls, ran: Mapping[types.CodeType, str]) -> Libraries:
-        """Those of the code that ran.
+    def of(cls, ran: Codes) -> Libraries:
+        """Those of the code that ran, with the module of each.
 
         Raises:
             Unsure: One was written while this process ran.
         """
-        files = {code.co_filename: _stat(code.co_filename) for code in ran if not code.co_filename.startswith("<")}
+        files = {code.co_filename: _stat(code.co_filename) for code, _ in ran if not code.co_filename.startswith("<")}
         for name, (_, changed) in files.items():
             if changed > STARTED:
                 raise Unsure(f"{name} was written since this process began")
         used: dict[str, set[str]] = {}
-        for code, module in ran.items():
+        for code, module in ran:
             used.setdefault(module, set()).add(code.co_qualname.partition(".<locals>")[0])
             _names_used(code, module, used)
         said = {module: _said(module, names) for module, names in used.items() if module in sys.modules}

@@ -12,7 +12,7 @@ import sys
 import threading
 import types
 import typing
-from collections.abc import Generator, Set
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ import jax.monitoring
 
 from .._owners import owner, owner_of, short
 from .allowed import ENVIRONMENT, is_barred_call
+from .instructions import Codes
 from .unsure import Unsure
 from .whose import CORE, is_installed, is_known
 
@@ -36,12 +37,12 @@ class Ran:
     """What ran.
 
     Args:
-        followed: The user's code that may run.
+        followed: The user's code that was followed; of some why it may not run.
     """
 
-    def __init__(self, followed: Set[types.CodeType]):
+    def __init__(self, followed: Codes):
         self.followed = followed
-        self.libraries: dict[types.CodeType, str] = {}
+        self.libraries = Codes()
         """Code of installed packages, and the module that it is of."""
         self.problem: str | None = None
         self._thread = threading.get_ident()
@@ -72,12 +73,14 @@ class Ran:
         if problem is not None:
             self._fail(problem)
         elif whose not in ("user", "stdlib"):
-            self.libraries[code] = module
+            self.libraries.add((code,), module)
         return True
 
     def _problem(self, code: types.CodeType, whose: str, module: str) -> str | None:
         """Why code may read what nobody has looked at."""
-        if whose == "user" and code not in self.followed:
+        if whose == "user" and code in self.followed:
+            return self.followed[code]
+        if whose == "user":
             return f"`{code.co_name}` ({short(code.co_filename)}:{code.co_firstlineno}) runs, which no name that was followed leads to"
         if whose not in ("user", "stdlib") and not is_known(module):
             return f"it runs code of `{module}`, and nobody has looked whether that package has a state of its own"
@@ -163,7 +166,7 @@ def _asker(frame: types.FrameType | None) -> str:
 
 
 @contextmanager
-def watched(followed: Set[types.CodeType]) -> Generator[Ran]:
+def watched(followed: Codes) -> Generator[Ran]:
     """Follow what runs in this thread. No garbage is collected meanwhile: what that runs is nobody's doing, and another thing each time.
 
     Raises:
@@ -201,17 +204,17 @@ class Follower:
 
     def __init__(self, ran: Ran):
         self._ran = ran
-        self._known: set[types.CodeType] = set()
-        self._heard: dict[types.CodeType, bool] = {}
+        self._known = Codes()
+        self._heard = Codes()
 
     def __call__(self, frame: types.FrameType, what: str, value: Any) -> None:
         code = frame.f_code
         if what == "call":
             if code not in self._known and self._ran.started(frame):
-                self._known.add(code)
+                self._known.add((code,), None)
         elif what == "c_call":
             if code not in self._heard:
-                self._heard[code] = self._ran.is_heard(code)
+                self._heard.add((code,), self._ran.is_heard(code))
             if self._heard[code]:
                 self._ran.called(value, frame)
 
@@ -224,13 +227,13 @@ def _monitored(ran: Ran) -> Generator[None]:
     if tool is None:
         raise Unsure(_BLIND)
     events = monitoring.events
-    heard: set[types.CodeType] = set()
+    heard = Codes()
 
     def start(code: types.CodeType, _: int) -> Any:
         if not ran.here():
             return None
         if ran.is_heard(code) and code not in heard:
-            heard.add(code)
+            heard.add((code,), None)
             monitoring.set_local_events(tool, code, events.CALL)
         return monitoring.DISABLE if ran.started(sys._getframe(1)) else None  # pyright: ignore[reportPrivateUsage]
 
@@ -247,7 +250,7 @@ def _monitored(ran: Ran) -> Generator[None]:
         yield
     finally:
         monitoring.set_events(tool, 0)
-        for code in heard:
+        for code, _ in heard:
             monitoring.set_local_events(tool, code, 0)
         for event in (events.PY_START, events.CALL):
             monitoring.register_callback(tool, event, None)
