@@ -2,9 +2,9 @@
 
 Run from the project's root: `python -m tests.kept.edited [NAME ...]`. The first process makes the programs, the second finds or traces
 them, and the third has the edited sources (`edited.json`: in a text {n} is the name of the case and {d} a folder of its own). In each the
-reference is `jax.jit` of the same function, by `eqx.filter_jit`. A case may say `OPTIONS` of its program, and how its result is read (`READ`);
-where a run-time check fails, what it says is compared. The status is 1 if any result differs. Those that change what others see have processes of
-their own.
+reference is `jax.jit` of the same function, by `eqx.filter_jit`. A case may say `OPTIONS` of its program, and how its result is read
+(`READ`); where a run-time check fails, what it says is compared. The status is 1 if any result differs. Those that change what others see
+have processes of their own.
 """
 
 from __future__ import annotations

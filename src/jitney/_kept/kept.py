@@ -84,7 +84,8 @@ class Kept:
         refused = unsupported(self._body.core.options)
         if refused is not None:
             return False, f"not kept: {refused}"
-        return self.notes.get(trace_key(*parted(given)), (True, "not called yet"))
+        with self._body.numbers():
+            return self.notes.get(trace_key(*parted(given)), (True, "not called yet"))
 
     def _asked(self, given: Sequence[Any]) -> _Asked:
         if importlib.util.find_spec("flatbuffers") is None:
