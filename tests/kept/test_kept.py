@@ -146,6 +146,37 @@ def test_modules_that_no_argument_is_like_and_weak_numbers_come_back(folder, tmp
             assert out["weak"].weak_type
 
 
+def test_a_contract_behind_a_name_is_that_of_now(folder, tmp_path):
+    """Of a field whose annotation is a text: what the new one refuses is refused, though the program would be the same."""
+    text = """
+    from __future__ import annotations
+
+    import equinox as eqx
+    import jitney
+    from jaxtyping import Array, Float
+
+    Weights = Float[Array, "n"]
+
+
+    class Model(eqx.Module):
+        weights: Weights
+
+
+    def called(model: Model, x: Float[Array, "n"]):
+        return model.weights * x
+
+
+    program = jitney.optimize(cache="program")(called)
+    """
+    lab.write(tmp_path, {"lab_main.py": text})
+    with lab.process(tmp_path) as main:
+        main.program(main.Model(jnp.ones(2)), jnp.ones(2))
+        assert lab.notes(main.program) == KEPT
+    lab.write(tmp_path, {"lab_main.py": text.replace('[Array, "n"]', '[Array, "3"]', 1)})
+    with lab.process(tmp_path) as main, pytest.raises(jitney.ContractError, match="weights"):
+        main.program(main.Model(jnp.ones(2)), jnp.ones(2))
+
+
 def test_under_outer_transforms_it_is_traced(folder, tmp_path):
     """An exported program has no map and no second derivative of its own."""
     lab.write(tmp_path, {"lab_main.py": TEXT})

@@ -21,6 +21,7 @@ import jaxlib
 import numpy as np
 
 from .._body.body import Body
+from .._contract.contract import all_matches
 from .._jax.equinox_checks import on_error
 from .._jax.mesh import current as current_mesh
 from .._jax.trees import is_a
@@ -112,7 +113,10 @@ def _add_call(walk: Walk, body: Body, arrays: Sequence[Any]) -> None:
     walk.add(body.core.options, "options")
     walk.add([(p.name, int(p.kind), p.hint, p.has_default) for p in contract.parameters], "annotations")
     walk.add((contract.result, contract.unresolved), "annotations")
-    walk.add(layout.values(abstract, body.statics), "arguments")
+    values = layout.values(abstract, body.statics)
+    matches = all_matches(contract, body.core.binder.named(values))  # of fields of modules too, which may be texts with other names in them
+    walk.add([(match.path, match.hint) for match in matches], "annotations")
+    walk.add(values, "arguments")
 
 
 def _versions() -> list[str]:

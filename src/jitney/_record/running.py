@@ -56,7 +56,7 @@ class Ran:
         """A function runs. Whether it need not be told of again."""
         code = frame.f_code
         if code in self._environment:
-            if not _is_of_core(frame) and not _listens(frame):
+            if not _is_nobodys(frame):
                 self._fail(f"`{_asker(frame)}` reads the environment")
             return False
         module = str(frame.f_globals.get("__name__", ""))
@@ -68,7 +68,7 @@ class Ran:
         if code.co_filename.startswith(_CHECKER) and _is_of_contract(frame):
             return False
         problem = self._problem(code, whose, module)
-        if problem is not None and (_imports(frame) or _listens(frame)):
+        if problem is not None and _is_aside(frame):
             return False  # what a module does when it is imported, which is nobody's doing; its functions may run again
         if problem is not None:
             self._fail(problem)
@@ -92,7 +92,7 @@ class Ran:
 
     def called(self, called: Any, frame: types.FrameType) -> None:
         """It calls what is no function of Python."""
-        if is_barred_call(called) and not _is_of_core(frame) and not _listens(frame):
+        if is_barred_call(called) and not _is_nobodys(frame):
             self._fail(f"`{_asker(frame)}` calls `{getattr(called, '__name__', called)}`, which says something else in another process")
 
     def _fail(self, problem: str) -> None:
@@ -148,6 +148,16 @@ def _imports(frame: types.FrameType | None) -> bool:
             return False
         frame = frame.f_back
     return False
+
+
+def _is_aside(frame: types.FrameType | None) -> bool:
+    """Whether this runs beside the trace: because a module is imported, or a listener told."""
+    return _imports(frame) or _listens(frame)
+
+
+def _is_nobodys(frame: types.FrameType | None) -> bool:
+    """Whether who asks is JAX or its like, or asks beside the trace."""
+    return _is_of_core(frame) or _is_aside(frame)
 
 
 def _listens(frame: types.FrameType | None) -> bool:
