@@ -2,8 +2,9 @@
 
 Run from the project's root: `python -m tests.kept.edited [NAME ...]`. The first process makes the programs, the second finds or traces
 them, and the third has the edited sources (`edited.json`: in a text {n} is the name of the case and {d} a folder of its own). In each the
-reference is `jax.jit` of the same function. The status is 1 if any result differs. Those that change what others see have processes of
-their own.
+reference is `jax.jit` of the same function, by `eqx.filter_jit`. A case may say `OPTIONS` of its program, and how its result is read
+(`READ`); where a run-time check fails, what it says is compared. The status is 1 if any result differs. Those that change what others see
+have processes of their own.
 """
 
 from __future__ import annotations
@@ -77,22 +78,45 @@ def process(folder: Path, phase: str, names: list[str]) -> dict[str, Any]:
 
 
 def child(names: list[str]) -> None:
-    """Call each function decorated and under plain `jax.jit`."""
-    import jax
+    """Call each function decorated and under plain `jax.jit`, by Equinox, whose errors say what the author wrote."""
+    import equinox as eqx
 
     import jitney
 
     outcomes: dict[str, Any] = {}
     for name in names:
-        body = importlib.import_module(f"edited_{name}").body
-        program = jitney.optimize(cache="program")(body)
-        got, want = (np.asarray(fn(X)).tolist() for fn in (program, jax.jit(lambda x, body=body: body(x))))
+        module = importlib.import_module(f"edited_{name}")
+        program = jitney.optimize(cache="program", **getattr(module, "OPTIONS", {}))(module.body)
+        plain = eqx.filter_jit(lambda x, body=module.body: body(x))
+        got, want = (outcome_of(fn, getattr(module, "READ", np.asarray)) for fn in (program, plain))
         kept = [entry.kept for entry in program.core.entries.values() if entry.kept is not None]
         outcomes[name] = {"got": got, "want": want, "notes": [why for each in kept for _, why in each.notes.values()]}
     print(json.dumps(outcomes))
 
 
+def outcome_of(fn: Any, read: Any) -> Any:
+    """What a call gives, as numbers, or what the check says that fails."""
+    import equinox as eqx
+
+    from jitney._jax.equinox_checks import words_of
+
+    try:
+        return np.asarray(read(fn(jnp_x()))).tolist()
+    except eqx.EquinoxRuntimeError as error:
+        return words_of(error)
+
+
+def jnp_x() -> Any:
+    """The argument, as JAX's."""
+    import jax.numpy as jnp
+
+    return jnp.asarray(X)
+
+
 def same(outcome: dict[str, Any]) -> bool:
+    """Whether both say the same."""
+    if isinstance(outcome["got"], str) or isinstance(outcome["want"], str):
+        return outcome["got"] == outcome["want"]
     return np.allclose(outcome["got"], outcome["want"], equal_nan=True)
 
 

@@ -76,7 +76,68 @@ def ode() -> tuple[Callable[..., Any], tuple[Any, ...]]:
     return eqx.filter_grad(loss), (field, jnp.ones((16, 2)))
 
 
-PROBLEMS = {"layers": layers, "module": module, "ode": ode}
+def solver() -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """A trajectory of a linear field, by diffrax with `throw=True`: it holds run-time checks."""
+    import diffrax
+    import jax.numpy as jnp
+
+    def solved(y: Any, rate: Any) -> Any:
+        term = diffrax.ODETerm(lambda t, y, rate: -rate * y)
+        return diffrax.diffeqsolve(term, diffrax.Tsit5(), 0.0, 1.0, 0.1, y, args=rate).ys
+
+    return solved, (jnp.ones(16), jnp.ones(16))
+
+
+def trf() -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+    """A fit of a NIST set, of `examples/trf`."""
+    import numpy as np
+
+    from examples.trf._curve import Residual
+    from examples.trf._problem import Data, Setup
+    from examples.trf._program import programs
+    from examples.trf.nist import load
+
+    reference = load("Misra1a")
+    setup = Setup(Residual(reference.model, "no"), None, "linear", bounded=False, scale_by_jac=False, records=None)
+    controls = np.array([1e-8, 1e-8, 1e-8, 1.0, 300.0])
+    data = Data(None, None, None, controls, None, (reference.x, reference.y, None), {})
+    return programs(setup).fit.__wrapped__, (np.asarray(reference.starts[1], np.float64), data), {"precision": "f64"}
+
+
+def surrogate() -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+    """A padded step of training, of `examples/surrogate`."""
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+
+    from examples.surrogate._expert import batch
+    from examples.surrogate._step import PAD, Recipe, start, step_of
+    from examples.surrogate.model import Surrogate
+
+    recipe = Recipe()
+    model = Surrogate(16, key=jax.random.key(0))
+    arrays = tuple(map(jnp.asarray, batch(np.random.default_rng(8), 8, 5, 32).arrays))
+    return step_of(recipe).__wrapped__, (model, start(recipe, model), *arrays), {"pad": PAD}
+
+
+def homodyne() -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+    """The products of two angles in chunks, of `examples/homodyne`."""
+    import numpy as np
+
+    from examples.homodyne._fit import CHUNK, START
+    from examples.homodyne.model import Setup, gram
+
+    rng = np.random.default_rng(0)
+    first = rng.uniform(1.0, 2.0, 4 * CHUNK).astype(np.float32)
+    second = first + rng.uniform(0.1, 1.0, first.shape).astype(np.float32)
+    measured = np.ones((2, first.size), np.float32)
+    arguments = (START, Setup(), np.zeros(2, np.float32), first, second, measured)
+    return gram, arguments, {"vmap": {"phi": {"phi": 0, "measured": 0}}, "precision": "f64", "chunk": {"points": CHUNK}}
+
+
+PROBLEMS: dict[str, Callable[[], Any]] = {
+    "layers": layers, "module": module, "ode": ode, "solver": solver, "trf": trf, "surrogate": surrogate, "homodyne": homodyne,
+}  # fmt: skip
 
 
 def measure(problem: str, mode: str) -> None:
@@ -86,8 +147,8 @@ def measure(problem: str, mode: str) -> None:
 
     import jitney
 
-    fn, arguments = PROBLEMS[problem]()
-    program = jitney.optimize(cache=MODES[mode][0])(fn)
+    fn, arguments, *options = PROBLEMS[problem]()
+    program = jitney.optimize(cache=MODES[mode][0], **dict(*options))(fn)
     jax.block_until_ready(jnp.sin(jnp.ones(3)))
     wall, cpu = time.perf_counter(), time.process_time()
     jax.block_until_ready(jax.tree.leaves(program(*arguments)))

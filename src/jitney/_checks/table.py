@@ -7,11 +7,11 @@ from typing import Any, Never
 
 from .._jax.equinox_checks import fail
 
-_BITS = 16  # of an int32: the lower ones say which message, the upper ones which check
-MOST = 2 ** (31 - _BITS) - 1
-_MASK = 2**_BITS - 1
-_HALF = 2 ** (_BITS - 1)
-LEAST_INDEX, MOST_INDEX = -_HALF, _HALF - 1
+BITS = 16  # of an int32: the lower ones say which message, the upper ones which check
+MOST = 2 ** (31 - BITS) - 1
+MASK = 2**BITS - 1
+HALF = 2 ** (BITS - 1)
+LEAST_INDEX, MOST_INDEX = -HALF, HALF - 1
 
 
 class Table:
@@ -30,7 +30,7 @@ class Table:
             if number is None:
                 self._checks.append(callback)
                 number = self._numbers[id(held)] = len(self._checks)
-        return number << _BITS
+        return number << BITS
 
     def fail(self, code: int) -> Never:
         """Raise the error of a check.
@@ -52,13 +52,10 @@ class Table:
 
 def message_bits(index: int) -> int:
     """The lower bits of a number, of a message that is known when the program is made."""
-    return min(max(index, LEAST_INDEX), MOST_INDEX) & _MASK
+    return min(max(index, LEAST_INDEX), MOST_INDEX) & MASK
 
 
 def parted(code: int) -> tuple[int, int]:
     """Which check a number stands for, from 0, and which of its messages, as `Table.fail` takes it."""
-    index = code & _MASK
-    return (code >> _BITS) - 1, index if index < _HALF else index - 2**_BITS
-
-
-MASK = _MASK
+    index = code & MASK
+    return (code >> BITS) - 1, index if index < HALF else index - 2**BITS

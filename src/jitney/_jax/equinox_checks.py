@@ -37,6 +37,11 @@ def filter_jit(fn: Any, **options: Any) -> Any:
     return _filter_jit(fn, **options)
 
 
+def on_error() -> str:
+    """What Equinox does where a check fails: `EQX_ON_ERROR` as it was when Equinox was imported, or as somebody has set it since."""
+    return str(inspect.unwrap(_eqx.branched_error_if).__globals__.get("EQX_ON_ERROR"))
+
+
 def own_jit() -> Any:
     """JAX's own `jit`: under EQX_ON_ERROR=breakpoint Equinox puts a function in its place, and what that returns can only be called."""
     jit = _jax.jit

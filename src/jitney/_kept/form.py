@@ -1,16 +1,19 @@
 """The form of a result, written down: its structure and what it holds besides arrays, so that another process can put it together.
 
-Python's own containers are written as they are, and functions and named tuples by the name that leads to them. Any other node (an Equinox
-module) is written as "like that one of the arguments", whose static fields are the same: what no argument has is not kept.
+Python's own containers are written as they are, and functions and named tuples by the name that leads to them. An Equinox module is
+written as "like that one of the arguments", whose static fields are the same, or else field by field, by the name of its class. Any other
+node that no argument has is not kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+import dataclasses
+from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
 from operator import is_not
 from typing import Any
 
+import equinox as eqx
 import jax
 
 from .._jax.trees import is_a, tree_flatten, tree_unflatten, type_of
@@ -79,7 +82,10 @@ class Forms:
         children, treedef = _opened(value)
         if treedef == _LEAF:
             return self._leaf(value)
-        return [*self._node(value, treedef), *map(self._written, children)]
+        said = self._node(value, treedef)
+        if said is None:
+            return self._module(value)
+        return [*said, *map(self._written, children)]
 
     def _leaf(self, value: Any) -> Any:
         for at, leaf in enumerate(self._leaves):
@@ -87,13 +93,20 @@ class Forms:
                 return ["leaf", at]
         return ["name", *_named(value)]
 
-    def _node(self, value: Any, treedef: Any) -> list[Any]:
+    def _node(self, value: Any, treedef: Any) -> list[Any] | None:
         for at, (node, of_node) in enumerate(self._nodes):
             if type(node) is type(value) and of_node == treedef:
                 return ["like", at]
         if is_a(value, tuple) and hasattr(value, "_fields"):
             return ["named tuple", *_named(type(value))]
-        raise Unsure(f"its result holds a {type(value).__qualname__}, which no argument is like")
+        return None
+
+    def _module(self, value: Any) -> list[Any]:
+        """A module of a kind that no argument is: what `written` reads again must have the same structure, static fields too."""
+        if not is_a(value, eqx.Module):
+            raise Unsure(f"its result holds a {type(value).__qualname__}, which no argument is like")
+        present = [field.name for field in dataclasses.fields(value) if field.name in vars(value)]
+        return ["module", *_named(type(value)), present, *(self._written(vars(value)[name]) for name in present)]
 
     def read(self, said: Any) -> tuple[Hashable, Rest]:
         """The structure, and what stands at which place besides arrays.
@@ -122,8 +135,20 @@ class Forms:
             return _found(*rest)
         if kind == "named tuple":
             return _found(rest[0], rest[1])(*map(self._read, rest[2:]))
+        if kind == "module":
+            return _module_of(_found(rest[0], rest[1]), dict(zip(rest[2], map(self._read, rest[3:]), strict=True)))
         children: Sequence[Any] = list(map(self._read, rest[1:]))
         return tree_unflatten(self._nodes[rest[0]][1], children)
+
+
+def _module_of(kind: Any, fields: Mapping[str, Any]) -> Any:
+    """A module as it is put together where JAX returns one: without its `__init__`."""
+    if not (is_a(kind, type) and issubclass(kind, eqx.Module)):
+        raise Unsure(f"{kind} is no module of Equinox")
+    made: Any = object.__new__(kind)
+    for name, value in fields.items():
+        object.__setattr__(made, name, value)
+    return made
 
 
 def _opened(value: Any) -> tuple[list[Any], Any]:

@@ -8,14 +8,10 @@ and no map, an entry of its own is traced as usual (`Function.differs_nested`).
 from __future__ import annotations
 
 import importlib.util
-import re
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import CodeType
 from typing import Any
-
-import jax
 
 from .._axes import at_any_size
 from .._body.body import Body
@@ -23,31 +19,28 @@ from .._body.call_key import trace_key
 from .._body.plain import plain_run
 from .._errors import VerificationError, sentence
 from .._jax.compile_cache.cache import own
-from .._jax.equinox_checks import has_equinox_checks, own_jit
-from .._jax.trees import tree_flatten, tree_unflatten
+from .._jax.trees import tree_flatten
 from .._jax.user_contexts import KEPT
 from .._record.libraries import Libraries
 from .._record.running import watched
 from .._record.unsure import Unsure
 from .._verify import is_verified
-from .._view.layout import described, jit_is_off
-from .._view.result import Mixed, Outcome
+from .._view.layout import jit_is_off
+from .._view.result import Outcome
+from .._view.true_sizes import parted
+from . import beside
 from .form import Forms
-from .key import key_of, unsupported
+from .key import Key, key_of, unsupported
 from .stored import Stored, load, place, save
-
-_jax: Any = jax
-_EXPORT = (ValueError, TypeError, NotImplementedError)
-"""What `jax.export` raises of a program that it cannot write."""
+from .tracing import Trace, called, text_of, written
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """One call that is looked for: its key, where it would lie, the user's code that may run, and the arguments."""
+    """One call that is looked for: its key, where it would lie, and the arguments."""
 
-    key: str
+    key: Key
     entry: Path
-    codes: frozenset[CodeType]
     forms: Forms
 
 
@@ -57,99 +50,114 @@ class Kept:
     Args:
         body: The function and its kind of calls.
         trace: What JAX traces without it.
+        cuts: Of each padded program of the body, which axes of its results are padded; what is found adds its own.
+        proofs: Of each padded program of which new sizes are traced.
     """
 
-    def __init__(self, body: Body, trace: Callable[[Sequence[Any]], Any]):
+    def __init__(self, body: Body, trace: Callable[[Sequence[Any]], Any], cuts: beside.Cuts, proofs: beside.Proofs):
         self._body = body
         self._trace = trace
+        self._cuts = cuts
+        self._proofs = proofs
         self.notes: dict[Hashable, tuple[bool, str]] = {}
         """Of each call key, whether its program is kept, and why not."""
 
-    def __call__(self, arrays: Sequence[Any]) -> Any:
+    def __call__(self, given: Sequence[Any]) -> Any:
         if jit_is_off() or plain_run() is not None or at_any_size():
-            return self._trace(arrays)
-        key = trace_key(arrays)
+            return self._trace(given)
+        key = trace_key(*parted(given))
         try:
-            asked = self._asked(arrays)
+            asked = self._asked(given)
         except Unsure as unsure:
             self.notes[key] = (False, f"not kept: {unsure}")
-            return self._trace(arrays)
+            return self._trace(given)
         stored, changed = self._found(asked)
         if stored is None:
-            return self._made(asked, arrays, key, changed)
+            return self._made(asked, given, key, changed)
         if is_verified(self._body.core.options):
-            self._verify(asked, arrays, stored)
+            self._verify(asked, given, stored)
         self.notes[key] = (True, "found: neither traced nor lowered in this process")
-        return self._called(asked, stored, arrays)
+        return self._called(asked, stored, given)
 
-    def note(self, arrays: Sequence[Any]) -> tuple[bool, str]:
-        """Whether the program of a call is kept, and why not."""
+    def note(self, given: Sequence[Any]) -> tuple[bool, str]:
+        """Whether the program of a call, padded if it is, is kept, and why not."""
         refused = unsupported(self._body.core.options)
         if refused is not None:
             return False, f"not kept: {refused}"
-        return self.notes.get(trace_key(arrays), (True, "not called yet"))
+        with self._body.numbers():
+            return self.notes.get(trace_key(*parted(given)), (True, "not called yet"))
 
-    def _asked(self, arrays: Sequence[Any]) -> _Asked:
+    def _asked(self, given: Sequence[Any]) -> _Asked:
         if importlib.util.find_spec("flatbuffers") is None:
             raise Unsure("`jax.export` needs the package flatbuffers to write programs, and it is not installed")
         folder = own() if self._body.core.options.cache else None
         if folder is None:
             raise Unsure("there is no folder of jitney's own for compiled programs (see `cache` above)")
-        key, codes = key_of(self._body, arrays)
-        entry = place(folder, self._body.core.name, key)
-        return _Asked(key, entry, codes, Forms(self._body.layout.values([object() for _ in arrays], self._body.statics)))
+        arrays, counts = parted(given)
+        if counts is not None:
+            beside.demand_one_for_all(self._proofs.get(beside.program_key(arrays, counts)))
+        key = key_of(self._body, arrays, counts)
+        entry = place(folder, self._body.core.name, key.text)
+        return _Asked(key, entry, Forms(self._body.layout.values([object() for _ in arrays], self._body.statics)))
 
     def _found(self, asked: _Asked) -> tuple[Stored | None, str]:
-        stored = load(asked.entry, asked.key)
+        stored = load(asked.entry, asked.key.text)
         if stored is None:
             return None, ""
-        changed = stored.libraries.changed()
+        changed = stored.libraries.changed() or _unreadable(asked.forms, stored.form)
         return (stored, "") if changed is None else (None, f"; the one that was kept is not used: {changed}")
 
-    def _called(self, asked: _Asked, stored: Stored, arrays: Sequence[Any]) -> Any:
+    def _called(self, asked: _Asked, stored: Stored, given: Sequence[Any]) -> Any:
+        arrays, counts = parted(given)
         outcome = Outcome()
         outcome.treedef, outcome.rest = asked.forms.read(stored.form)
-        return outcome.output(_export().deserialize(bytearray(stored.exported)).call(*arrays))
+        if counts is not None:
+            self._cuts[beside.program_key(arrays, counts)] = beside.read(stored.cuts)
+        return outcome.output(called(stored.exported, tree_flatten(given)[0], stored.checks, stored.weak))
 
-    def _made(self, asked: _Asked, arrays: Sequence[Any], key: Hashable, why: str) -> Any:
+    def _made(self, asked: _Asked, given: Sequence[Any], key: Hashable, why: str) -> Any:
         """Trace it here; what is sure is kept, and run as another process will run it."""
-        trace = _Trace(self._trace, self._body.core.name)
+        trace = Trace(self._trace, self._body.core.name, given)
         with KEPT(object()):  # a value that nobody has had makes JAX forget what it has traced: all bodies run again, and are seen
             try:
-                stored = self._stored(asked, trace, arrays)
+                stored = self._stored(asked, trace, given)
                 is_kept = save(asked.entry, stored)
                 self.notes[key] = (is_kept, f"kept for other processes{why}" if is_kept else "not kept: the folder cannot be written")
             except Unsure as unsure:
                 self.notes[key] = (False, f"not kept: {unsure}")
-                return trace.inside(arrays)
-        return self._called(asked, stored, arrays)
+                return trace.inside()
+        return self._called(asked, stored, given)
 
-    def _stored(self, asked: _Asked, trace: _Trace, arrays: Sequence[Any]) -> Stored:
-        export = _export()
-        specs = [_jax.ShapeDtypeStruct(*described(array)[:2], weak_type=described(array)[2]) for array in arrays]
-        with watched(asked.codes) as ran:
-            traced = trace.jitted.trace(*specs)
-            _check(traced)
-            exported = _written(lambda: export.export(trace.jitted)(*specs))
-        content = bytes(_written(exported.serialize))
+    def _stored(self, asked: _Asked, trace: Trace, given: Sequence[Any]) -> Stored:
+        arrays, counts = parted(given)
+        with watched(asked.key.codes) as ran:
+            exported = trace.exported()
+        content = bytes(written(exported.program.serialize))
         if ran.problem is not None:
             raise Unsure(ran.problem)
         libraries = Libraries.of(ran.libraries)
         form = asked.forms.written(*trace.form())
-        if key_of(self._body, arrays)[0] != asked.key:
+        if key_of(self._body, arrays, counts).text != asked.key.text:
             raise Unsure("the trace changes what it reads")
-        return Stored(asked.key, form, libraries, content)
+        return Stored(asked.key.text, form, libraries, content, exported.checks, exported.weak, self._cuts_of(arrays, counts))
 
-    def _verify(self, asked: _Asked, arrays: Sequence[Any], stored: Stored) -> None:
+    def _cuts_of(self, arrays: Sequence[Any], counts: Any) -> Sequence[Any]:
+        if counts is None:
+            return ()
+        key = beside.program_key(arrays, counts)
+        beside.demand_one_for_all(self._proofs.get(key))
+        return beside.written(self._cuts[key])
+
+    def _verify(self, asked: _Asked, given: Sequence[Any], stored: Stored) -> None:
         """Trace as well, and compare.
 
         Raises:
             VerificationError: The programs differ.
         """
-        trace = _Trace(self._trace, self._body.core.name)
+        trace = Trace(self._trace, self._body.core.name, given)
         with KEPT(object()):
-            fresh = self._stored(asked, trace, arrays)
-        if _text(fresh.exported) != _text(stored.exported) or fresh.form != stored.form:
+            fresh = self._stored(asked, trace, given)
+        if text_of(fresh.exported) != text_of(stored.exported) or fresh.beside != stored.beside:
             raise VerificationError(
                 sentence(self._body.core.where, "the program that was kept is not the one that is traced now.",
                          'Under `verify` each program found by cache="program" is traced too, and their texts are equal.',
@@ -157,63 +165,10 @@ class Kept:
             )  # fmt: skip
 
 
-class _Trace:
-    """The body as a function of flat arrays to flat arrays, under a `jit` of its own, whose trace JAX keeps: to be exported, or to stand
-    where it would have stood without all this."""
-
-    def __init__(self, trace: Callable[[Sequence[Any]], Any], name: str):
-        self._treedef: Any = None
-
-        def flat(*arrays: Any) -> list[Any]:
-            out, self._treedef = tree_flatten(trace(arrays))
-            return out
-
-        flat.__name__ = flat.__qualname__ = name
-        self.jitted: Any = own_jit()(flat, inline=True)
-
-    def inside(self, arrays: Sequence[Any]) -> Any:
-        """The result of the body in the trace around this."""
-        out = self.jitted(*arrays)
-        return tree_unflatten(self._treedef, out)
-
-    def form(self) -> tuple[Any, Any]:
-        """The structure of the result, and what it holds besides arrays."""
-        whole = tree_unflatten(self._treedef, [None] * self._treedef.num_leaves)
-        return (whole.outcome.treedef, whole.outcome.rest) if type(whole) is Mixed else (self._treedef, ())
-
-
-def _written(step: Callable[[], Any]) -> Any:
-    """What a step of `jax.export` gives.
-
-    Raises:
-        Unsure: It cannot write this program.
-    """
+def _unreadable(forms: Forms, said: Any) -> str | None:
+    """Why a result cannot be put together here."""
     try:
-        return step()
-    except _EXPORT as error:
-        raise Unsure(f"`jax.export` does not write it: {str(error).splitlines()[0]}") from None
-
-
-def _check(traced: Any) -> None:
-    closed = traced.jaxpr
-    if has_equinox_checks(closed):
-        raise Unsure("it holds run-time checks (`eqx.error_if`), and programs with checks are not kept yet")
-    if closed.effects:
-        raise Unsure("it has effects: it calls back into Python, or changes references")
-    if any(aval.weak_type for aval in closed.out_avals if hasattr(aval, "weak_type")):
-        raise Unsure("one of its results is a weakly typed number, and would come out strong")
-
-
-def _export() -> Any:
-    """Imported where it is needed: not by `import jax`."""
-    return importlib.import_module("jax.export")
-
-
-def _text(exported: bytes) -> str:
-    """A program as text, without the places in files that it names."""
-    text: str = _export().deserialize(bytearray(exported)).mlir_module()
-    lines = (line for line in text.splitlines() if not line.startswith("#loc"))
-    return _PLACE.sub("", "\n".join(lines))
-
-
-_PLACE = re.compile(r' loc\((?:[^()"]|"[^"]*"|\([^()]*\))*\)')
+        forms.read(said)
+    except Unsure as unsure:
+        return str(unsure)
+    return None

@@ -10,8 +10,9 @@ import os
 import platform
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from types import CodeType
 from typing import Any
 
 import equinox
@@ -20,18 +21,21 @@ import jaxlib
 import numpy as np
 
 from .._body.body import Body
+from .._contract.contract import all_matches
+from .._jax.equinox_checks import on_error
 from .._jax.mesh import current as current_mesh
 from .._jax.trees import is_a
+from .._owners import STARTED
 from .._record.classes import registered_anywhere
+from .._record.instructions import Codes
 from .._record.unsure import Unsure
 from .._record.values import Walk
 from .._signature.options import AUTO, Options, tolerance_of
 from .._version import __version__
 from .._view.layout import described
+from .._view.true_sizes import Counts
 
-_HERE = Path(__file__).parent
-_OURS = [str((file.name, file.stat().st_size, file.stat().st_mtime_ns)) for file in sorted(_HERE.glob("*.py"))]
-"""What writes and reads the form of what is kept: another one finds nothing of this one's."""
+_PACKAGE = Path(__file__).parents[1]
 _jax: Any = jax
 _IRRELEVANT = (
     "cache",
@@ -51,8 +55,21 @@ _IRRELEVANT = (
 _VARIABLES = ("XLA_", "EQX_", "LIBTPU_", "CUDA_VISIBLE", "JAX_")
 
 
-def key_of(body: Body, arrays: Sequence[Any]) -> tuple[str, frozenset[CodeType]]:
-    """The key of a call, and the user's code that may run in its trace.
+@dataclass(frozen=True)
+class Key:
+    """What a call is looked for by.
+
+    Args:
+        text: The key.
+        codes: The user's code that was followed: all that may run in its trace, and of some why it may not.
+    """
+
+    text: str
+    codes: Codes
+
+
+def key_of(body: Body, arrays: Sequence[Any], counts: Counts | None = None) -> Key:
+    """The key of a call.
 
     Raises:
         Unsure: Something that may be read cannot be told by content.
@@ -63,19 +80,21 @@ def key_of(body: Body, arrays: Sequence[Any]) -> tuple[str, frozenset[CodeType]]
     walk = Walk()
     walk.say(*_versions(), *_settings(), *_machine(), *registered_anywhere())
     _add_call(walk, body, arrays)
+    if counts is not None:  # of a padded call; its true sizes are data
+        walk.say("padded", repr(counts.key))
     fn = body.core.fn()
     walk.add(fn, "")
-    return walk.digest(), frozenset(walk.codes)
+    return Key(walk.digest(), walk.codes)
 
 
 def unsupported(options: Options) -> str | None:
     """Why programs with these options are not kept; None where they are."""
     given = {
-        "pad": options.pad, "chunk": options.chunk, "memory": options.memory is not None, 'remat="auto"': options.remat == AUTO,
+        "memory": options.memory is not None, 'remat="auto"': options.remat == AUTO,
         "roll": options.roll is not None, "shard": options.shard is not None, "mesh": options.mesh is not None,
         'precision="auto:..."': tolerance_of(options.precision) is not None, 'compiler="fast"': options.compiler == "fast",
         "debug_nans": options.debug_nans, "accumulate": options.accumulate, "JITNEY_DISABLE": options.disabled is not None,
-        'on_trace_error="eager"': options.on_trace_error == "eager", 'checks="later"': options.checks == "later",
+        'on_trace_error="eager"': options.on_trace_error == "eager",
     }  # fmt: skip
     named = [name for name, is_given in given.items() if is_given]
     return f"programs with `{named[0]}` are not kept yet" if named else None
@@ -94,12 +113,29 @@ def _add_call(walk: Walk, body: Body, arrays: Sequence[Any]) -> None:
     walk.add(body.core.options, "options")
     walk.add([(p.name, int(p.kind), p.hint, p.has_default) for p in contract.parameters], "annotations")
     walk.add((contract.result, contract.unresolved), "annotations")
-    walk.add(layout.values(abstract, body.statics), "arguments")
+    values = layout.values(abstract, body.statics)
+    matches = all_matches(contract, body.core.binder.named(values))  # of fields of modules too, which may be texts with other names in them
+    walk.add([(match.path, match.hint) for match in matches], "annotations")
+    walk.add(values, "arguments")
 
 
 def _versions() -> list[str]:
     packages: list[Any] = [jax, jaxlib, equinox, np]
-    return [sys.version, str(sys.flags.optimize), __version__, *_OURS, *(str(package.__version__) for package in packages)]
+    return [sys.version, str(sys.flags.optimize), __version__, *_ours(), *(str(package.__version__) for package in packages)]
+
+
+@cache
+def _ours() -> tuple[str, ...]:
+    """All files of jitney by size and time: what plans a call, proves it and writes it. Another one finds nothing of this one's.
+
+    Raises:
+        Unsure: One was written while this process ran.
+    """
+    files = {file.relative_to(_PACKAGE).as_posix(): file.stat() for file in _PACKAGE.rglob("*.py")}
+    newer = [name for name, status in files.items() if status.st_mtime_ns > STARTED]
+    if newer:
+        raise Unsure(f"jitney's {min(newer)} was written since this process began")
+    return tuple(f"{name} {status.st_size} {status.st_mtime_ns}" for name, status in sorted(files.items()))
 
 
 def _settings() -> list[str]:
@@ -107,7 +143,7 @@ def _settings() -> list[str]:
     names = sorted(name for name in _jax.config.values if not any(part in name for part in _IRRELEVANT))
     said = [f"{name}={getattr(_jax.config, name, None)!r}" for name in names]
     variables = sorted(f"{name}={value}" for name, value in os.environ.items() if name.startswith(_VARIABLES) and not _is_irrelevant(name))
-    return [*said, *variables, repr((np.geterr(), np.get_printoptions(), np.getbufsize()))]
+    return [*said, *variables, on_error(), repr((np.geterr(), np.get_printoptions(), np.getbufsize()))]
 
 
 def _is_irrelevant(name: str) -> bool:

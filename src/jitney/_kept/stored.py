@@ -1,10 +1,10 @@
-"""One kept program as bytes: what was exported, the form of its result, and what ran of installed packages. No pickle: text, and JAX's own
-format, which is a program and no code of Python."""
+"""One kept program as bytes: what was exported, the form of its result, what stands beside it, and what ran of installed packages. No
+pickle: text, and JAX's own format, which is a program and no code of Python."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 from .._jax.compile_cache.own_entries import delete, path_of, read, write
 from .._record.libraries import Libraries
 
-_MAGIC = b"jitney program 1\n"
+_MAGIC = b"jitney program 2\n"
 
 
 @dataclass(frozen=True)
@@ -24,18 +24,32 @@ class Stored:
         form: The form of its result (`form.py`).
         libraries: What ran of installed packages.
         exported: The program, by `jax.export`.
+        checks: Of each of its run-time checks, the messages; then the number of the one that failed stands behind its results.
+        weak: Which of its results are weakly typed: an exported program has forgotten that.
+        cuts: Of a padded one, which axes of which results are cut off (`beside.py`).
     """
 
     key: str
     form: Any
     libraries: Libraries
     exported: bytes
+    checks: Sequence[Sequence[str]] = ()
+    weak: Sequence[int] = ()
+    cuts: Sequence[Any] = ()
+
+    @property
+    def beside(self) -> str:
+        """All that is said beside the program of what it means."""
+        return json.dumps([self.form, self.checks, self.weak, self.cuts])
 
     def to_bytes(self) -> bytes:
         """All of it."""
         said = {
             "key": self.key,
             "form": self.form,
+            "checks": self.checks,
+            "weak": self.weak,
+            "cuts": self.cuts,
             "files": self.libraries.files,
             "names": self.libraries.names,
             "bytes": len(self.exported),
@@ -54,7 +68,9 @@ class Stored:
         files = {name: (size, changed) for name, (size, changed) in said["files"].items()}
         names = {module: (digest, listed) for module, (digest, listed) in said["names"].items()}
         exported = content[end:]
-        return cls(said["key"], said["form"], Libraries(files, names), exported) if len(exported) == said["bytes"] else None
+        if len(exported) != said["bytes"]:
+            return None
+        return cls(said["key"], said["form"], Libraries(files, names), exported, said["checks"], said["weak"], said["cuts"])
 
 
 def place(folder: Path, name: str, key: str) -> Path:

@@ -84,10 +84,11 @@ class Entry(Body):
         self.cuts: dict[Hashable, list[Cut]] = {}  # of each padded program, which axes of its results are padded
         self.proofs: dict[Hashable, Proof] = {}  # of each padded program, where each new size is traced
         self._lock = threading.Lock()
-        self.kept = Kept(self, self._trace) if core.options.cache == "program" and not self.request.nested else None
+        self.kept = Kept(self, self._trace, self.cuts, self.proofs) if core.options.cache == "program" and not self.request.nested else None
         self.jitted: Any = self._jit()
         self.state: State = "first"
         self.run: Callable[..., Any] = self._first
+        self.padded: PaddedCalls | None = None  # what runs its calls, if its function pads
         self.sharded = ShardedCalls(self) if core.options.shard is not None and not self.request.nested else None
         self.streams: dict[Hashable, Any] = {}  # what `jitney.stream` has planned and compiled
         self._settled = False  # whether `run` was chosen for programs without such checks: a new trace may bring one
@@ -133,7 +134,7 @@ class Entry(Body):
         if options.disabled is not None:
             self._become("running", self.jitted if options.disabled == "jit" else self.as_written)
             return self.run(*arrays)
-        padded = PaddedCalls(self) if options.pad and not options.debug_nans else None
+        padded = self.padded = PaddedCalls(self) if options.pad and not options.debug_nans else None
         if self.request.nested or traced(arrays):
             is_in_chunks = is_cut(self, arrays)
             if padded is None:

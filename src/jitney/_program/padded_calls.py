@@ -125,8 +125,16 @@ class PaddedCalls:
 
     def pads(self, arrays: Sequence[Any]) -> bool:
         """Whether calls of these shapes, of which there was one, are padded."""
+        return self._as_called(arrays) is not None
+
+    def given(self, arrays: Sequence[Any]) -> Sequence[Any]:
+        """What the program of such calls takes: if there was one that was padded, arrays of its bucket and their true sizes."""
+        padded = self._as_called(arrays)
+        return arrays if padded is None else (*padded.abstract(arrays), padded.counts.abstract())
+
+    def _as_called(self, arrays: Sequence[Any]) -> Padded | None:
         with self.entry.numbers():
-            return self.known.get((*self.entry.where(), *map(described, arrays))) is not None
+            return self.known.get((*self.entry.where(), *map(described, arrays)))
 
     def bucket(self, arrays: Sequence[Any]) -> Padded | None:
         """How calls of these shapes are padded; None if they run at exact size.

@@ -52,6 +52,29 @@ def codes_in(code: CodeType) -> Iterator[CodeType]:
             yield from codes_in(constant)
 
 
+class Codes:
+    """Code objects, each with what is known of it, by identity: those of two files are equal where their texts are."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[CodeType, Any]] = {}  # by identity; held, so that it stays their own
+
+    def add(self, codes: Iterable[CodeType], what: Any) -> None:
+        """Know this of them."""
+        self._known.update((id(code), (code, what)) for code in codes)
+
+    def __contains__(self, code: CodeType) -> bool:
+        return id(code) in self._known
+
+    def __getitem__(self, code: CodeType) -> Any:
+        return self._known[id(code)][1]
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def __iter__(self) -> Iterator[tuple[CodeType, Any]]:
+        return iter(self._known.values())
+
+
 @lru_cache(maxsize=4096)
 def reads_of(code: CodeType) -> Reads:
     """What a code object names."""

@@ -18,6 +18,7 @@ from typing import Any
 from .._jax.trees import is_a, space_of, type_of
 from .._owners import STARTED, owner
 from .classes import LEFT_OUT
+from .instructions import Codes
 from .unsure import Unsure
 from .whose import CORE
 
@@ -37,18 +38,18 @@ class Libraries:
     names: Mapping[str, tuple[str, list[str]]]
 
     @classmethod
-    def of(cls, ran: Mapping[types.CodeType, str]) -> Libraries:
-        """Those of the code that ran.
+    def of(cls, ran: Codes) -> Libraries:
+        """Those of the code that ran, with the module of each.
 
         Raises:
             Unsure: One was written while this process ran.
         """
-        files = {code.co_filename: _stat(code.co_filename) for code in ran if not code.co_filename.startswith("<")}
+        files = {code.co_filename: _stat(code.co_filename) for code, _ in ran if not code.co_filename.startswith("<")}
         for name, (_, changed) in files.items():
             if changed > STARTED:
                 raise Unsure(f"{name} was written since this process began")
         used: dict[str, set[str]] = {}
-        for code, module in ran.items():
+        for code, module in ran:
             used.setdefault(module, set()).add(code.co_qualname.partition(".<locals>")[0])
             _names_used(code, module, used)
         said = {module: _said(module, names) for module, names in used.items() if module in sys.modules}
@@ -89,26 +90,33 @@ def _stat(name: str) -> tuple[int, int]:
 
 
 def _said(module: str, names: set[str]) -> tuple[str, list[str]]:
-    listed = sorted(_listed(vars(sys.modules[module]), name) for name in names)
+    listed = sorted(_listed(module, name) for name in names)
     return _digest(module, listed), listed
 
 
 def _digest(module: str, names: list[str]) -> str:
-    is_core = owner(str(getattr(sys.modules[module], "__file__", ""))) in (*CORE, "stdlib")
+    is_core = _is_core(module)
     said = [_named(vars(sys.modules[module]), name, is_core=is_core) for name in names]
     return hashlib.blake2b("\n".join(said).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 def _named(space: Mapping[str, Any], name: str, *, is_core: bool) -> str:
-    """What a name is, or `name=module` of one that leads to a module: that may be imported later, and is the same then."""
-    plain, _, module = name.partition("=")
+    """What a name is, or `name=what` of one that may be imported later, and is the same then."""
+    plain, _, later = name.partition("=")
     value = _found(space, plain)
-    return module if module and value is None else _described(value, is_core=is_core)
+    return later if later and value is None else _described(value, is_core=is_core)
 
 
-def _listed(space: Mapping[str, Any], name: str) -> str:
+def _listed(module: str, name: str) -> str:
+    """A name, with what it stands for if that is a module, or one of jitney's that is imported when it is asked for (`_lazy.py`)."""
+    space = vars(sys.modules[module])
     value = _found(space, name)
-    return f"{name}={value.__name__}" if is_a(value, types.ModuleType) else name
+    is_lazy = "__getattr__" in space and owner(str(space.get("__file__", ""))) == "jitney"
+    return f"{name}={_described(value, is_core=_is_core(module))}" if is_lazy or is_a(value, types.ModuleType) else name
+
+
+def _is_core(module: str) -> bool:
+    return owner(str(getattr(sys.modules[module], "__file__", ""))) in (*CORE, "stdlib")
 
 
 def _found(space: Mapping[str, Any], name: str) -> Any:
@@ -145,7 +153,8 @@ def _itself(value: Any, *, is_core: bool) -> str:
         code = value.__code__
         return f"{code.co_filename}:{code.co_firstlineno} {code.co_name}"
     if is_a(value, type):
-        space = [(name, part) for name, part in sorted(space_of(value).items()) if name not in LEFT_OUT]
+        made_late = type if value.__module__.startswith("jaxlib.") else ()  # those of iterators, by the first loop
+        space = [(name, part) for name, part in sorted(space_of(value).items()) if name not in LEFT_OUT and not is_a(part, made_late)]
         inside = [name if is_core or not is_a(part, _PLAIN) else f"{name}={part!r}" for name, part in space]
         return f"{value.__module__}.{value.__qualname__} {inside}"
     if is_a(value, types.ModuleType):

@@ -12,19 +12,24 @@ import sys
 import threading
 import types
 import typing
-from collections.abc import Generator, Set
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import jax.monitoring
+
 from .._owners import owner, owner_of, short
 from .allowed import ENVIRONMENT, is_barred_call
+from .instructions import Codes
 from .unsure import Unsure
 from .whose import CORE, is_installed, is_known
 
 _BLIND = "another tool watches the code that runs, so nobody sees what is read"
 _OS = os.__file__
 _EVALUATE = (dataclasses.__file__, typing.__file__)
+_CHECKER = "<@beartype(__beartype_checker_"
+_MONITORING = jax.monitoring.record_event.__code__.co_filename
 _ON_BEHALF = frozenset(("absl", "etils", "platformdirs"))  # by which JAX writes and logs, and jitney finds its folder
 
 
@@ -32,12 +37,12 @@ class Ran:
     """What ran.
 
     Args:
-        followed: The user's code that may run.
+        followed: The user's code that was followed; of some why it may not run.
     """
 
-    def __init__(self, followed: Set[types.CodeType]):
+    def __init__(self, followed: Codes):
         self.followed = followed
-        self.libraries: dict[types.CodeType, str] = {}
+        self.libraries = Codes()
         """Code of installed packages, and the module that it is of."""
         self.problem: str | None = None
         self._thread = threading.get_ident()
@@ -51,7 +56,7 @@ class Ran:
         """A function runs. Whether it need not be told of again."""
         code = frame.f_code
         if code in self._environment:
-            if not _is_of_core(frame):
+            if not _is_nobodys(frame):
                 self._fail(f"`{_asker(frame)}` reads the environment")
             return False
         module = str(frame.f_globals.get("__name__", ""))
@@ -60,18 +65,22 @@ class Ran:
             whose = "stdlib" if is_installed(module) else "user"
         if code.co_filename.startswith("<") and _is_made_of_class(frame, module):
             return True
+        if code.co_filename.startswith(_CHECKER) and _is_of_contract(frame):
+            return False
         problem = self._problem(code, whose, module)
-        if problem is not None and _imports(frame):
+        if problem is not None and _is_aside(frame):
             return False  # what a module does when it is imported, which is nobody's doing; its functions may run again
         if problem is not None:
             self._fail(problem)
         elif whose not in ("user", "stdlib"):
-            self.libraries[code] = module
+            self.libraries.add((code,), module)
         return True
 
     def _problem(self, code: types.CodeType, whose: str, module: str) -> str | None:
         """Why code may read what nobody has looked at."""
-        if whose == "user" and code not in self.followed:
+        if whose == "user" and code in self.followed:
+            return self.followed[code]
+        if whose == "user":
             return f"`{code.co_name}` ({short(code.co_filename)}:{code.co_firstlineno}) runs, which no name that was followed leads to"
         if whose not in ("user", "stdlib") and not is_known(module):
             return f"it runs code of `{module}`, and nobody has looked whether that package has a state of its own"
@@ -83,7 +92,7 @@ class Ran:
 
     def called(self, called: Any, frame: types.FrameType) -> None:
         """It calls what is no function of Python."""
-        if is_barred_call(called) and not _is_of_core(frame):
+        if is_barred_call(called) and not _is_nobodys(frame):
             self._fail(f"`{_asker(frame)}` calls `{getattr(called, '__name__', called)}`, which says something else in another process")
 
     def _fail(self, problem: str) -> None:
@@ -100,6 +109,16 @@ def _is_made_of_class(frame: types.FrameType, module: str) -> bool:
         return True
     of_equinox = type(frame.f_globals.get("MISSING")).__module__.startswith("equinox.")
     return of_equinox and not module and code.co_filename.startswith(("<generated_flatten_", "<generated_unflatten_"))
+
+
+def _is_of_contract(frame: types.FrameType | None) -> bool:
+    """Whether beartype checks for jitney's contract, which raises or does nothing, that a value is of a type; both are read."""
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if owner(name) not in ("stdlib", "generated") and "beartype" not in Path(name).parts:
+            return owner(name) == "jitney"
+        frame = frame.f_back
+    return False
 
 
 def _environment_codes() -> list[types.CodeType]:
@@ -131,6 +150,25 @@ def _imports(frame: types.FrameType | None) -> bool:
     return False
 
 
+def _is_aside(frame: types.FrameType | None) -> bool:
+    """Whether this runs beside the trace: because a module is imported, or a listener told."""
+    return _imports(frame) or _listens(frame)
+
+
+def _is_nobodys(frame: types.FrameType | None) -> bool:
+    """Whether who asks is JAX or its like, or asks beside the trace."""
+    return _is_of_core(frame) or _is_aside(frame)
+
+
+def _listens(frame: types.FrameType | None) -> bool:
+    """Whether JAX tells a listener (`jax.monitoring`) what it does. What that sets of what is read, a trace has changed."""
+    while frame is not None:
+        if frame.f_code.co_filename == _MONITORING:
+            return True
+        frame = frame.f_back
+    return False
+
+
 def _asker(frame: types.FrameType | None) -> str:
     while frame is not None and owner(frame.f_code.co_filename) in ("stdlib", "generated"):
         frame = frame.f_back
@@ -138,7 +176,7 @@ def _asker(frame: types.FrameType | None) -> str:
 
 
 @contextmanager
-def watched(followed: Set[types.CodeType]) -> Generator[Ran]:
+def watched(followed: Codes) -> Generator[Ran]:
     """Follow what runs in this thread. No garbage is collected meanwhile: what that runs is nobody's doing, and another thing each time.
 
     Raises:
@@ -160,20 +198,7 @@ def _profiled(ran: Ran) -> Generator[None]:
     """By a profile function, in Python 3.11."""
     if sys.getprofile() is not None:
         raise Unsure(_BLIND)
-    known: set[types.CodeType] = set()
-    heard: dict[types.CodeType, bool] = {}
-
-    def profile(frame: types.FrameType, what: str, value: Any) -> None:
-        code = frame.f_code
-        if what == "call":
-            if code not in known and ran.started(frame):
-                known.add(code)
-        elif what == "c_call":
-            if code not in heard:
-                heard[code] = ran.is_heard(code)
-            if heard[code]:
-                ran.called(value, frame)
-
+    profile = Follower(ran)
     sys.setprofile(profile)
     try:
         yield
@@ -184,6 +209,26 @@ def _profiled(ran: Ran) -> Generator[None]:
             sys.setprofile(None)
 
 
+class Follower:
+    """The profile function that tells what runs. A trace with symbolic sizes has one of its own meanwhile, which tells this one."""
+
+    def __init__(self, ran: Ran):
+        self._ran = ran
+        self._known = Codes()
+        self._heard = Codes()
+
+    def __call__(self, frame: types.FrameType, what: str, value: Any) -> None:
+        code = frame.f_code
+        if what == "call":
+            if code not in self._known and self._ran.started(frame):
+                self._known.add((code,), None)
+        elif what == "c_call":
+            if code not in self._heard:
+                self._heard.add((code,), self._ran.is_heard(code))
+            if self._heard[code]:
+                self._ran.called(value, frame)
+
+
 @contextmanager
 def _monitored(ran: Ran) -> Generator[None]:
     """By `sys.monitoring`: functions that start, and what those call that are not of JAX and its like."""
@@ -192,13 +237,13 @@ def _monitored(ran: Ran) -> Generator[None]:
     if tool is None:
         raise Unsure(_BLIND)
     events = monitoring.events
-    heard: set[types.CodeType] = set()
+    heard = Codes()
 
     def start(code: types.CodeType, _: int) -> Any:
         if not ran.here():
             return None
         if ran.is_heard(code) and code not in heard:
-            heard.add(code)
+            heard.add((code,), None)
             monitoring.set_local_events(tool, code, events.CALL)
         return monitoring.DISABLE if ran.started(sys._getframe(1)) else None  # pyright: ignore[reportPrivateUsage]
 
@@ -215,7 +260,7 @@ def _monitored(ran: Ran) -> Generator[None]:
         yield
     finally:
         monitoring.set_events(tool, 0)
-        for code in heard:
+        for code, _ in heard:
             monitoring.set_local_events(tool, code, 0)
         for event in (events.PY_START, events.CALL):
             monitoring.register_callback(tool, event, None)

@@ -29,7 +29,7 @@ from .._jax.trees import extended, is_a, is_node, issubdtype, space_of, tree_fla
 from .allowed import FORMATS, check_module, check_name
 from .classes import LEFT_OUT, annotations_text, class_items, holds_hidden_state, instance_items, registered
 from .functions import Global, globals_of, is_users
-from .instructions import codes_in, digest_of, reads_of
+from .instructions import Codes, codes_in, digest_of, reads_of
 from .unsure import Unsure
 from .whose import importable, is_installed, whose
 
@@ -67,8 +67,8 @@ class Walk:
         self._asked: set[str] = set()
         self._words: set[str] = set()
         self._later: list[tuple[Any, list[str]]] = []  # functions and classes: a chain of calls may be long
-        self.codes: set[types.CodeType] = set()
-        """The user's code that was followed."""
+        self.codes = Codes()
+        """The user's code, and why what it reads cannot be followed; nothing is read in that way while it does not run."""
 
     def digest(self) -> str:
         """Of everything that was added, with what its functions, classes and modules say."""
@@ -234,6 +234,8 @@ class Walk:
             self.add(value.func)
         elif kind is JITTED:
             self._jitted(value)
+        elif kind is jax.sharding.NamedSharding:
+            self._sharding(value)
         elif kind is functools._lru_cache_wrapper:  # pyright: ignore[reportPrivateUsage]
             raise self.fail("remembers what it returned (`functools.cache`), whatever has changed since")
         elif is_a(value, _TEXT) or (kind.__module__ == "typing" and not callable(value)):
@@ -253,6 +255,12 @@ class Walk:
         if getattr(np, value.__name__, None) is not value:
             raise self.fail("is a universal function of a package other than NumPy")
         self.say("ufunc", value.__name__)
+
+    def _sharding(self, value: Any) -> None:
+        mesh = value.mesh
+        if not is_a(mesh, jax.sharding.AbstractMesh):
+            raise self.fail("says on which devices something lies")
+        self.say("sharding", repr((mesh.axis_names, mesh.axis_sizes, mesh.axis_types, value.spec, value.memory_kind)))
 
     def _builtin(self, value: Any) -> None:
         owner = getattr(value, "__self__", None)
@@ -342,24 +350,24 @@ class Walk:
         self._many([(name, part) for name, part in sorted(value.__dict__.items()) if users or name == "__wrapped__"])
         if users:
             self.say(*annotations_text(value))
-            self.codes.update(codes_in(code))
             self._asked |= reads_of(code).attributes
             self._words |= reads_of(code).words
             self._globals(value)
 
     def _globals(self, fn: types.FunctionType) -> None:
-        for read in globals_of(fn):
+        try:
+            reads = [*_checked(fn)]
+        except Unsure as unsure:
+            self.say("barred")
+            why = str(unsure).removeprefix("it ")
+            self.codes.add(codes_in(fn.__code__), f"`{fn.__name__}` {why}" if why != str(unsure) else why)
+            return
+        self.codes.add(codes_in(fn.__code__), None)
+        for read in reads:
             with self._inside(f"{fn.__name__}: {read.name}"):
                 self.say("reads", read.name)
                 if read.module != "builtins" or not _may_hash(fn.__code__, read.name):
-                    self._global(read)
-
-    def _global(self, read: Global) -> None:
-        for module in read.through:
-            check_module(module, stdlib=whose(module) == "stdlib")
-        if read.module is not None:
-            check_name(read.module, read.name.rpartition(".")[2])
-        self.add(read.value)
+                    self.add(read.value)
 
     def _instance(self, value: Any, kind: Any) -> None:
         self.say("instance")
@@ -383,6 +391,20 @@ class Walk:
             raise self.fail(f"is a {kind.__module__}.{kind.__qualname__}, whose content is not known")
         self.add(kind)
         self._many(instance_items(value))
+
+
+def _checked(fn: types.FunctionType) -> Generator[Global]:
+    """All that a function names.
+
+    Raises:
+        Unsure: It names something in a way that cannot be followed, or something that is not a function of its arguments.
+    """
+    for read in globals_of(fn):
+        for module in read.through:
+            check_module(module, stdlib=whose(module) == "stdlib")
+        if read.module is not None and (read.module != "builtins" or not _may_hash(fn.__code__, read.name)):
+            check_name(read.module, read.name.rpartition(".")[2])
+        yield read
 
 
 def _may_hash(code: types.CodeType, name: str) -> bool:

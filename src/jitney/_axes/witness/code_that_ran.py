@@ -16,6 +16,7 @@ from typing import Any
 
 from ..._jax.trees import is_a, type_of
 from ..._owners import owner, short
+from ..._record.running import Follower
 from .unseen import is_allowed, unknown
 
 _TRUSTED = ("jax", "jaxlib", "jitney", "equinox", "numpy", "stdlib", "generated")
@@ -111,7 +112,7 @@ def _profiled(watch: _Watch) -> Generator[None]:
     """By a profile function, in Python 3.11."""
 
     outer = sys.getprofile()
-    if outer is not None and not is_a(outer, _Profile):
+    if outer is not None and not is_a(outer, (_Profile, Follower)):
         watch.report(_BLIND)
         yield
         return

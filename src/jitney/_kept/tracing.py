@@ -1,0 +1,152 @@
+"""A body traced by itself, and written by `jax.export`, with its run-time checks as data: nothing that is exported calls Python."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+from jax.extend.core import primitives
+
+from .._checks import Kept as HasCallbacks
+from .._checks import Table, flagged, with_checks
+from .._jax.equinox_checks import has_equinox_checks, messages_of, own_jit
+from .._jax.trees import tree_flatten, tree_unflatten
+from .._record.unsure import Unsure
+from .._view.layout import described
+from .._view.result import Mixed
+
+_jax: Any = jax
+_primitives: Any = primitives
+_convert: Any = _primitives.convert_element_type_p
+_EXPORT = (ValueError, TypeError, NotImplementedError)
+"""What `jax.export` raises of a program that it cannot write."""
+Messages = tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class Exported:
+    """An exported program.
+
+    Args:
+        program: JAX's.
+        checks: Of each run-time check, its messages; where there are any, the number of the one that failed stands behind the results.
+        weak: Which results are weakly typed.
+    """
+
+    program: Any
+    checks: Messages
+    weak: tuple[int, ...]
+
+
+def called(content: bytes, arrays: Sequence[Any], checks: Sequence[Sequence[str]], weak: Sequence[int]) -> list[Any]:
+    """The results of a program that was written, as those of the body: typed as weakly, and under its checks."""
+    out: list[Any] = list(export().deserialize(bytearray(content)).call(*arrays))
+    number = out.pop() if checks else None
+    for i in weak:
+        out[i] = _convert.bind(out[i], new_dtype=out[i].dtype, weak_type=True, sharding=None)
+    return with_checks(out, number, checks)
+
+
+class Trace:
+    """The body as a function of flat arrays to flat arrays, under a `jit` of its own, whose trace JAX keeps: to be exported, or to stand
+    where it would have stood without all this.
+
+    Args:
+        trace: What JAX traces.
+        name: Of the function.
+        given: The arguments of `trace`: arrays, and the true sizes of a padded call behind them.
+    """
+
+    def __init__(self, trace: Callable[[Sequence[Any]], Any], name: str, given: Sequence[Any]):
+        self._treedef: Any = None
+        self._name = name
+        self._arrays, within = tree_flatten(given)
+
+        def flat(*arrays: Any) -> list[Any]:
+            out, self._treedef = tree_flatten(trace(tree_unflatten(within, arrays)))
+            return out
+
+        self.jitted: Any = own_jit()(self._named(flat), inline=True)
+
+    def inside(self) -> Any:
+        """The result of the body in the trace around this."""
+        out = self.jitted(*self._arrays)
+        return tree_unflatten(self._treedef, out)
+
+    def form(self) -> tuple[Any, Any]:
+        """The structure of the result, and what it holds besides arrays."""
+        whole = tree_unflatten(self._treedef, [None] * self._treedef.num_leaves)
+        return (whole.outcome.treedef, whole.outcome.rest) if type(whole) is Mixed else (self._treedef, ())
+
+    def exported(self) -> Exported:
+        """JAX's exported program, with what it has forgotten of the body's.
+
+        Raises:
+            Unsure: It is not all that the body is.
+        """
+        specs = [_jax.ShapeDtypeStruct(*described(array)[:2], weak_type=described(array)[2]) for array in self._arrays]
+        jitted, table = self.jitted, Table()
+        traced = jitted.trace(*specs)
+        weak = tuple(i for i, aval in enumerate(traced.jaxpr.out_avals) if getattr(aval, "weak_type", False))
+        if has_equinox_checks(traced.jaxpr):
+            jitted = self._with_number(traced.jaxpr, table)
+            traced = _data(lambda: jitted.trace(*specs))
+        if traced.jaxpr.effects:
+            raise Unsure("it has effects: it calls back into Python, or changes references")
+        return Exported(written(lambda: export().export(jitted)(*specs)), tuple(map(_messages, table.callbacks)), weak)
+
+    def _with_number(self, closed: Any, table: Table) -> Any:
+        def flat(*arrays: Any) -> list[Any]:
+            out, number = flagged(closed, arrays, table)
+            return [*out, number]
+
+        return own_jit()(self._named(flat))
+
+    def _named(self, flat: Callable[..., Any]) -> Callable[..., Any]:
+        flat.__name__ = flat.__qualname__ = self._name
+        return flat
+
+
+def _data(step: Callable[[], Any]) -> Any:
+    try:
+        return step()
+    except HasCallbacks as kept:
+        raise Unsure(f"its run-time checks cannot be data: {kept}") from None
+
+
+def _messages(callback: Any) -> tuple[str, ...]:
+    messages = messages_of(callback)
+    if messages is None:
+        raise Unsure("it has a run-time check of a form that jitney does not know")
+    return messages
+
+
+def written(step: Callable[[], Any]) -> Any:
+    """What a step of `jax.export` gives.
+
+    Raises:
+        Unsure: It cannot write this program.
+    """
+    try:
+        return step()
+    except _EXPORT as error:
+        raise Unsure(f"`jax.export` does not write it: {str(error).splitlines()[0]}") from None
+
+
+def export() -> Any:
+    """Imported where it is needed: not by `import jax`."""
+    return importlib.import_module("jax.export")
+
+
+def text_of(exported: bytes) -> str:
+    """A program as text, without the places in files that it names."""
+    text: str = export().deserialize(bytearray(exported)).mlir_module()
+    lines = (line for line in text.splitlines() if not line.startswith("#loc"))
+    return _PLACE.sub("", "\n".join(lines))
+
+
+_PLACE = re.compile(r' loc\((?:[^()"]|"[^"]*"|\([^()]*\))*\)')
