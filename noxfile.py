@@ -84,9 +84,14 @@ _ELSEWHERE = tuple(
     f"tests/{path}" for path in ("hunt", "axes/test_verified.py", "verify", "body/test_disable.py", "test_docs.py", "test_contributing.py")
 )
 OTHER_SESSIONS = ("-m", "not slow and not sweep", *(f"--ignore={path}" for path in _ELSEWHERE))
+_LONGEST = tuple(
+    f"tests/{path}"
+    for path in ("sparsity", "command", "stages/test_roll.py", "stages/test_saved.py", "axes/test_table.py", "jax/test_memory.py")
+)
+"""A third of the time of all others together: `tests` is what one waits for."""
 _ONE_IN = 16
 FEWER_CASES = f"--one-in={_ONE_IN}"
-THE_REST = (f"--but-one-in={_ONE_IN}", "--sweeps-one-in=12", *(f"--whole={path}" for path in (*_ELSEWHERE, "examples")))
+THE_REST = (f"--but-one-in={_ONE_IN}", "--sweeps-one-in=12", *(f"--whole={path}" for path in (*_ELSEWHERE, *_LONGEST, "examples")))
 
 
 def run_tests(session: nox.Session, *requirements: str, paths: tuple[str, ...] = (), workers: str = "auto", **env: str) -> None:
@@ -114,13 +119,13 @@ def demo(session: nox.Session) -> None:
 
 @nox.session(python=DEFAULT)
 def tests(session: nox.Session) -> None:
-    """Run every test of the package, each with fewer of its cases, on the default Python with the newest JAX for it."""
-    run_tests(session, paths=("tests", *OTHER_SESSIONS, FEWER_CASES))
+    """Run the tests of the package but the longest, each with fewer of its cases, on the default Python with the newest JAX for it."""
+    run_tests(session, paths=("tests", *OTHER_SESSIONS, *(f"--ignore={path}" for path in _LONGEST), FEWER_CASES))
 
 
 @nox.session(python=DEFAULT, name="tests-rest")
 def tests_rest(session: nox.Session) -> None:
-    """Run what `tests` leaves: the other cases, sweeps with one in twelve of theirs, pages, examples, what compares with plain JAX."""
+    """Run what `tests` leaves: the other cases and files, sweeps with one in twelve of theirs, pages, examples."""
     run_tests(session, paths=THE_REST)
 
 
