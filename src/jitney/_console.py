@@ -91,6 +91,9 @@ def bar(name: str, total: int, done: int, size: int, *, of: str = "chunks", each
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn(of), _Rate(), TimeRemainingColumn(),
     )  # fmt: skip
     console = Console()
-    with Progress(*columns, console=console, transient=True, disable=not (console.is_terminal or console.is_jupyter)) as shown:
+    if not (console.is_terminal or console.is_jupyter):
+        yield lambda: None
+        return
+    with Progress(*columns, console=console, transient=True) as shown:
         task = shown.add_task(name, total=total, completed=done, size=size, each=each)
         yield lambda: shown.advance(task)
