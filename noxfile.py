@@ -88,7 +88,7 @@ _LONGEST = tuple(
     f"tests/{path}"
     for path in ("sparsity", "command", "stages/test_roll.py", "stages/test_saved.py", "axes/test_table.py", "jax/test_memory.py")
 )
-"""A third of the time of all others together: `tests` is what one waits for."""
+"""Nearly a third of the time of all of these: `tests` is what one waits for."""
 _ONE_IN = 16
 FEWER_CASES = f"--one-in={_ONE_IN}"
 THE_REST = (f"--but-one-in={_ONE_IN}", "--sweeps-one-in=12", *(f"--whole={path}" for path in (*_ELSEWHERE, *_LONGEST, "examples")))

@@ -76,14 +76,14 @@ class Soak:
     def __init__(self, plain: bool) -> None:
         self.plain = plain
         self.spread = self.compiled(spread, pad={"n": "pow2"})
-        self.norms = self.compiled(norms, jax.vmap(norms), vmap="row", pad={"row": "pow2"})
+        self.norms = self.compiled(norms, jax.jit(jax.vmap(norms)), vmap="row", pad={"row": "pow2"})
         self.cut = self.compiled(spread, chunk={"n": 64})
-        self.shifted = self.compiled(lambda x, names: x + sum(names.values())) if plain else jitney.optimize(static="names")(shifted)
+        self.shifted = self.compiled(shifted, static="names")
         self.step = self.compiled(step, donate="weights", pad={"n": "pow2"})
         self.checked = self.compiled(checked, eqx.filter_jit(checked), pad={"n": "pow2"})
 
     def compiled(self, fn: Callable[..., Any], plain: Any = None, **options: Any) -> Any:
-        return (plain if isinstance(plain, eqx.Module) else jax.jit(plain or fn)) if self.plain else jitney.optimize(**options)(fn)
+        return (plain or jax.jit(fn)) if self.plain else jitney.optimize(**options)(fn)
 
     @property
     def acts(self) -> tuple[Act, ...]:

@@ -7,14 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
-import jax
-import numpy as np
 
 from .._jax.trees import extended, issubdtype
-from .table import BITS, HALF, MASK
+from .table import parted
 
 _eqx: Any = eqx
-_lax: Any = jax.lax
 
 
 def with_checks(results: Sequence[Any], number: Any, checks: Sequence[Sequence[str]]) -> list[Any]:
@@ -29,9 +26,7 @@ def with_checks(results: Sequence[Any], number: Any, checks: Sequence[Sequence[s
     if not out or not checks:
         return out
     at = min(range(len(out)), key=lambda i: (issubdtype(out[i].dtype, extended), math.prod(out[i].shape)))
-    failed = _lax.shift_right_logical(number, np.int32(BITS))
-    low = _lax.bitwise_and(number, np.int32(MASK))
-    index = _lax.select(_lax.lt(low, np.int32(HALF)), low, _lax.sub(low, np.int32(2 * HALF)))
-    for place, messages in enumerate(checks, 1):
-        out[at] = _eqx.branched_error_if(out[at], _lax.eq(failed, np.int32(place)), index, tuple(messages), on_error="raise")
+    failed, index = parted(number)
+    for place, messages in enumerate(checks):
+        out[at] = _eqx.branched_error_if(out[at], failed == place, index, tuple(messages), on_error="raise")
     return out

@@ -7,11 +7,11 @@ from typing import Any, Never
 
 from .._jax.equinox_checks import fail
 
-BITS = 16  # of an int32: the lower ones say which message, the upper ones which check
-MOST = 2 ** (31 - BITS) - 1
-MASK = 2**BITS - 1
-HALF = 2 ** (BITS - 1)
-LEAST_INDEX, MOST_INDEX = -HALF, HALF - 1
+_BITS = 16  # of an int32: the lower ones say which message, the upper ones which check
+MOST = 2 ** (31 - _BITS) - 1
+MASK = 2**_BITS - 1
+_HALF = 2 ** (_BITS - 1)
+LEAST_INDEX, MOST_INDEX = -_HALF, _HALF - 1
 
 
 class Table:
@@ -30,7 +30,7 @@ class Table:
             if number is None:
                 self._checks.append(callback)
                 number = self._numbers[id(held)] = len(self._checks)
-        return number << BITS
+        return number << _BITS
 
     def fail(self, code: int) -> Never:
         """Raise the error of a check.
@@ -55,7 +55,6 @@ def message_bits(index: int) -> int:
     return min(max(index, LEAST_INDEX), MOST_INDEX) & MASK
 
 
-def parted(code: int) -> tuple[int, int]:
-    """Which check a number stands for, from 0, and which of its messages, as `Table.fail` takes it."""
-    index = code & MASK
-    return (code >> BITS) - 1, index if index < HALF else index - 2**BITS
+def parted(code: Any) -> tuple[Any, Any]:
+    """Which check a number stands for, from 0, and which of its messages, as `Table.fail` takes it. It is an int, or an int32 array."""
+    return (code >> _BITS) - 1, ((code & MASK) ^ _HALF) - _HALF

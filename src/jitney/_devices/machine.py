@@ -11,6 +11,7 @@ from .._jax.memory import MOST
 from .._jax.memory import text as bytes_text
 from .._limits import Limit, cores, host_memory
 from .._owners import public
+from .._shown import Shown
 from .configure import threads_asked
 
 if TYPE_CHECKING:
@@ -47,8 +48,8 @@ class DeviceFacts:
         return _size(self.bytes_limit), _size(self.bytes_in_use), _size(self.peak_bytes)
 
 
-@dataclass(frozen=True)
-class Machine:
+@dataclass(frozen=True, repr=False)
+class Machine(Shown):
     """What `jitney.devices` found.
 
     Args:
@@ -96,18 +97,6 @@ class Machine:
         if (self.threads if self.threads is not None else seen) > limit.value:
             title += '. XLA has more threads than that: jitney.configure(threads="auto") before it starts, or JITNEY_THREADS=auto'
         return figures(title, rows)
-
-    def __str__(self) -> str:
-        from .._console import text_of
-
-        return text_of(self)
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        from .._console import html_of
-
-        return html_of(self)
 
 
 @public

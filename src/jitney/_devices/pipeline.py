@@ -20,6 +20,7 @@ from .._errors import MeshError, OptionError, sentence
 from .._jax.mesh import Mesh, automatic, automatically, context, current, described, explicit_around, laid, spec
 from .._jax.trees import is_a, tree_map, type_of
 from .._owners import public
+from .._shown import Shown
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -32,8 +33,8 @@ _eqx: Any = eqx
 _WHERE = "jitney.pipeline()"
 
 
-@dataclass(frozen=True)
-class Schedule:
+@dataclass(frozen=True, repr=False)
+class Schedule(Shown):
     """Which device works on which microbatch when. Printed, a picture.
 
     Args:
@@ -71,11 +72,6 @@ class Schedule:
         theory = (self.stages - 1) / (self.microbatches + self.stages - 1)
         rows.append([("bubble", "cyan"), (f"{self.bubble:.1%} of the time a device waits; (S-1)/(M+S-1) = {theory:.1%}", "")])
         return table(f"{self.microbatches} microbatches through {self.stages} stages, forward", rows)
-
-    def __str__(self) -> str:
-        from .._console import text_of
-
-        return text_of(self)
 
 
 class Pipeline(eqx.Module):

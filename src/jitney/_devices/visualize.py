@@ -11,6 +11,7 @@ import jax
 from .._jax.memory import text as bytes_text
 from .._jax.trees import Tracer, is_a, keystr, tree_flatten_with_path
 from .._owners import public
+from .._shown import Shown
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -40,8 +41,8 @@ class Held:
     devices: int
 
 
-@dataclass(frozen=True)
-class Placement:
+@dataclass(frozen=True, repr=False)
+class Placement(Shown):
     """What `jitney.visualize` gives: each array, and the bytes that each device holds of all."""
 
     arrays: tuple[Held, ...]
@@ -56,18 +57,6 @@ class Placement:
         rows += [[(name, "cyan"), (bytes_text(size), ""), ("█" * max(1, round(30 * size / most)) if most else "", "cyan")]
                  for name, size in self.bytes.items()]  # fmt: skip
         return table("who holds what", rows)
-
-    def __str__(self) -> str:
-        from .._console import text_of
-
-        return text_of(self)
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        from .._console import html_of
-
-        return html_of(self)
 
 
 def _drawn(held: Held) -> str:

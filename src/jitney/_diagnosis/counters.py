@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
+from .._shown import Shown
 from .cause import Cause
 
 if TYPE_CHECKING:
@@ -34,8 +35,8 @@ _KEPT = 100  # causes of retraces remembered
 _SHOWN = 10  # remedies of a table
 
 
-@dataclass(frozen=True)
-class Stats:
+@dataclass(frozen=True, repr=False)
+class Stats(Shown):
     """What a program has done so far. Seconds are wall-clock seconds, by phase, for this program alone.
 
     Of `trace_seconds`, `own_seconds` are what tracing took beyond one run of the body: contract, plan, proofs, what pads and cuts.
@@ -90,18 +91,6 @@ class Stats:
                 seconds, times = cost.get(remedy, (0.0, 0))
                 cost[remedy] = seconds + each[0].seconds, times + 1
         return sorted(cost.items(), key=lambda item: -item[1][0])
-
-    def __str__(self) -> str:
-        from .._console import text_of
-
-        return text_of(self)
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        from .._console import html_of
-
-        return html_of(self)
 
 
 @dataclass

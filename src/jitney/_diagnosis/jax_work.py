@@ -20,6 +20,7 @@ import jax
 
 from .._errors import CompileError, sentence
 from .._owners import shorten, users_place
+from .._shown import Shown
 from .counters import COMPILED, HIT, LOWERED, TRACED
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class Work:
         return replace(self, **{which: getattr(self, which) + 1, _SECONDS[phase]: getattr(self, _SECONDS[phase]) + seconds})
 
 
-class Watch:
+class Watch(Shown):
     """What has been seen until now, by all threads. Made by `jitney.watch`."""
 
     def __init__(self) -> None:
@@ -162,18 +163,6 @@ class Watch:
         ]
         title = f"{self.traces} traces, {self.compiles} compiles, {self.cache_hits} from the cache, {self.seconds:.3f} s; transfers unknown"
         return figures(title, told)
-
-    def __str__(self) -> str:
-        from .._console import text_of
-
-        return text_of(self)
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        from .._console import html_of
-
-        return html_of(self)
 
 
 def _in_seconds(work: Work) -> tuple[str, str, str]:

@@ -17,6 +17,7 @@ from .._errors import ContractError, few, sentence
 from .._jax.compile_cache.cache import ensure as ensure_cache
 from .._jax.trees import is_a
 from .._owners import public, shorten
+from .._shown import Shown
 from .._signature.binding import Binder
 from .._view.layout import described
 from .container import Content, path_of, read
@@ -56,7 +57,7 @@ class ExportedProgram:
     result: Tree = field(repr=False, compare=False)
 
 
-class Loaded:
+class Loaded(Shown):
     """A function that was loaded from a file; `jitney.load` makes it. It is called as the one that was exported.
 
     It takes arguments of the structure, the dtypes and one of the sizes that it was exported with, and compares static ones with those
@@ -192,16 +193,6 @@ class Loaded:
 
     def __repr__(self) -> str:
         return f"<jitney loaded {self.__name__}{self.__signature__} from {self.file.name}, {len(self.programs)} programs>"
-
-    def __str__(self) -> str:
-        from .._console import text_of
-
-        return text_of(self)
-
-    def _repr_html_(self) -> str:
-        from .._console import html_of
-
-        return html_of(self)
 
 
 @public

@@ -200,14 +200,14 @@ def _raise(failing: Any) -> Never:
     with _one_at_a_time:
         _failing.append(failing)
         try:
-            _fails()
+            return _fails()
         finally:
             _failing.pop()
-    raise AssertionError("a failed check has not raised")
 
 
-def _fail() -> None:
+def _fail() -> Never:
     _failing[-1]()
+    raise AssertionError("a failed check has not raised")
 
 
 _failing: list[Any] = []

@@ -18,6 +18,7 @@ from .._errors import OptionError, sentence
 from .._jax.memory import text as bytes_text
 from .._jax.trees import is_number
 from .._owners import public
+from .._shown import Shown
 from .arguments import Put, check_calls, put
 from .equal import apart
 from .rounds import Side, rounds
@@ -69,8 +70,8 @@ class Timing:
         return {**vars(self), "seconds": list(self.seconds), "quartiles": list(self.quartiles)}
 
 
-@dataclass(frozen=True)
-class Measurement:
+@dataclass(frozen=True, repr=False)
+class Measurement(Shown):
     """What `jitney.measure` found.
 
     Args:
@@ -138,18 +139,6 @@ class Measurement:
             return f"{self.of.name} takes {_time(self.of.median)}"
         told = f"{self.of.name}, against {self.against.name}: {self.verdict}"
         return f"{told}, with {CONFIDENCE:.0%} confidence" if self.verdict.low else told
-
-    def __str__(self) -> str:
-        from .._console import text_of
-
-        return text_of(self)
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        from .._console import html_of
-
-        return html_of(self)
 
 
 class Measured:

@@ -20,6 +20,7 @@ import jax
 
 from .._errors import OptionError, sentence
 from .._owners import public
+from .._shown import Shown
 from . import perfetto
 from .annotations import CALLED, COMPILED, named_calls
 from .profile_figures import Figures, OperationTime, ProgramTime, figures
@@ -35,7 +36,7 @@ _SHOWN = 12  # rows of a table
 _NOTHING = Figures((), (), ())
 
 
-class Profile:
+class Profile(Shown):
     """What ran while it was entered, the last time. Made by `jitney.profile`.
 
     Attributes:
@@ -156,18 +157,6 @@ class Profile:
         scopes = [("program", "scope", "ops", "device s", "share"), *(_scope_row(each, whole) for each in self.scopes[:_SHOWN])]
         operations = [("operation", "where", "ops", "device s", "share"), *(_row(each, whole) for each in self.operations[:_SHOWN])]
         return Group(table(title, programs), "", table("by scope", scopes), "", table("by operation", operations), "", f"in {self.folder}")
-
-    def __str__(self) -> str:
-        from .._console import text_of
-
-        return text_of(self)
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        from .._console import html_of
-
-        return html_of(self)
 
 
 def _program_row(each: ProgramTime) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from .. import _precision
 from .._errors import OptionError, PrecisionError, sentence
 from .._jax.trees import Tracer, is_a, is_of_numbers, issubdtype, keystr, tree_flatten_with_path
 from .._precision import FULL, Policy
+from .._shown import Shown
 from .._signature.options import DEFAULT, tolerance_of
 from .._stages import Precision, Vmap
 from .._stages.autocast import Autocast, body_of, labels_of
@@ -72,8 +73,8 @@ class Product:
     pinned: bool
 
 
-@dataclass(frozen=True)
-class PrecisionReport:
+@dataclass(frozen=True, repr=False)
+class PrecisionReport(Shown):
     """What `jitney.precision_report` found.
 
     Args:
@@ -130,18 +131,6 @@ class PrecisionReport:
         rows += [[], ["product", "line", "", f"{self.low} alone", ""]]
         rows += [[p.name, p.source, "", f"{p.alone:.1e}", FULL if p.pinned else self.low] for p in self.products]
         return figures(title, rows)
-
-    def __str__(self) -> str:
-        from .._console import text_of
-
-        return text_of(self)
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        from .._console import html_of
-
-        return html_of(self)
 
 
 def decided(entry: Entry, arrays: Sequence[Any], ask: Callable[[], _T]) -> _T:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .._jax.memory import text as bytes_text
+from .._shown import Shown
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -36,8 +37,8 @@ class Collective:
     whole: str | None = None
 
 
-@dataclass(frozen=True)
-class Communication:
+@dataclass(frozen=True, repr=False)
+class Communication(Shown):
     """What `jitney.communication` gives."""
 
     function: str
@@ -61,18 +62,6 @@ class Communication:
         ]
         none = [[("none", "green"), ("", ""), ("the devices send each other nothing", "")]]
         return table(f"communication of {self.function}", [[("mesh", ""), ("", ""), (self.mesh, "")], *(rows or none)])
-
-    def __str__(self) -> str:
-        from .._console import text_of
-
-        return text_of(self)
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        from .._console import html_of
-
-        return html_of(self)
 
 
 def _sentence(collective: Collective) -> str:

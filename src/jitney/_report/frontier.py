@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from .._jax.memory import text
 from .._saving import flops_text
+from .._shown import Shown
 from .._svg import picture, words
 
 if TYPE_CHECKING:
@@ -34,8 +35,8 @@ class Saving:
     best: bool
 
 
-@dataclass(frozen=True)
-class Frontier:
+@dataclass(frozen=True, repr=False)
+class Frontier(Shown):
     """What `jitney.frontier` gives. Printed, a table; in a notebook a picture too.
 
     Args:
@@ -71,13 +72,6 @@ class Frontier:
             )
         kept = f" in {text(self.memory)}" if self.memory is not None else ""
         return table(f"what the gradient of {self.function} saves{kept}", rows)
-
-    def __str__(self) -> str:
-        from .._console import text_of
-
-        return text_of(self)
-
-    __repr__ = __str__
 
     def svg(self) -> str:
         """A picture, as text: memory to the right, what is recomputed upwards, the frontier as steps, and the limit."""

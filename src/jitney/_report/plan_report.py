@@ -17,6 +17,7 @@ from .._jax.compile_cache.cache import facts as cache_facts
 from .._jax.memory import text
 from .._program.checked_calls import waits
 from .._program.sharded_calls import transfers
+from .._shown import Shown
 from .._signature.options import AUTO
 from .._stages import Chunk, Mask, Place, Vmap
 from .._stages.autocast import Autocast
@@ -56,8 +57,8 @@ _ERROR = "an error names argument and line"
 _NOT_ASKED = re.compile(rf"no [^,;]+ given|not asked for|nothing is padded|{_ERROR}")
 
 
-@dataclass(frozen=True)
-class Report:
+@dataclass(frozen=True, repr=False)
+class Report(Shown):
     """What `f.plan(...)` gives: every decision about one call, with its reason.
 
     Printed, those taken, those asked for and not taken, and one line of the rest; `lines` and `to_dict()` have all.
@@ -104,13 +105,6 @@ class Report:
         rows += [[("axis", "cyan"), (f"{name} = {size}, set by {who}", "")] for name, size, who in self.axes]
         rows += [[(kind, ""), (text, "")] for kind, texts in (("traced", self.arguments), ("static", self.static)) for text in texts]
         return table(f"plan of {self.function}", rows)
-
-    def __str__(self) -> str:
-        from .._console import text_of
-
-        return text_of(self)
-
-    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         from .._console import html_of

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .._jax.memory import text
+from .._shown import Shown
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -30,8 +31,8 @@ class Way:
     fits: bool
 
 
-@dataclass(frozen=True)
-class Strategy:
+@dataclass(frozen=True, repr=False)
+class Strategy(Shown):
     """What `jitney.strategy` gives.
 
     Args:
@@ -59,10 +60,3 @@ class Strategy:
         marks = ["->" if way is self.chosen else "" for way in self.ways]
         rows = [[(mark, style), (way.name, style), (way.why, style)] for mark, style, way in zip(marks, styles, self.ways, strict=True)]
         return table(f"{self.function}, {self.axis} = {self.size:,}, in {text(self.memory)}", rows)
-
-    def __str__(self) -> str:
-        from .._console import text_of
-
-        return text_of(self)
-
-    __repr__ = __str__

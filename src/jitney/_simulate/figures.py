@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._jax.memory import text
 from .._saving import flops_text
+from .._shown import Shown
 from .device import Device
 
 if TYPE_CHECKING:
@@ -59,8 +60,8 @@ class Share:
     along: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Simulation:
+@dataclass(frozen=True, repr=False)
+class Simulation(Shown):
     """What `jitney.simulate` gives: of one device in one step, unless it says otherwise. Printed, a table.
 
     Args:
@@ -151,21 +152,9 @@ class Simulation:
 
         return table(f"{self.function} on {self.devices} x {self.device.name}, each in one step", list(_rows(self)))
 
-    def __str__(self) -> str:
-        from .._console import text_of
 
-        return text_of(self)
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        from .._console import html_of
-
-        return html_of(self)
-
-
-@dataclass(frozen=True)
-class Sweep:
+@dataclass(frozen=True, repr=False)
+class Sweep(Shown):
     """What `jitney.simulate` gives for several meshes. Printed, a table with a row for each.
 
     Args:
@@ -199,18 +188,6 @@ class Sweep:
         ]  # fmt: skip
         first = self.simulations[0]
         return figures(f"{first.function} on {first.device.name}, each device in one step", [head, *rows])
-
-    def __str__(self) -> str:
-        from .._console import text_of
-
-        return text_of(self)
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        from .._console import html_of
-
-        return html_of(self)
 
 
 def seconds_text(seconds: float) -> str:
