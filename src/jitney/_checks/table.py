@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, Never
+from typing import Any, Never, TypeVar
+
+from jax import Array
 
 from .._jax.equinox_checks import fail
 
@@ -12,6 +14,8 @@ MOST = 2 ** (31 - _BITS) - 1
 MASK = 2**_BITS - 1
 _HALF = 2 ** (_BITS - 1)
 LEAST_INDEX, MOST_INDEX = -_HALF, _HALF - 1
+
+_Int = TypeVar("_Int", int, Array)
 
 
 class Table:
@@ -55,6 +59,6 @@ def message_bits(index: int) -> int:
     return min(max(index, LEAST_INDEX), MOST_INDEX) & MASK
 
 
-def parted(code: Any) -> tuple[Any, Any]:
+def parted(code: _Int) -> tuple[_Int, _Int]:
     """Which check a number stands for, from 0, and which of its messages, as `Table.fail` takes it. It is an int, or an int32 array."""
     return (code >> _BITS) - 1, ((code & MASK) ^ _HALF) - _HALF

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from typing import Any, Never
 
@@ -200,7 +200,7 @@ def _raise(failing: Any) -> Never:
     with _one_at_a_time:
         _failing.append(failing)
         try:
-            return _fails()
+            _fails()
         finally:
             _failing.pop()
 
@@ -211,7 +211,7 @@ def _fail() -> Never:
 
 
 _failing: list[Any] = []
-_fails: Any = _filter_jit(_fail)
+_fails: Callable[[], Never] = _filter_jit(_fail)
 """Made once: Equinox and JAX remember every function that they have compiled. What raises while it is traced is not remembered."""
 
 
