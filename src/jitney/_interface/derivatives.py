@@ -52,7 +52,7 @@ class Derivative(Tools[G], Generic[P, G]):
     def __init__(self, program: Any, what: What):
         self._program = program
         self.what: What = what
-        self._usual: Any = None  # the program of calls that say neither `wrt` nor `has_aux`, nor a direction, once there was one
+        self._usual: Any = program.usual.get(what)  # the program of calls that say neither `wrt` nor `has_aux`, nor a direction
 
     @overload
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> G: ...
@@ -74,7 +74,7 @@ class Derivative(Tools[G], Generic[P, G]):
                 kwargs.update({TANGENT + name: tangent for name, tangent in tangents.items()})
             made = self._made(names, single, aux=has_aux)
             if wrt is None and has_aux is False and self.what not in ("vjp", "jvp", "hvp"):
-                self._usual = made
+                self._usual = self._program.usual[self.what] = made
             return made(*args, **kwargs)
         except Exception as error:
             shorten(error)

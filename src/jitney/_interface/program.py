@@ -59,7 +59,8 @@ class Program(Tools[R], Generic[P, R]):
         self._kwargs = dict(kwargs or {})
         self._defaults = Defaults()
         self._made: dict[Any, Any] = {}  # programs of derivatives
-        self._direct = None if self._args or self._kwargs else core.direct
+        self._usual: dict[str, Any] = {}  # those of them that run calls with nothing but the function's own arguments
+        self._direct = None if self._kwargs else core.direct
         for name in functools.WRAPPER_ASSIGNMENTS:
             if hasattr(fn, name):
                 setattr(self, name, getattr(fn, name))
@@ -67,13 +68,15 @@ class Program(Tools[R], Generic[P, R]):
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         try:
             core = self._core
-            arrays: Any
-            direct = self._direct is not None and self._direct.get(called_with(args, kwargs) if kwargs else (*map(type, args),))
+            entry: Any = None
+            arrays: Any = None
+            given: tuple[Any, ...] = self._args + args if self._args else args
+            direct = self._direct is not None and self._direct.get(called_with(given, kwargs) if kwargs else (*map(type, given),))
             if direct:
-                entry, order = direct
-                arrays = args if order is None else order((*args, *kwargs.values()))
-            else:
-                values: tuple[Any, ...] = self._args + args if self._args else args
+                entry, take = direct
+                arrays = given if take is None else take((*given, *kwargs.values()) if kwargs else given)
+            if arrays is None:
+                values = given
                 tail = None if kwargs or self._kwargs else core.tails.get(len(values))
                 if tail is None:
                     values = core.bind(values, {**self._kwargs, **kwargs})
@@ -90,9 +93,9 @@ class Program(Tools[R], Generic[P, R]):
                 entry = layout.only
                 if entry is None:
                     entry = self._entry(layout, leaves)
-                if direct is None:
-                    core.remember(layout, args, kwargs)
                 arrays = layout.pick(leaves)
+                if direct is not False:
+                    core.remember(layout, (given, kwargs), values, arrays)
             core.counters.calls += 1
             try:
                 out = entry.run(*arrays)
@@ -375,17 +378,22 @@ class Program(Tools[R], Generic[P, R]):
         """The programs of one derivative, with respect to whatever, that have been made."""
         return [made for key, made in self._made.items() if key[0] == what]
 
+    @property
+    def usual(self) -> dict[str, Any]:
+        """By derivative, what runs its calls that say neither `wrt` nor a direction, once there was one; of a bound program, nothing yet."""
+        return {} if self._args or self._kwargs else self._usual
+
     def bound_as(self, other: Program[..., Any]) -> Program[..., Any]:
         """This program with the arguments that another one is given."""
         return self.bound_to(other._args, other._kwargs) if other._args or other._kwargs else self
 
     def with_defaults(self, defaults: Defaults) -> Program[P, R]:
         """The same program, with other defaults for its derivatives; see `lazy_derivatives`."""
-        return self._with(_defaults=defaults, _made={})
+        return self._with(_defaults=defaults, _made={}, _usual={})
 
     def bound_to(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Program[..., Any]:
         """The same program with these arguments already given. Light, since it happens on every call of a method."""
-        return self._with(_args=args, _kwargs=kwargs, _direct=None)
+        return self._with(_args=args, _kwargs=kwargs, _direct=None if kwargs else self._core.direct)
 
     def _with(self, **changed: Any) -> Program[P, R]:
         same: Any = object.__new__(type_of(self))
@@ -466,7 +474,7 @@ class Program(Tools[R], Generic[P, R]):
 
 
 _INSIDE = {
-    "abstract", "ahead", "body", "bound_as", "bound_to", "core", "defaults", "derivatives", "flattened", "kept", "with_body",
+    "abstract", "ahead", "body", "bound_as", "bound_to", "core", "defaults", "derivatives", "flattened", "kept", "usual", "with_body",
     "with_defaults",
 }  # fmt: skip
 

@@ -20,12 +20,16 @@ from .._diagnosis.static_variety import Variety
 from .._signature.hints import AnyHint, ModuleHint, StaticHint
 from .._signature.options import Options, fail
 from .._signature.static_values import Unkeyed, unkeyed
-from .._view.flatten import Flattener
+from .._view.flatten import Flattener, constants_in
 from .._view.layout import MAX_ENTRIES, Layout, wrap_statics
+from .._view.taking import taker
 from .entry import Entry
 
 Direct = tuple[Entry, Callable[[tuple[Any, ...]], Any] | None]
-"""What runs calls that give each parameter one array, and how the arrays are brought into the order of the parameters, if they are not."""
+"""What runs calls of one pattern, and what makes its arrays of the arguments where these are not they: None of a call that is another's."""
+
+Called = tuple[tuple[Any, ...], Mapping[str, Any]]
+_TRIES = 32  # calls of one pattern until it is given up that a later one may be taken apart by a function of its own
 
 
 def called_with(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -42,6 +46,7 @@ class Core(Function):
         self.entries: dict[Hashable, Entry] = {}
         self.direct: dict[tuple[Any, ...], Direct | Literal[False]] = {}  # False where a call has to be taken apart
         self.lock = threading.RLock()
+        self._tried: dict[tuple[Any, ...], int] = {}  # how many calls of a pattern had to be taken apart
         self.flattener: Flattener | None = None  # once a module has been among the arguments
         self._variety = Variety(self.where)
         self._parameters = names = [parameter.name for parameter in self.binder.parameters]
@@ -60,7 +65,7 @@ class Core(Function):
     def of(self, fn: Callable[..., Any], options: Options) -> Core:
         """The core of another function of the same arguments, whose result may be anything."""
         same = super().of(fn, options)
-        same.layouts, same.entries, same.direct = {}, {}, {}  # a layout knows its entry
+        same.layouts, same.entries, same.direct, same._tried = {}, {}, {}, {}  # a layout knows its entry
         return same
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
@@ -83,9 +88,12 @@ class Core(Function):
                 self._resolve()
             layout = self.layouts.get(key)
             if layout is None:
+                if len(self.layouts) >= MAX_ENTRIES:
+                    self.layouts.clear()
+                    self.direct.clear()
                 if self.flattener is None and any(isinstance(value, eqx.Module) for value in values):
                     self.flattener = Flattener()
-                layout = self.layouts[key] = Layout(self.binder, self.contract, values, self.options.donate)
+                layout = self.layouts[key] = Layout(self.binder, self.contract, values, self.options.donate, constants_in(key))
             return layout
 
     def entry(self, layout: Layout, leaves: Sequence[Any]) -> Entry:
@@ -102,33 +110,55 @@ class Core(Function):
                     self._variety.count(layout, leaves, self.counters.total)
             return entry
 
-    def remember(self, layout: Layout, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Find the entry of a layout by the types of a call from now on, if each parameter got one array and the layout has no other."""
-        found = self._direct(layout, args, kwargs)
+    def remember(self, layout: Layout, called: Called, values: tuple[Any, ...], arrays: Sequence[Any]) -> None:
+        """Find the entry of a layout by the types of a call from now on, if it has one only and what was left out is None.
+
+        Args:
+            layout: Of the call.
+            called: Its arguments, and those by keyword.
+            values: One for each parameter.
+            arrays: What it was taken apart to.
+        """
+        key = called_with(*called)
         with self.lock:
+            tried = self._tried[key] = self._tried.get(key, 0) + 1
+            if tried > _TRIES:
+                return
             if len(self.direct) >= MAX_ENTRIES:
                 self.direct.clear()
-            self.direct[called_with(args, kwargs)] = found
+                self._tried.clear()
+            found = self._direct(layout, called, values, arrays)
+            if found is not None:
+                self.direct[key] = found
+            elif tried == _TRIES:
+                self.direct.setdefault(key, False)
 
-    def _direct(self, layout: Layout, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Direct | Literal[False]:
+    def _direct(self, layout: Layout, called: Called, values: tuple[Any, ...], arrays: Sequence[Any]) -> Direct | Literal[False] | None:
+        """What `direct` holds of such calls; None if a later call may tell more."""
+        args, kwargs = called
         names = [*self._parameters[: len(args)], *kwargs]
         is_open = any(parameter.kind in _OPEN for parameter in self.binder.parameters)
-        if (
-            layout.only is None
-            or is_open
-            or sorted(names) != sorted(self._parameters)
-            or not all(map(_is_array, (*args, *kwargs.values())))
-        ):
+        left_out = [name for name, value in zip(self._parameters, values, strict=True) if name not in names and value is None]
+        if is_open or self.options.static or sorted([*names, *left_out]) != sorted(self._parameters):
             return False
-        if not kwargs:
-            return layout.only, None
-        order = [names.index(name) for name in self._parameters]
-        return layout.only, operator.itemgetter(*order) if len(order) > 1 else tuple
+        order = [names.index(name) for name in self._parameters if name not in left_out]
+        values = tuple(value for name, value in zip(self._parameters, values, strict=True) if name not in left_out)
+        if all(map(_is_array, values)):
+            if not kwargs:
+                return layout.only, None
+            return layout.only, operator.itemgetter(*order) if len(order) > 1 else tuple
+        if not any(isinstance(value, (tuple, eqx.Module)) for value in values):
+            return False
+        if self.flattener is None or layout.only is None or layout.nested:
+            return None
+        take = taker(self.flattener, arrays, values, order)
+        return take and (layout.only, take)
 
     def forget(self) -> None:
         """Drop every layout and entry, and with them JAX's functions."""
         with self.lock:
             self.direct.clear()
+            self._tried.clear()
             self.layouts.clear()
             self.entries.clear()
             self.history.forget()

@@ -158,6 +158,12 @@ def keyer_of(kind: type) -> Any:
     return None
 
 
+def is_constant(kind: type) -> bool:
+    """Whether a static leaf of this type stays what it is: its key is itself, and no change of what it holds shows in its `==`."""
+    by_identity = kind.__hash__ is object.__hash__ and kind.__eq__ is object.__eq__
+    return (by_identity and keyer_of(kind) is None) or kind in (str, bytes, types.BuiltinFunctionType)
+
+
 def _opaque_key(leaf: Opaque) -> Hashable:
     return leaf.key
 

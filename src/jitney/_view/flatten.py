@@ -22,6 +22,8 @@ import numpy as np
 from jax.tree_util import all_leaves
 
 from .._jax.trees import Tracer, is_a, tree_flatten, type_of
+from .._signature.static_values import is_constant
+from .view import is_array
 
 _NODES = (tuple, eqx.Module)
 _APART = "by argument"  # a key starts with it, since that of `f((x,))` would else be that of `f(x)` flattened as a whole
@@ -30,9 +32,18 @@ _NEVER = None, False
 
 
 class Structure:
-    """What the modules of one tree structure, with one type for each leaf, have in their keys: compared by identity, which is fast."""
+    """What the modules of one tree structure, with one type for each leaf, have in their keys: compared by identity, which is fast.
 
-    __slots__ = ("__weakref__",)
+    Args:
+        arrays: Where the arrays are among the leaves.
+        constants: How many leaves are functions and other constants, which are the same for all of these modules.
+    """
+
+    __slots__ = ("__weakref__", "arrays", "constants")
+
+    def __init__(self, arrays: tuple[int, ...], constants: int):
+        self.arrays = arrays
+        self.constants = constants
 
 
 _structures: weakref.WeakValueDictionary[Hashable, Structure] = weakref.WeakValueDictionary()
@@ -41,8 +52,15 @@ _lock = threading.Lock()
 
 def structure(treedef: Hashable, leaves: Sequence[Any]) -> Structure:
     """The one of a tree with such leaves."""
+    arrays = tuple(i for i, leaf in enumerate(leaves) if is_array(leaf))
+    constants = tuple(leaf for leaf in leaves if is_constant(type_of(leaf)) and not is_array(leaf))
     with _lock:
-        return _structures.setdefault((treedef, *map(type, leaves)), Structure())
+        return _structures.setdefault((treedef, *map(type, leaves), *constants), Structure(arrays, len(constants)))
+
+
+def constants_in(key: Any) -> int:
+    """How many leaves the key of a call's arguments tells by value."""
+    return sum(part.constants for part in key if is_a(part, Structure))
 
 
 class Remembered:
@@ -76,13 +94,15 @@ END = (object(),)
 _leaves: Any = jax.tree.leaves
 fields_of: Callable[[Any], dict[str, Any]] = vars
 _remembered: dict[int, Remembered] = {}
-_get = _remembered.get
+remembered: Callable[[int], Remembered | None] = _remembered.get
+"""What is remembered of the module of this `id`; its `module` says whether it is that one."""
 
 
 def remember(module: Any, leaves: list[Any], structure: Structure, holders: list[Any], held: list[Any], found: Any = None) -> None:
     """Find these leaves whenever the module is an argument, for as long as it lives. `holders` ends with END."""
     name = id(module)
-    gone = weakref.ref(module, lambda _: _remembered.pop(name, None))
+    forget = _remembered.pop  # at exit the module's own names may be gone before the last module is
+    gone = weakref.ref(module, lambda _: forget(name, None))
     _remembered[name] = Remembered(gone, leaves, structure, holders, held, found)
 
 
@@ -117,6 +137,10 @@ class Flattener:
             self._add(arg, leaves, key)
         return leaves, tuple(key)
 
+    def is_array(self, kind: type) -> bool:
+        """Whether all of this type have been arrays so far."""
+        return kind in self._arrays
+
     def _add(self, node: Any, leaves: list[Any], key: list[Hashable]) -> None:
         """The leaves of one argument, or part of one; and its part of the key, which tells where it ends."""
         kind = type_of(node)
@@ -124,7 +148,7 @@ class Flattener:
             leaves.append(node)
             key.append(kind)
             return
-        part = _get(id(node))
+        part = remembered(id(node))
         if part is not None and part.module() is node and part.holds():
             if part.found is not None:
                 part.found()
@@ -133,7 +157,7 @@ class Flattener:
             self._add(node, leaves, key)
             return
         elif is_a(node, tuple):
-            if self._holds_more(node):
+            if self.holds_more(node):
                 key += (kind, len(node))
                 for child in node:
                     self._add(child, leaves, key)
@@ -149,7 +173,7 @@ class Flattener:
             leaves += part.leaves
             key.append(part.structure)
 
-    def _holds_more(self, node: Any) -> bool:
+    def holds_more(self, node: Any) -> bool:
         """Whether it is a tuple of modules, or of tuples, which may be of modules; not one that JAX takes apart in another way."""
         if not any(isinstance(child, _NODES) for child in node):
             return False
@@ -182,7 +206,7 @@ class Flattener:
         leaves, treedef = tree_flatten(module)
         holders.append(END)
         remember(module, leaves, structure(treedef, leaves), holders, [*chain.from_iterable(holders)])
-        return _get(name)
+        return remembered(name)
 
 
 def _nodes(node: Any) -> Iterator[Any]:

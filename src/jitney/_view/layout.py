@@ -41,7 +41,7 @@ MAX_ENTRIES = 4096  # sets of static values kept for one function; past that the
 class Layout:
     """How calls of one tree structure and one type for each leaf split into arrays and static values."""
 
-    def __init__(self, binder: Binder, contract: Contract, values: tuple[Any, ...], donate: tuple[str, ...]):
+    def __init__(self, binder: Binder, contract: Contract, values: tuple[Any, ...], donate: tuple[str, ...], constants: int = 0):
         paths, self.treedef = tree_flatten_with_path(values)
         leaves = [leaf for _, leaf in paths]
         hints = leaf_annotations(contract, values)
@@ -55,13 +55,15 @@ class Layout:
         self._keyers = tuple((i, keyer_of(type_of(leaves[i]))) for i in self.static)
         self.form: tuple[Any, ...] = (self.treedef, self.dynamic, tuple(type_of(leaves[i]) for i in self.static))
         """What two layouts must share for their calls to share programs."""
+        self.constants = constants
+        """How many static values are the same in all of its calls, by the key that finds it."""
         # What runs its calls, kept here because a call has found its layout when it looks for that.
         self.only: Any = None  # the one entry, where no static value can tell two apart
         self.entries: dict[Hashable, Any] = {}
 
     def remember(self, key: Hashable, entry: _T) -> _T:
         """Find this entry by the key of its static values from now on."""
-        if not self.static:
+        if len(self.static) == self.constants:
             self.only = entry
         elif len(self.entries) >= MAX_ENTRIES:
             self.entries.clear()

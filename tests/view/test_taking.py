@@ -1,0 +1,230 @@
+"""A call that a function of its own takes apart is the call that JAX takes apart, whatever came before it."""
+
+import contextlib
+import gc
+import weakref
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import hypothesis.strategies as st
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from hypothesis import given, settings
+
+from jitney import optimize
+from jitney._program import core
+from jitney._view.flatten import Flattener
+from tests._tracing import count_traces
+
+X = jnp.ones(2)
+
+
+class Layer(eqx.Module):
+    weight: Any
+    act: Any = jnp.tanh
+    scale: Any = eqx.field(static=True, default=1.0)
+
+    def __call__(self, x, *, key=None):
+        del key
+        return self.scale * self.act(self.weight * x)
+
+
+class Pair(eqx.Module):
+    first: Any
+    second: Any
+
+    def __call__(self, x, *, key=None):
+        del key
+        return self.second(self.first(x))
+
+
+class Carry(NamedTuple):
+    count: Any
+    model: Any
+
+
+def together(model, state, x, *, key=None):
+    """Reads every part of every argument."""
+    out = model(x)
+    if isinstance(state, Carry):
+        out = out + 3 * state.count * state.model(x)
+    elif state:
+        out = out - 5 * state[0](x)
+    return out if key is None else out * key
+
+
+def warm(program, *args, **kwargs):
+    """Call often enough for every module to be remembered, and the pattern to be known."""
+    for _ in range(5):
+        out = program(*args, **kwargs)
+    return out
+
+
+@pytest.fixture
+def not_taken_apart(monkeypatch):
+    """From when it is called on, a call that is taken apart step by step is an error."""
+
+    def fail(self, args):
+        raise AssertionError(f"taken apart: {args}")
+
+    return lambda: monkeypatch.setattr(Flattener, "__call__", fail)
+
+
+LAYERS = st.builds(Layer, st.sampled_from([X, X * 2, np.float32([3, 4])]), st.sampled_from([jnp.tanh, jnp.sin]))
+MODELS = st.one_of(LAYERS, st.builds(Pair, st.builds(Layer, st.sampled_from([X, X * 3])), LAYERS))
+POOL = st.lists(MODELS, min_size=1, max_size=3)
+ARRAYS = st.sampled_from([X, X * 7, np.float32([0.5, 2])])
+CALLS = st.lists(
+    st.tuples(
+        st.integers(0, 2), st.integers(0, 2), st.sampled_from(["carry", "tuple", "empty"]), ARRAYS, st.sampled_from([None, X * 11]),
+        st.permutations(["state", "x", "key"]), st.integers(0, 3), st.integers(1, 4), st.none() | st.sampled_from([X * 13, X * 17]),
+    ),
+    max_size=8,
+)  # fmt: skip
+
+
+PROGRAM = optimize(together)  # for all examples, so that each finds what the others left
+
+
+@pytest.mark.filterwarnings("ignore:.*takes its 9th value")
+@given(POOL, CALLS)
+@settings(max_examples=max(50, settings.default.max_examples), deadline=None)
+def test_any_calls_one_after_another_give_what_the_function_gives(pool, calls):
+    """Models of several structures and functions, tuples of them, positions and keywords in any order, weights changed behind the back."""
+    for one, other, kind, x, key, order, count, times, weight in calls:
+        model, inner = pool[one % len(pool)], pool[other % len(pool)]
+        if weight is not None:
+            owner = model if isinstance(model, Layer) else model.first
+            object.__setattr__(owner, "weight", weight)
+        state: Any = {"carry": Carry(X, inner), "tuple": (inner,), "empty": ()}[kind]
+        given_ = {"state": state, "x": x, "key": key}
+        first = [given_.pop(name) for name in ("state", "x")[:count]]
+        kwargs = {name: given_[name] for name in order if name in given_ and (name != "key" or key is not None or count == 3)}
+        for _ in range(times):
+            np.testing.assert_allclose(PROGRAM(model, *first, **kwargs), together(model, state, x, key=key), rtol=2e-6)
+
+
+@pytest.mark.parametrize("kwargs", [{}, {"key": None}], ids=["left out", "None"])
+def test_a_known_pattern_is_not_taken_apart_step_by_step(not_taken_apart, kwargs):
+    """A model, a tuple of an array and a model, and an array; with new modules of the same structure too."""
+    program = optimize(together)
+    models = [Pair(Layer(X * n), Layer(X)) for n in (1.0, 2.0)]
+    for model in models:
+        warm(program, model, Carry(X, model), X, **kwargs)
+    not_taken_apart()
+    for model in models:
+        np.testing.assert_allclose(program(model, Carry(X, model), X, **kwargs), together(model, Carry(X, model), X), rtol=2e-6)
+
+
+def test_a_decorated_module_is_not_taken_apart_step_by_step(not_taken_apart):
+    """Its `key=None` is left out, as everywhere in Equinox."""
+    model = Pair(Layer(X), Layer(X * 2, jnp.sin))
+    program = optimize(model)
+    warm(program, X)
+    not_taken_apart()
+    np.testing.assert_allclose(program(X), model(X), rtol=2e-6)
+
+
+def test_a_training_loop_is_not_taken_apart_step_by_step(not_taken_apart):
+    """What a step returns is what the next one takes: a model, and the state of optax's Adam around two more."""
+    optimiser = optax.adam(0.1)
+
+    def step(model, state, x):
+        grads = eqx.filter_grad(lambda model: jnp.sum(model(x) ** 2))(model)
+        updates, state = optimiser.update(grads, state, model)
+        return eqx.apply_updates(model, updates), state
+
+    model = Layer(X)
+    state = optimiser.init(eqx.filter(model, eqx.is_array))
+    program, plain = optimize(step), eqx.filter_jit(step)
+    ours, theirs = (model, state), (model, state)
+    with jax.numpy_dtype_promotion("standard"):  # optax
+        for n in range(12):
+            if n == 6:
+                not_taken_apart()
+            ours, theirs = program(*ours, X), plain(*theirs, X)
+    for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+        np.testing.assert_array_equal(a, b) if eqx.is_array(a) else None
+
+
+def test_functions_in_two_models_are_not_confused():
+    """All else is equal; in turn, so that a model stands where the other stood."""
+    program = optimize(lambda model, x: model(x))
+    models = [Layer(X, act) for act in (jnp.tanh, jnp.sin, jnp.tanh)]
+    for _ in range(6):
+        for model in models:
+            np.testing.assert_allclose(program(model, X), model(X), rtol=2e-6)
+
+
+def test_modules_with_equal_functions_share_a_program():
+    """A new module object each call is no reason to trace."""
+    counted = count_traces(lambda model, x: model(x))
+    program = optimize(counted)
+    for n in range(8):
+        model = Layer(X * n)
+        warm(program, model, X)
+    assert counted.traces == 1
+
+
+def test_numbers_that_are_leaves_stay_static():
+    """Each value of one structure and type is a program of its own."""
+    program = optimize(lambda model, x: model.first(x) * model.second)
+    for _ in range(4):
+        for number in (2, 3, 2.0):
+            np.testing.assert_allclose(program(Pair(Layer(X), number), X), number * jnp.tanh(X), rtol=2e-6)
+
+
+def test_a_tuple_of_another_length_is_another_call():
+    """And one of another class."""
+    program = optimize(lambda models, x: sum(model(x) for model in models) * (2.0 if isinstance(models, Carry) else 1.0))
+    a, b = Layer(X), Layer(X * 2)
+    warm(program, (a, b), X)
+    np.testing.assert_allclose(program((a,), X), a(X), rtol=2e-6)
+    np.testing.assert_allclose(program((a, b, b), X), a(X) + 2 * b(X), rtol=2e-6)
+    np.testing.assert_allclose(program(Carry(a, b), X), 2 * (a(X) + b(X)), rtol=2e-6)
+
+
+def test_traced_arguments_are_traced():
+    """Under `jax.grad` after warm calls with the same types outside."""
+    program = optimize(lambda model, x: jnp.sum(model(x)))
+    model = Layer(X)
+    warm(program, model, X)
+    grads = eqx.filter_grad(program)(model, X)
+    np.testing.assert_allclose(grads.weight, 1 - jnp.tanh(X) ** 2, rtol=2e-6)
+    np.testing.assert_allclose(program(model, X), jnp.sum(model(X)), rtol=2e-6)
+
+
+def test_what_is_forgotten_is_traced_anew():
+    """After `clear_cache`, calls of known patterns too."""
+    counted = count_traces(lambda model, x: model(x))
+    program = optimize(counted)
+    warm(program, Layer(X), X)
+    program.clear_cache()
+    warm(program, Layer(X), X)
+    assert counted.traces == 2
+
+
+def test_a_module_of_a_known_pattern_is_let_go():
+    """Neither the pattern nor a decorated module's program keeps an argument alive."""
+    program = optimize(lambda model, x: model(x))
+    model = Layer(X * 3)
+    warm(program, model, X)
+    gone = weakref.ref(model)
+    del model
+    gc.collect()
+    assert gone() is None
+
+
+def test_functions_made_anew_do_not_pile_up(monkeypatch):
+    """A model with a lambda of its own is a program of its own; layouts are bounded as programs are."""
+    monkeypatch.setattr(core, "MAX_ENTRIES", 4)
+    program = optimize(lambda model, x: model.first(x))
+    for n in range(12):
+        model = Layer(X, lambda x, n=n: x * n)
+        with pytest.warns(match="takes its 9th value") if n == 8 else contextlib.nullcontext():
+            out = warm(program, Pair(model, None), X)
+        np.testing.assert_array_equal(out, X * n)
+        assert len(program._core.layouts) <= 4
