@@ -380,7 +380,7 @@ class Program(Tools[R], Generic[P, R]):
 
     @property
     def usual(self) -> dict[str, Any]:
-        """By derivative, what runs its calls that say neither `wrt` nor a direction, once there was one; of a bound program, nothing yet."""
+        """By derivative, what runs its calls that say neither `wrt` nor a direction, once there was one. None of a bound program."""
         return {} if self._args or self._kwargs else self._usual
 
     def bound_as(self, other: Program[..., Any]) -> Program[..., Any]:
