@@ -18,6 +18,7 @@ from .._body.function import Function, can_be_weak
 from .._diagnosis.counters import LISTENER
 from .._diagnosis.static_variety import Variety
 from .._signature.hints import AnyHint, ModuleHint, StaticHint
+from .._signature.known_values import Known
 from .._signature.options import Options, fail
 from .._signature.static_values import Unkeyed, unkeyed
 from .._view.flatten import Flattener, constants_in
@@ -50,8 +51,8 @@ class Core(Function):
         self.flattener: Flattener | None = None  # once a module has been among the arguments
         self._variety = Variety(self.where)
         self._parameters = names = [parameter.name for parameter in self.binder.parameters]
-        self._static_at = tuple(names.index(name) for name in options.static if name in names)
-        self._static_rest = tuple(name for name in options.static if name not in names)
+        self._static_at = {names.index(name): Known() for name in options.static if name in names}
+        self._static_rest = {name: Known() for name in options.static if name not in names}
         self.tails = {} if options.static else self.binder.tails
         _check_names(self)
         LISTENER.register()

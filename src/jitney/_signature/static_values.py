@@ -30,7 +30,7 @@ _BY_PARTS = (
     slice, types.MappingProxyType, functools.partial, types.MethodType,
 )  # fmt: skip
 _tuple: Any = tuple
-_PLAIN = (int, bool, str, bytes, type(None), type, types.FunctionType, types.BuiltinFunctionType)
+PLAIN = (int, bool, str, bytes, type(None), type, types.FunctionType, types.BuiltinFunctionType)
 
 
 class Unkeyed(StaticError):
@@ -62,10 +62,10 @@ class Opaque:
         self.key = static_key(value)
 
     @classmethod
-    def holding(cls, value: Any) -> Opaque:
-        """A stand-in for a static leaf in a tree, without a key."""
+    def holding(cls, value: Any, key: Hashable = None) -> Opaque:
+        """A stand-in for a static leaf in a tree, without a key, or one whose key is known."""
         stand_in = cls.__new__(cls)
-        stand_in.value = value
+        stand_in.value, stand_in.key = value, key
         return stand_in
 
 
@@ -76,7 +76,7 @@ def static_key(value: Any, seen: tuple[int, ...] = ()) -> Hashable:
         StaticError: The value can be keyed neither by its parts nor by `hash`.
     """
     kind = type_of(value)
-    if kind in _PLAIN:
+    if kind in PLAIN:
         return kind, value
     if kind is float:
         return kind, value.hex()
@@ -98,7 +98,7 @@ def static_key(value: Any, seen: tuple[int, ...] = ()) -> Hashable:
 def snapshot(value: Any) -> Any:
     """A copy of whatever in `value` the caller could change in place; the rest is the same object."""
     kind = type_of(value)
-    if kind in _PLAIN or is_a(value, jax.Array):
+    if kind in PLAIN or is_a(value, jax.Array):
         return value
     if is_a(value, np.ndarray):
         return value.copy()

@@ -7,7 +7,7 @@ then does on each call is pick the arrays out of a list.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from inspect import Parameter
 from typing import Any, TypeVar
 
@@ -31,6 +31,7 @@ from .._jax.trees import (
 )
 from .._signature.binding import Binder
 from .._signature.hints import ScalarHint
+from .._signature.known_values import Known
 from .._signature.static_values import Opaque, Unkeyed, keyer_of, snapshot, unkeyed
 from .view import Leaf, LeafHint, View, is_array, leaf_hints
 
@@ -139,13 +140,13 @@ def described(array: Any) -> tuple[tuple[int, ...], Any, bool]:
     return tuple(array.shape), dtype, bool(getattr(array, "weak_type", False))
 
 
-def wrap_statics(values: tuple[Any, ...], positions: Sequence[int], names: Sequence[str]) -> tuple[Any, ...]:
+def wrap_statics(values: tuple[Any, ...], positions: Mapping[int, Known], names: Mapping[str, Known]) -> tuple[Any, ...]:
     """Hold the arguments at `positions` (and `names` among `**kwargs`, which come last) static as a whole."""
     out = list(values)
-    for i in positions:
-        out[i] = Opaque(out[i])
+    for i, known in positions.items():
+        out[i] = known.opaque(out[i])
     if names:
-        out[-1] = {name: Opaque(part) if name in names else part for name, part in out[-1].items()}
+        out[-1] = {name: names[name].opaque(part) if name in names else part for name, part in out[-1].items()}
     return tuple(out)
 
 
