@@ -32,34 +32,54 @@ def triangularise(columns: Float[Array, "k m"], rhs: Float[Array, "m"]) -> Float
     k, m = columns.shape
     if k > WIDE:
         return jnp.linalg.qr(jnp.concatenate([columns, rhs[None]]).T, mode="r")[:k]
-    if m >= LONG:
-        return _normalised(_by_column([*columns, rhs]))
-    rest = jnp.concatenate([columns, rhs[None]])
-    rows = []
-    for _ in range(k):
+    rows, _ = _by_column([*columns, rhs]) if m >= LONG else _by_row(jnp.concatenate([columns, rhs[None]]))
+    pivots = jnp.stack([row[0] for row in rows])
+    zero = pivots == 0
+    return _triangle(rows) * jnp.where(zero, 0.0, 1 / jnp.sqrt(jnp.where(zero, 1.0, pivots)))[:, None]
+
+
+def eliminated(matrix: Float[Array, "k+1 m"]) -> tuple[Float[Array, "k k+1"], Float[Array, "k"], Float[Array, "k"]]:
+    """The same of few rows and without a root: each row of [R, Q^T r] times its pivot; the squares of the pivots; 1 over these."""
+    k = matrix.shape[0] - 1
+    if k > WIDE:
+        triangle = jnp.linalg.qr(matrix.T, mode="r")[:k]
+        pivots = diagonal(triangle)
+        return triangle * pivots[:, None], pivots**2, _inverse(pivots**2)
+    rows, inverses = _by_row(matrix)
+    return _triangle(rows), jnp.stack([row[0] for row in rows]), jnp.stack(inverses)
+
+
+def _triangle(rows: list[Float[Array, "..."]]) -> Float[Array, "k k+1"]:
+    return jnp.stack([jnp.pad(row, (j, 0)) for j, row in enumerate(rows)])
+
+
+def diagonal(matrix: Float[Array, "k n"]) -> Float[Array, "k"]:
+    """The diagonal, n >= k, as one strided slice: `jnp.diag` gathers."""
+    k, n = matrix.shape
+    return matrix.ravel()[: k * n : n + 1][:k]
+
+
+def _by_row(rest: Float[Array, "k+1 m"]) -> tuple[list[Float[Array, "..."]], list[Float[Array, ""]]]:
+    """Products of each column with those behind it, which then lose their part along it; and 1 over its square."""
+    rows, inverses = [], []
+    for _ in range(rest.shape[0] - 1):
         products = product(rest, rest[0])
         rows.append(products)
-        rest = rest[1:] - (products[1:] * _inverse(products[0]))[:, None] * rest[0]
-    return _normalised(rows)
+        inverses.append(_inverse(products[0]))
+        rest = rest[1:] - (products[1:] * inverses[-1])[:, None] * rest[0]
+    return rows, inverses
 
 
-def _by_column(rest: list[Float[Array, "m"]]) -> list[Float[Array, "..."]]:
-    """Take the same products of columns that are kept apart."""
-    rows = []
+def _by_column(rest: list[Float[Array, "m"]]) -> tuple[list[Float[Array, "..."]], list[Float[Array, ""]]]:
+    """The same of columns that are kept apart."""
+    rows, inverses = [], []
     for _ in range(len(rest) - 1):
         first, *rest = rest
         products = [first @ first, *(first @ column for column in rest)]
         rows.append(jnp.stack(products))
-        inverse = _inverse(products[0])
-        rest = [column - (product * inverse) * first for column, product in zip(rest, products[1:], strict=True)]
-    return rows
-
-
-def _normalised(rows: list[Float[Array, "..."]]) -> Float[Array, "k k+1"]:
-    """Divide each row by the length of its column, whose square leads it."""
-    pivots = jnp.stack([row[0] for row in rows])
-    triangle = jnp.stack([jnp.pad(row, (j, 0)) for j, row in enumerate(rows)])
-    return triangle * _inverse(jnp.sqrt(pivots))[:, None]
+        inverses.append(_inverse(products[0]))
+        rest = [column - (product * inverses[-1]) * first for column, product in zip(rest, products[1:], strict=True)]
+    return rows, inverses
 
 
 def _inverse(pivot: Array) -> Array:
@@ -68,21 +88,21 @@ def _inverse(pivot: Array) -> Array:
     return jnp.where(zero, 0.0, 1 / jnp.where(zero, 1.0, pivot))
 
 
-def back_substitute(R: Float[Array, "k k"], B: Float[Array, "k n"]) -> Float[Array, "k n"]:
-    """Solve R X = B for upper triangular R; a zero pivot gives inf or NaN."""
+def back_substitute(R: Float[Array, "k k"], B: Float[Array, "k n"], inverse: Float[Array, "k"]) -> Float[Array, "k n"]:
+    """Solve R X = B for upper triangular R, with 1 over its pivots; where that is inf, X has inf or NaN."""
     k = R.shape[0]
     if k > WIDE:
         return solve_triangular(R, B)
     rows: list[Array] = []  # last row first
     for i in reversed(range(k)):
         known = sum((R[i, j] * row for j, row in zip(range(k - 1, i, -1), rows, strict=True)), start=jnp.zeros(()))
-        rows.append((B[i] - known) / R[i, i])
+        rows.append((B[i] - known) * inverse[i])
     return jnp.stack(rows[::-1])
 
 
-def forward_substitute(R: Float[Array, "k k"], b: Float[Array, "k"]) -> Float[Array, "k"]:
-    """Solve R^T x = b for upper triangular R."""
-    return back_substitute(R.T[::-1, ::-1], b[::-1, None])[::-1, 0]
+def forward_substitute(R: Float[Array, "k k"], b: Float[Array, "k"], inverse: Float[Array, "k"]) -> Float[Array, "k"]:
+    """Solve R^T x = b for upper triangular R, with 1 over its pivots."""
+    return back_substitute(R.T[::-1, ::-1], b[::-1, None], inverse[::-1])[::-1, 0]
 
 
 def product(A: Float[Array, "k n"], v: Float[Array, "n"]) -> Float[Array, "k"]:

@@ -47,6 +47,11 @@ class State(eqx.Module):
     status: Int[Array, ""]
     records: Records | None
 
+    @property
+    def first(self) -> Bool[Array, ""]:
+        """Whether the next trial is of the start itself."""
+        return self.nfev == 0
+
 
 class Proposal(eqx.Module):
     """Where the subproblem leads."""
@@ -80,7 +85,7 @@ def solve(setup: Setup, x0: Vector, data: Data) -> State:
     bounds = Bounds(data.lower, data.upper) if setup.bounded else None
 
     def unfinished(state: State) -> Bool[Array, ""]:
-        return (state.status == RUNNING) & (state.nfev < Controls.unpack(data.controls).max_nfev)
+        return (state.status == RUNNING) & (state.nfev < jnp.maximum(Controls.unpack(data.controls).max_nfev, 1))
 
     def turn(state: State) -> State:
         return advance(setup, data, state, attempt(setup, data, state, bounds), bounds)
@@ -90,34 +95,23 @@ def solve(setup: Setup, x0: Vector, data: Data) -> State:
 
 
 def start(setup: Setup, x0: Vector, data: Data, bounds: Bounds | None) -> State:
-    """Evaluate the start; the first radius is the length of x0, scaled."""
+    """The state before the first trial, which is of the start itself: its model allows no step and its cost is infinite."""
     x = x0 if bounds is None else off_bounds(x0, bounds, 1e-10)
-    return started(setup, x, model_at(setup, x, data), data, bounds)
+    scale_inv = jnp.ones_like(x) if data.x_scale is None else 1 / data.x_scale
+    model = Model(jnp.full((), jnp.inf), jnp.eye(x.size, x.size + 1))
+    none = jnp.zeros((), int)
+    blank = None if setup.records is None else Records(*jnp.full((4, setup.records), jnp.nan))
+    return State(x, model, scale_inv, jnp.ones(()), jnp.zeros(()), jnp.zeros(()), none, none, jnp.full((), RUNNING), blank)
 
 
-def started(setup: Setup, x: Vector, model: Model, data: Data, bounds: Bounds | None) -> State:
-    """The first state, where the start has been evaluated."""
-    if setup.scale_by_jac:
-        norms = column_norms(model)
-        scale_inv = jnp.where(norms == 0, 1.0, norms)
-    else:
-        scale_inv = jnp.ones_like(x) if data.x_scale is None else 1 / data.x_scale
+def first_radius(x: Vector, model: Model, scale_inv: Vector, bounds: Bounds | None) -> Scalar:
+    """The length of the start, scaled."""
     scaled = x * scale_inv
     if bounds is not None:
         v, dv = distance(x, model.g, bounds)
         scaled = scaled / jnp.sqrt(rescaled(v, dv, 1 / scale_inv))
     radius = jnp.linalg.norm(scaled)
-    optimality = optimality_of(x, model, bounds)
-    small = optimality < Controls.unpack(data.controls).gtol
-    status = jnp.where(model.finite(), jnp.where(small, 1, RUNNING), NOT_FINITE)
-    one = jnp.ones((), int)
-    blank = None if setup.records is None else Records(*jnp.full((4, setup.records), jnp.nan))
-    return State(x, model, scale_inv, jnp.where(radius == 0, 1.0, radius), jnp.zeros(()), optimality, one, one, status, blank)
-
-
-def column_norms(model: Model) -> Vector:
-    """Lengths of the Jacobian's columns, which are those of its triangle."""
-    return jnp.linalg.norm(model.R, axis=0)
+    return jnp.where(radius == 0, 1.0, radius)
 
 
 def optimality_of(x: Vector, model: Model, bounds: Bounds | None) -> Scalar:
@@ -139,7 +133,7 @@ def proposed(state: State, bounds: Bounds | None, count: Scalar) -> Proposal:
         local = Hat(scale, scale * model.g, model.R * scale, model.c)
     else:
         local = hat(state.x, model.g, model.R, model.c, scale, bounds)
-    p, alpha = solve_subproblem(local.R, local.c, state.radius, state.alpha, count)
+    p, alpha = solve_subproblem(jnp.concatenate([local.R, local.c[:, None]], axis=1), state.radius, state.alpha, count)
     if bounds is None:
         s, value = p, model_value(local, p)
         x = state.x + local.d * s
@@ -148,6 +142,7 @@ def proposed(state: State, bounds: Bounds | None, count: Scalar) -> Proposal:
         step = choose_step(state.x, local, p, state.radius, theta, bounds)
         s, value = step.s, step.value
         x = strictly_inside(state.x + local.d * s, bounds)
+    x = jnp.where(state.first, state.x, x)
     return Proposal(x, -value, jnp.linalg.norm(local.d * s), jnp.linalg.norm(s), alpha)
 
 
@@ -157,20 +152,27 @@ def advance(setup: Setup, data: Data, state: State, trial: Trial, bounds: Bounds
     finite = trial.model.finite()
     actual = jnp.where(finite, state.model.cost - trial.model.cost, -jnp.inf)
     ratio = gain(actual, trial.step.predicted)
-    moved = actual > 0
-    radius, alpha = resized(state, trial, ratio, finite)
-    status = jnp.where(finite, verdict(controls, state, trial, actual, ratio), RUNNING)
+    moved = (actual > 0) | state.first
 
     def pick(new: Array, old: Array) -> Array:
         return jnp.where(moved, new, old)
 
     x = pick(trial.step.x, state.x)
     model = jax.tree.map(pick, trial.model, state.model)
-    scale_inv = jnp.maximum(state.scale_inv, column_norms(model)) if setup.scale_by_jac else state.scale_inv
+    scale_inv = longest(state, model) if setup.scale_by_jac else state.scale_inv
     optimality = optimality_of(x, model, bounds)
-    status = jnp.where(optimality < controls.gtol, 1, status)
+    radius, alpha = resized(state, trial, ratio, finite)
+    radius = jnp.where(state.first, first_radius(x, model, scale_inv, bounds), radius)
+    status = jnp.where(finite, verdict(controls, state, trial, actual, ratio), jnp.where(state.first, NOT_FINITE, RUNNING))
+    status = jnp.where(finite & (optimality < controls.gtol), 1, status)
     records = recorded(state, model.cost, jnp.where(moved, trial.step.length, 0.0), radius, optimality)
     return State(x, model, scale_inv, radius, alpha, optimality, state.nfev + 1, state.njev + moved, status, records)
+
+
+def longest(state: State, model: Model) -> Vector:
+    """The greatest length that each column of the Jacobian has had; 1 for one that is zero at the start."""
+    norms = jnp.linalg.norm(model.R, axis=0)  # which are those of its triangle
+    return jnp.where(state.first, jnp.where(norms == 0, 1.0, norms), jnp.maximum(state.scale_inv, norms))
 
 
 def gain(actual: Scalar, predicted: Scalar) -> Scalar:
@@ -192,7 +194,7 @@ def verdict(controls: Controls, state: State, trial: Trial, actual: Scalar, rati
     """Tell whether the cost (2), the step (3) or both (4) changed too little to go on."""
     by_cost = (actual < controls.ftol * state.model.cost) & (ratio > 0.25)
     by_step = trial.step.length < controls.xtol * (controls.xtol + jnp.linalg.norm(state.x))
-    return jnp.where(by_cost & by_step, 4, jnp.where(by_cost, 2, jnp.where(by_step, 3, RUNNING)))
+    return jnp.where(state.first, RUNNING, jnp.where(by_cost & by_step, 4, jnp.where(by_cost, 2, jnp.where(by_step, 3, RUNNING))))
 
 
 def recorded(state: State, cost: Scalar, step: Scalar, radius: Scalar, optimality: Scalar) -> Records | None:
@@ -200,4 +202,5 @@ def recorded(state: State, cost: Scalar, step: Scalar, radius: Scalar, optimalit
     if state.records is None:
         return None
     row = Records(cost, step, radius, optimality)
-    return jax.tree.map(lambda column, value: column.at[state.nfev - 1].set(value), state.records, row)
+    i = jnp.where(state.first, state.records.cost.size, state.nfev - 1)  # behind the end nothing is written
+    return jax.tree.map(lambda column, value: column.at[i].set(value, mode="drop"), state.records, row)

@@ -9,10 +9,10 @@ condition number.
 import equinox as eqx
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from examples.trf._losses import EPS
-from examples.trf._qr import back_substitute, forward_substitute, product, triangularise
+from examples.trf._qr import back_substitute, diagonal, eliminated, forward_substitute, product
 
 RTOL = 0.01  # the length of p may miss the radius by this much: MINPACK's and SciPy's choice is 0.1 and 0.01
 MAX_STEPS = 10
@@ -20,47 +20,45 @@ MAX_STEPS = 10
 Scalar = Float[Array, ""]
 Vector = Float[Array, "k"]
 Matrix = Float[Array, "k k"]
+Triangle = Float[Array, "k k+1"]
 
 
 class Secular(eqx.Module):
-    """State of the root search: the next alpha, its bracket, and whether the last one was good enough."""
+    """State of the root search: the last step and its multiplier, the alpha to try next and its bracket, and how many turns are left."""
 
+    p: Vector
+    taken: Scalar
     alpha: Scalar
     lower: Scalar
     upper: Scalar
-    steps: Array
-    done: Bool[Array, ""]
+    left: Int[Array, ""]
 
 
-def solve_subproblem(R: Matrix, c: Vector, radius: Scalar, alpha: Scalar, points: Scalar) -> tuple[Vector, Scalar]:
+def solve_subproblem(triangle: Triangle, radius: Scalar, alpha: Scalar, points: Scalar) -> tuple[Vector, Scalar]:
     """Minimise |R p + c|^2 over |p| <= radius.
 
     Args:
-        R: Triangle of the scaled Jacobian.
-        c: Q^T r.
+        triangle: [R, c]: the triangle of the scaled Jacobian, and Q^T r.
         radius: Radius of the region, in the scaled parameters.
         alpha: Guess for the multiplier, from the last radius; 0 for none.
         points: Number of residuals, for the rank test.
     Returns:
         The step; its multiplier, 0 for a Gauss-Newton step.
     """
-    k = R.shape[0]
-    solved = back_substitute(R, jnp.concatenate([jnp.eye(k), -c[:, None]], axis=1))
-    newton = solved[:, k]
-    full_rank = _has_full_rank(R, solved[:, :k], points)
+    R, c = triangle[:, :-1], triangle[:, -1]
+    inverse = back_substitute(R, jnp.eye(c.size), 1 / diagonal(R))
+    newton = -product(inverse, c)
+    full_rank = _has_full_rank(R, inverse, points)
     length = jnp.linalg.norm(newton)
     fits = full_rank & (length <= radius)
-
-    def gauss_newton() -> tuple[Vector, Scalar]:
-        return newton, jnp.zeros_like(alpha)
-
-    def damped() -> tuple[Vector, Scalar]:
-        upper = jnp.linalg.norm(product(R.T, c)) / radius
-        slope = jnp.linalg.norm(forward_substitute(R, newton)) ** 2  # -|p| d|p| / d alpha at 0
-        lower = jnp.where(full_rank, (length - radius) * length / slope, 0.0)
-        return _search(R, c, radius, Secular(alpha, lower, upper, jnp.zeros((), int), fits | (upper == 0)))
-
-    return lax.cond(fits, gauss_newton, damped)
+    upper = jnp.linalg.norm(product(R.T, c)) / radius
+    slope = jnp.sum(product(inverse.T, newton) ** 2)  # -|p| d|p| / d alpha at 0
+    lower = jnp.where(full_rank, (length - radius) * length / slope, 0.0)
+    flat = upper == 0  # a zero gradient shows no way down
+    left = jnp.where(fits | flat, 0, MAX_STEPS + 1)
+    start = Secular(jnp.where(flat, 0.0, newton), jnp.zeros_like(alpha), alpha, lower, upper, left)
+    last = lax.while_loop(lambda state: state.left > 0, lambda state: _newton_step(triangle, radius, state), start)
+    return last.p, last.taken
 
 
 def _has_full_rank(R: Matrix, inverse: Matrix, points: Scalar) -> Bool[Array, ""]:
@@ -71,30 +69,26 @@ def _has_full_rank(R: Matrix, inverse: Matrix, points: Scalar) -> Bool[Array, ""
     return 1 / jnp.linalg.norm(inverse) > EPS * points * jnp.linalg.norm(R)
 
 
-def _damped(R: Matrix, c: Vector, alpha: Scalar) -> tuple[Vector, Matrix]:
-    """Levenberg-Marquardt step for one alpha, and the triangle of the damped matrix."""
-    k = R.shape[0]
-    columns = jnp.concatenate([R, jnp.sqrt(alpha) * jnp.eye(k)]).T
-    triangle = triangularise(columns, jnp.concatenate([c, jnp.zeros(k)]))
-    return back_substitute(triangle[:, :k], -triangle[:, k:])[:, 0], triangle[:, :k]
+def _newton_step(triangle: Triangle, radius: Scalar, state: Secular) -> Secular:
+    """Take the next alpha, and improve on it: the turn behind one that was close enough is the last.
 
-
-def _search(R: Matrix, c: Vector, radius: Scalar, start: Secular) -> tuple[Vector, Scalar]:
-    """Find the alpha whose step is as long as the radius, and scale that step to be exactly so.
-
-    Where R is singular the step may stay short as alpha goes to zero; then it is the shortest of the best steps, and is left as it is.
+    A step of about the length of the radius is scaled to be exactly as long. Where R is singular the step may stay short as alpha goes
+    to zero; then it is the shortest of the best steps, and is left as it is.
     """
-
-    def unfinished(state: Secular) -> Bool[Array, ""]:
-        return ~state.done & (state.steps < MAX_STEPS)
-
-    found = lax.while_loop(unfinished, lambda state: _newton_step(R, c, radius, state), start)
-    alpha = _bracketed(found)
-    p, _ = _damped(R, c, alpha)
+    alpha = _bracketed(state)
+    p, slope = _damped(triangle, alpha)
     length = jnp.linalg.norm(p)
+    excess = length - radius
+    step = -excess * length / slope  # excess over its derivative
     at_edge = length >= (1 - RTOL) * radius
-    p = jnp.where(at_edge, p * (radius / jnp.where(at_edge, length, 1.0)), p)
-    return jnp.where(start.upper == 0, 0.0, p), alpha  # a zero gradient shows no way down
+    return Secular(
+        p=jnp.where(at_edge, p * (radius / jnp.where(at_edge, length, 1.0)), p),
+        taken=alpha,
+        alpha=alpha - (length / radius) * step,
+        lower=jnp.maximum(state.lower, alpha - step),
+        upper=jnp.where(excess < 0, alpha, state.upper),
+        left=jnp.where((jnp.abs(excess) < RTOL * radius) & (state.left > 1), 1, state.left - 1),
+    )
 
 
 def _bracketed(state: Secular) -> Scalar:
@@ -103,16 +97,10 @@ def _bracketed(state: Secular) -> Scalar:
     return jnp.where(inside, state.alpha, jnp.maximum(0.001 * state.upper, jnp.sqrt(state.lower * state.upper)))
 
 
-def _newton_step(R: Matrix, c: Vector, radius: Scalar, state: Secular) -> Secular:
-    alpha = _bracketed(state)
-    p, Ra = _damped(R, c, alpha)
-    length = jnp.linalg.norm(p)
-    excess = length - radius
-    step = -excess * length / jnp.linalg.norm(forward_substitute(Ra, p)) ** 2  # excess over its derivative
-    return Secular(
-        alpha=alpha - (length / radius) * step,
-        lower=jnp.maximum(state.lower, alpha - step),
-        upper=jnp.where(excess < 0, alpha, state.upper),
-        steps=state.steps + 1,
-        done=jnp.abs(excess) < RTOL * radius,
-    )
+def _damped(triangle: Triangle, alpha: Scalar) -> tuple[Vector, Scalar]:
+    """Levenberg-Marquardt step p for one alpha, and -|p| d|p| / d alpha there: |T^-T p|^2 with the triangle T of the damped matrix."""
+    k = triangle.shape[0]
+    rows, pivots, inverse = eliminated(jnp.concatenate([triangle.T, jnp.sqrt(alpha) * jnp.eye(k + 1, k)], axis=1))
+    p = back_substitute(rows[:, :k], -rows[:, k:], inverse)[:, 0]
+    z = forward_substitute(rows[:, :k], p, inverse)
+    return p, jnp.sum(pivots * z**2)
