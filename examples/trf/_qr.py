@@ -18,6 +18,8 @@ SHORT = 32
 # Beyond, an unrolled loop over columns costs too much to compile, and LAPACK's blocked Householder is the better method.
 WIDE = 16
 
+Rows = list[Float[Array, "..."]]
+
 
 def triangularise(columns: Float[Array, "k m"], rhs: Float[Array, "m"]) -> Float[Array, "k k+1"]:
     """Factor J = Q R and give R and Q^T r.
@@ -33,24 +35,25 @@ def triangularise(columns: Float[Array, "k m"], rhs: Float[Array, "m"]) -> Float
     if k > WIDE:
         return jnp.linalg.qr(jnp.concatenate([columns, rhs[None]]).T, mode="r")[:k]
     rows, _ = _by_column([*columns, rhs]) if m >= LONG else _by_row(jnp.concatenate([columns, rhs[None]]))
-    pivots = jnp.stack([row[0] for row in rows])
-    zero = pivots == 0
-    return _triangle(rows) * jnp.where(zero, 0.0, 1 / jnp.sqrt(jnp.where(zero, 1.0, pivots)))[:, None]
+    inverse = 1 / jnp.sqrt(jnp.stack([row[0] for row in rows]))
+    triangle = jnp.stack([jnp.pad(row, (j, 0)) for j, row in enumerate(rows)])
+    return triangle * jnp.where(jnp.isinf(inverse), 0.0, inverse)[:, None]
 
 
-def eliminated(matrix: Float[Array, "k+1 m"]) -> tuple[Float[Array, "k k+1"], Float[Array, "k"], Float[Array, "k"]]:
+def eliminated(matrix: Float[Array, "k+1 m"]) -> tuple[Rows, Float[Array, "k"], Float[Array, "k"]]:
     """The same of few rows and without a root: each row of [R, Q^T r] times its pivot; the squares of the pivots; 1 over these."""
     k = matrix.shape[0] - 1
     if k > WIDE:
         triangle = jnp.linalg.qr(matrix.T, mode="r")[:k]
         pivots = diagonal(triangle)
-        return triangle * pivots[:, None], pivots**2, _inverse(pivots**2)
+        return upper_rows(triangle * pivots[:, None]), pivots**2, _inverse(pivots**2)
     rows, inverses = _by_row(matrix)
-    return _triangle(rows), jnp.stack([row[0] for row in rows]), jnp.stack(inverses)
+    return rows, jnp.stack([row[0] for row in rows]), jnp.stack(inverses)
 
 
-def _triangle(rows: list[Float[Array, "..."]]) -> Float[Array, "k k+1"]:
-    return jnp.stack([jnp.pad(row, (j, 0)) for j, row in enumerate(rows)])
+def upper_rows(matrix: Float[Array, "k n"]) -> Rows:
+    """The rows of an upper triangle, each from its diagonal on."""
+    return [row[j:] for j, row in enumerate(matrix)]
 
 
 def diagonal(matrix: Float[Array, "k n"]) -> Float[Array, "k"]:
@@ -59,7 +62,7 @@ def diagonal(matrix: Float[Array, "k n"]) -> Float[Array, "k"]:
     return matrix.ravel()[: k * n : n + 1][:k]
 
 
-def _by_row(rest: Float[Array, "k+1 m"]) -> tuple[list[Float[Array, "..."]], list[Float[Array, ""]]]:
+def _by_row(rest: Float[Array, "k+1 m"]) -> tuple[Rows, list[Float[Array, ""]]]:
     """Products of each column with those behind it, which then lose their part along it; and 1 over its square."""
     rows, inverses = [], []
     for _ in range(rest.shape[0] - 1):
@@ -70,7 +73,7 @@ def _by_row(rest: Float[Array, "k+1 m"]) -> tuple[list[Float[Array, "..."]], lis
     return rows, inverses
 
 
-def _by_column(rest: list[Float[Array, "m"]]) -> tuple[list[Float[Array, "..."]], list[Float[Array, ""]]]:
+def _by_column(rest: list[Float[Array, "m"]]) -> tuple[Rows, list[Float[Array, ""]]]:
     """The same of columns that are kept apart."""
     rows, inverses = [], []
     for _ in range(len(rest) - 1):
@@ -88,21 +91,32 @@ def _inverse(pivot: Array) -> Array:
     return jnp.where(zero, 0.0, 1 / jnp.where(zero, 1.0, pivot))
 
 
-def back_substitute(R: Float[Array, "k k"], B: Float[Array, "k n"], inverse: Float[Array, "k"]) -> Float[Array, "k n"]:
-    """Solve R X = B for upper triangular R, with 1 over its pivots; where that is inf, X has inf or NaN."""
-    k = R.shape[0]
+def back_substitute(rows: Rows, B: Float[Array, "k n"], inverse: Float[Array, "k"]) -> Float[Array, "k n"]:
+    """Solve R X = B for the upper triangle of these rows, with 1 over its pivots; where that is inf, X has inf or NaN."""
+    k = len(rows)
     if k > WIDE:
-        return solve_triangular(R, B)
-    rows: list[Array] = []  # last row first
+        return solve_triangular(_square(rows), B)
+    solved: list[Array] = []  # last row first
     for i in reversed(range(k)):
-        known = sum((R[i, j] * row for j, row in zip(range(k - 1, i, -1), rows, strict=True)), start=jnp.zeros(()))
-        rows.append((B[i] - known) * inverse[i])
-    return jnp.stack(rows[::-1])
+        known = sum((rows[i][j - i] * row for j, row in zip(range(k - 1, i, -1), solved, strict=True)), start=jnp.zeros(()))
+        solved.append((B[i] - known) * inverse[i])
+    return jnp.stack(solved[::-1])
 
 
-def forward_substitute(R: Float[Array, "k k"], b: Float[Array, "k"], inverse: Float[Array, "k"]) -> Float[Array, "k"]:
-    """Solve R^T x = b for upper triangular R, with 1 over its pivots."""
-    return back_substitute(R.T[::-1, ::-1], b[::-1, None], inverse[::-1])[::-1, 0]
+def forward_substitute(rows: Rows, b: Float[Array, "k"], inverse: Float[Array, "k"]) -> Float[Array, "k"]:
+    """Solve R^T x = b likewise."""
+    k = len(rows)
+    if k > WIDE:
+        return solve_triangular(_square(rows), b, trans=1)
+    solved: list[Array] = []
+    for i in range(k):
+        known = sum((rows[j][i - j] * x for j, x in enumerate(solved)), start=jnp.zeros(()))
+        solved.append((b[i] - known) * inverse[i])
+    return jnp.stack(solved)
+
+
+def _square(rows: Rows) -> Float[Array, "k k"]:
+    return jnp.stack([jnp.pad(row[: len(rows) - i], (i, 0)) for i, row in enumerate(rows)])
 
 
 def product(A: Float[Array, "k n"], v: Float[Array, "n"]) -> Float[Array, "k"]:

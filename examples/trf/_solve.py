@@ -133,7 +133,7 @@ def proposed(state: State, bounds: Bounds | None, count: Scalar) -> Proposal:
         local = Hat(scale, scale * model.g, model.R * scale, model.c)
     else:
         local = hat(state.x, model.g, model.R, model.c, scale, bounds)
-    p, alpha = solve_subproblem(jnp.concatenate([local.R, local.c[:, None]], axis=1), state.radius, state.alpha, count)
+    p, alpha = solve_subproblem(local.R, local.c, state.radius, state.alpha, count)
     if bounds is None:
         s, value = p, model_value(local, p)
         x = state.x + local.d * s

@@ -6,13 +6,15 @@ Levenberg-Marquardt algorithm", 1978, section 5). Each alpha is one triangularis
 condition number.
 """
 
-import equinox as eqx
+from typing import NamedTuple
+
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float
 
 from examples.trf._losses import EPS
-from examples.trf._qr import back_substitute, diagonal, eliminated, forward_substitute, product
+from examples.trf._qr import back_substitute, diagonal, eliminated, forward_substitute, product, upper_rows
 
 RTOL = 0.01  # the length of p may miss the radius by this much: MINPACK's and SciPy's choice is 0.1 and 0.01
 MAX_STEPS = 10
@@ -20,87 +22,99 @@ MAX_STEPS = 10
 Scalar = Float[Array, ""]
 Vector = Float[Array, "k"]
 Matrix = Float[Array, "k k"]
-Triangle = Float[Array, "k k+1"]
 
 
-class Secular(eqx.Module):
-    """State of the root search: the last step and its multiplier, the alpha to try next and its bracket, and how many turns are left."""
+class Secular(NamedTuple):
+    """Numbers of the root search, one array in its loop: XLA compiles a kernel for each array that a turn makes."""
 
-    p: Vector
-    taken: Scalar
-    alpha: Scalar
+    taken: Scalar  # the last alpha
+    stretch: Scalar  # what its step is to be multiplied by
+    alpha: Scalar  # the alpha to try next
+    root: Scalar  # of it
     lower: Scalar
     upper: Scalar
-    left: Int[Array, ""]
+    left: Scalar  # how many turns are left
 
 
-def solve_subproblem(triangle: Triangle, radius: Scalar, alpha: Scalar, points: Scalar) -> tuple[Vector, Scalar]:
+def solve_subproblem(R: Matrix, c: Vector, radius: Scalar, alpha: Scalar, points: Scalar) -> tuple[Vector, Scalar]:
     """Minimise |R p + c|^2 over |p| <= radius.
 
     Args:
-        triangle: [R, c]: the triangle of the scaled Jacobian, and Q^T r.
+        R: Triangle of the scaled Jacobian.
+        c: Q^T r.
         radius: Radius of the region, in the scaled parameters.
         alpha: Guess for the multiplier, from the last radius; 0 for none.
         points: Number of residuals, for the rank test.
     Returns:
         The step; its multiplier, 0 for a Gauss-Newton step.
     """
-    R, c = triangle[:, :-1], triangle[:, -1]
-    inverse = back_substitute(R, jnp.eye(c.size), 1 / diagonal(R))
+    k = c.size
+    inverse = back_substitute(upper_rows(R), jnp.asarray(np.eye(k)), 1 / diagonal(R))
     newton = -product(inverse, c)
-    full_rank = _has_full_rank(R, inverse, points)
-    length = jnp.linalg.norm(newton)
+    # The square of the last is -|p| d|p| / d alpha at 0.
+    norms, (length, steepest, bend) = _lengths([R, inverse], [newton, product(R.T, c), product(inverse.T, newton)])
+    full_rank = _has_full_rank(*norms, points)
     fits = full_rank & (length <= radius)
-    upper = jnp.linalg.norm(product(R.T, c)) / radius
-    slope = jnp.sum(product(inverse.T, newton) ** 2)  # -|p| d|p| / d alpha at 0
-    lower = jnp.where(full_rank, (length - radius) * length / slope, 0.0)
+    upper = steepest / radius
+    lower = jnp.where(full_rank, (length - radius) * length / bend**2, 0.0)
     flat = upper == 0  # a zero gradient shows no way down
-    left = jnp.where(fits | flat, 0, MAX_STEPS + 1)
-    start = Secular(jnp.where(flat, 0.0, newton), jnp.zeros_like(alpha), alpha, lower, upper, left)
-    last = lax.while_loop(lambda state: state.left > 0, lambda state: _newton_step(triangle, radius, state), start)
-    return last.p, last.taken
+    stretch, left = jnp.where(flat, 0.0, 1.0), jnp.where(fits | flat, 0.0, MAX_STEPS + 1.0)
+    start = jnp.stack(_bracketed(jnp.zeros_like(alpha), stretch, alpha, lower, upper, left))
+    matrix = jnp.concatenate([R, c[:, None]], axis=1).T
+
+    def turn(state: tuple[Vector, Array]) -> tuple[Vector, Array]:
+        p, after = _newton_step(matrix, radius, Secular(*state[1]))
+        return p, jnp.stack(after)
+
+    p, last = lax.while_loop(lambda state: Secular(*state[1]).left > 0, turn, (newton, start))
+    found = Secular(*last)
+    return jnp.where(found.stretch == 0, 0.0, p * found.stretch), found.taken
 
 
-def _has_full_rank(R: Matrix, inverse: Matrix, points: Scalar) -> Bool[Array, ""]:
+def _lengths(matrices: list[Matrix], vectors: list[Vector]) -> tuple[list[Scalar], list[Scalar]]:
+    """Frobenius norms and lengths, by one sum."""
+    size = matrices[0].size
+    rows = [matrix.ravel() for matrix in matrices] + [jnp.pad(vector, (0, size - vector.size)) for vector in vectors]
+    found = jnp.sqrt(jnp.sum(jnp.stack(rows) ** 2, axis=1))
+    return list(found[: len(matrices)]), list(found[len(matrices) :])
+
+
+def _has_full_rank(norm: Scalar, inverse: Scalar, points: Scalar) -> Bool[Array, ""]:
     """Tell whether the smallest singular value is safely above rounding, by Frobenius bounds for both ends of the spectrum.
 
     True implies SciPy's test, s_min > eps m s_max; between the two lies a factor of k at most. NaN and inf, from a zero pivot, say no.
     """
-    return 1 / jnp.linalg.norm(inverse) > EPS * points * jnp.linalg.norm(R)
+    return 1 / inverse > EPS * points * norm
 
 
-def _newton_step(triangle: Triangle, radius: Scalar, state: Secular) -> Secular:
+def _newton_step(matrix: Float[Array, "k+1 k"], radius: Scalar, state: Secular) -> tuple[Vector, Secular]:
     """Take the next alpha, and improve on it: the turn behind one that was close enough is the last.
 
-    A step of about the length of the radius is scaled to be exactly as long. Where R is singular the step may stay short as alpha goes
-    to zero; then it is the shortest of the best steps, and is left as it is.
+    A step of about the length of the radius is to be stretched to be exactly as long. Where R is singular the step may stay short as
+    alpha goes to zero; then it is the shortest of the best steps, and is left as it is.
     """
-    alpha = _bracketed(state)
-    p, slope = _damped(triangle, alpha)
-    length = jnp.linalg.norm(p)
-    excess = length - radius
-    step = -excess * length / slope  # excess over its derivative
-    at_edge = length >= (1 - RTOL) * radius
-    return Secular(
-        p=jnp.where(at_edge, p * (radius / jnp.where(at_edge, length, 1.0)), p),
-        taken=alpha,
-        alpha=alpha - (length / radius) * step,
-        lower=jnp.maximum(state.lower, alpha - step),
-        upper=jnp.where(excess < 0, alpha, state.upper),
-        left=jnp.where((jnp.abs(excess) < RTOL * radius) & (state.left > 1), 1, state.left - 1),
-    )
+    p, length, bend = _damped(matrix, state.root)
+    ratio = length / radius
+    step = (radius - length) * length / bend  # what it lacks over its derivative
+    stretch = jnp.where(ratio >= 1 - RTOL, 1 / ratio, 1.0)
+    lower = jnp.maximum(state.lower, state.alpha - step)
+    upper = jnp.where(ratio < 1, state.alpha, state.upper)
+    left = jnp.where((jnp.abs(ratio - 1) < RTOL) & (state.left > 1), 1.0, state.left - 1)
+    return p, _bracketed(state.alpha, stretch, state.alpha - ratio * step, lower, upper, left)
 
 
-def _bracketed(state: Secular) -> Scalar:
-    """The next alpha if it is in the bracket, else one that is."""
-    inside = (state.alpha > 0) & (state.alpha >= state.lower) & (state.alpha <= state.upper)
-    return jnp.where(inside, state.alpha, jnp.maximum(0.001 * state.upper, jnp.sqrt(state.lower * state.upper)))
+def _bracketed(taken: Scalar, stretch: Scalar, alpha: Scalar, lower: Scalar, upper: Scalar, left: Scalar) -> Secular:
+    """Go on with this alpha if it is in the bracket, else with one that is."""
+    inside = (alpha > 0) & (alpha >= lower) & (alpha <= upper)
+    alpha = jnp.where(inside, alpha, jnp.maximum(0.001 * upper, jnp.sqrt(lower * upper)))
+    return Secular(taken, stretch, alpha, jnp.sqrt(alpha), lower, upper, left)
 
 
-def _damped(triangle: Triangle, alpha: Scalar) -> tuple[Vector, Scalar]:
-    """Levenberg-Marquardt step p for one alpha, and -|p| d|p| / d alpha there: |T^-T p|^2 with the triangle T of the damped matrix."""
-    k = triangle.shape[0]
-    rows, pivots, inverse = eliminated(jnp.concatenate([triangle.T, jnp.sqrt(alpha) * jnp.eye(k + 1, k)], axis=1))
-    p = back_substitute(rows[:, :k], -rows[:, k:], inverse)[:, 0]
-    z = forward_substitute(rows[:, :k], p, inverse)
-    return p, jnp.sum(pivots * z**2)
+def _damped(matrix: Float[Array, "k+1 k"], root: Scalar) -> tuple[Vector, Scalar, Scalar]:
+    """Levenberg-Marquardt step p for the square of `root`; |p|; -|p| d|p| / d alpha, |T^-T p|^2 with the triangle T of the damped matrix."""
+    k = matrix.shape[1]
+    rows, pivots, inverse = eliminated(jnp.concatenate([matrix, root * np.eye(k + 1, k)], axis=1))
+    p = back_substitute(rows, -jnp.stack([row[-1:] for row in rows]), inverse)[:, 0]
+    z = forward_substitute(rows, p, inverse)
+    squared, bend = jnp.sum(jnp.stack([p**2, pivots * z**2]), axis=1)
+    return p, jnp.sqrt(squared), bend
