@@ -6,7 +6,10 @@ along as one more column so is the least-squares solution, at any condition numb
 nothing here uses Q. It needs products and sums along the rows alone, so XLA fuses it, vectorises it and maps it over fits.
 """
 
+from collections.abc import Sequence
+
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
@@ -91,11 +94,11 @@ def _inverse(pivot: Array) -> Array:
     return jnp.where(zero, 0.0, 1 / jnp.where(zero, 1.0, pivot))
 
 
-def back_substitute(rows: Rows, B: Float[Array, "k n"], inverse: Float[Array, "k"]) -> Float[Array, "k n"]:
+def back_substitute(rows: Rows, B: Sequence[Array] | np.ndarray, inverse: Float[Array, "k"]) -> Float[Array, "k n"]:
     """Solve R X = B for the upper triangle of these rows, with 1 over its pivots; where that is inf, X has inf or NaN."""
     k = len(rows)
     if k > WIDE:
-        return solve_triangular(_square(rows), B)
+        return solve_triangular(_square(rows), jnp.stack([*map(jnp.asarray, B)]))
     solved: list[Array] = []  # last row first
     for i in reversed(range(k)):
         known = sum((rows[i][j - i] * row for j, row in zip(range(k - 1, i, -1), solved, strict=True)), start=jnp.zeros(()))

@@ -8,8 +8,9 @@ residuals and Jacobian live within one turn, where XLA can fuse them away.
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float
 
 from examples.trf._coleman_li import Bounds, Hat, choose_step, distance, hat, model_value, off_bounds, rescaled, strictly_inside
 from examples.trf._implicit import without_derivative
@@ -42,15 +43,36 @@ class State(eqx.Module):
     radius: Scalar
     alpha: Scalar
     optimality: Scalar
-    nfev: Int[Array, ""]
-    njev: Int[Array, ""]
-    status: Int[Array, ""]
+    nfev: Scalar
+    njev: Scalar
+    status: Scalar
     records: Records | None
 
     @property
     def first(self) -> Bool[Array, ""]:
         """Whether the next trial is of the start itself."""
         return self.nfev == 0
+
+
+class Carry(eqx.Module):
+    """A state in fewer arrays: XLA compiles a kernel for each that a turn makes, and a batch selects among each."""
+
+    x: Vector
+    triangle: Float[Array, "k k+1"]
+    scale_inv: Vector
+    numbers: Float[Array, "7"]
+    records: Records | None
+
+    @classmethod
+    def of(cls, state: State) -> "Carry":
+        """Put it together."""
+        numbers = (state.model.cost, state.radius, state.alpha, state.optimality, state.nfev, state.njev, state.status)
+        return cls(state.x, state.model.triangle, state.scale_inv, jnp.stack(numbers), state.records)
+
+    def state(self) -> State:
+        """Take it apart."""
+        cost, *numbers = self.numbers
+        return State(self.x, Model(cost, self.triangle), self.scale_inv, *numbers, self.records)
 
 
 class Proposal(eqx.Module):
@@ -84,13 +106,17 @@ def solve(setup: Setup, x0: Vector, data: Data) -> State:
     x0, data = without_derivative((x0, data))
     bounds = Bounds(data.lower, data.upper) if setup.bounded else None
 
-    def unfinished(state: State) -> Bool[Array, ""]:
-        return (state.status == RUNNING) & (state.nfev < jnp.maximum(Controls.unpack(data.controls).max_nfev, 1))
+    limit = jnp.maximum(Controls.unpack(data.controls).max_nfev, 1)
 
-    def turn(state: State) -> State:
-        return advance(setup, data, state, attempt(setup, data, state, bounds), bounds)
+    def unfinished(carry: Carry) -> Bool[Array, ""]:
+        state = carry.state()
+        return (state.status == RUNNING) & (state.nfev < limit)
 
-    last = lax.while_loop(unfinished, turn, start(setup, x0, data, bounds))
+    def turn(carry: Carry) -> Carry:
+        state = carry.state()
+        return Carry.of(advance(setup, data, state, attempt(setup, data, state, bounds), bounds))
+
+    last = lax.while_loop(unfinished, turn, Carry.of(start(setup, x0, data, bounds))).state()
     return eqx.tree_at(lambda state: state.status, last, jnp.where(last.status == RUNNING, 0, last.status))
 
 
@@ -98,10 +124,10 @@ def start(setup: Setup, x0: Vector, data: Data, bounds: Bounds | None) -> State:
     """The state before the first trial, which is of the start itself: its model allows no step and its cost is infinite."""
     x = x0 if bounds is None else off_bounds(x0, bounds, 1e-10)
     scale_inv = jnp.ones_like(x) if data.x_scale is None else 1 / data.x_scale
-    model = Model(jnp.full((), jnp.inf), jnp.eye(x.size, x.size + 1))
-    none = jnp.zeros((), int)
+    model = Model(jnp.full((), jnp.inf), jnp.asarray(np.eye(x.size, x.size + 1)))
+    zero, one = jnp.zeros(()), jnp.ones(())
     blank = None if setup.records is None else Records(*jnp.full((4, setup.records), jnp.nan))
-    return State(x, model, scale_inv, jnp.ones(()), jnp.zeros(()), jnp.zeros(()), none, none, jnp.full((), RUNNING), blank)
+    return State(x, model, scale_inv, one, zero, zero, zero, zero, jnp.full((), float(RUNNING)), blank)
 
 
 def first_radius(x: Vector, model: Model, scale_inv: Vector, bounds: Bounds | None) -> Scalar:
@@ -163,10 +189,10 @@ def advance(setup: Setup, data: Data, state: State, trial: Trial, bounds: Bounds
     optimality = optimality_of(x, model, bounds)
     radius, alpha = resized(state, trial, ratio, finite)
     radius = jnp.where(state.first, first_radius(x, model, scale_inv, bounds), radius)
-    status = jnp.where(finite, verdict(controls, state, trial, actual, ratio), jnp.where(state.first, NOT_FINITE, RUNNING))
+    status = jnp.where(finite, verdict(controls, state, trial, actual, ratio), jnp.where(state.first, float(NOT_FINITE), RUNNING))
     status = jnp.where(finite & (optimality < controls.gtol), 1, status)
     records = recorded(state, model.cost, jnp.where(moved, trial.step.length, 0.0), radius, optimality)
-    return State(x, model, scale_inv, radius, alpha, optimality, state.nfev + 1, state.njev + moved, status, records)
+    return State(x, model, scale_inv, radius, alpha, optimality, state.nfev + 1, state.njev + moved.astype(float), status, records)
 
 
 def longest(state: State, model: Model) -> Vector:
@@ -190,11 +216,12 @@ def resized(state: State, trial: Trial, ratio: Scalar, finite: Bool[Array, ""]) 
     return radius, jnp.where(finite, trial.step.alpha * (state.radius / radius), trial.step.alpha)
 
 
-def verdict(controls: Controls, state: State, trial: Trial, actual: Scalar, ratio: Scalar) -> Int[Array, ""]:
+def verdict(controls: Controls, state: State, trial: Trial, actual: Scalar, ratio: Scalar) -> Scalar:
     """Tell whether the cost (2), the step (3) or both (4) changed too little to go on."""
     by_cost = (actual < controls.ftol * state.model.cost) & (ratio > 0.25)
     by_step = trial.step.length < controls.xtol * (controls.xtol + jnp.linalg.norm(state.x))
-    return jnp.where(state.first, RUNNING, jnp.where(by_cost & by_step, 4, jnp.where(by_cost, 2, jnp.where(by_step, 3, RUNNING))))
+    met = jnp.where(by_cost & by_step, 4.0, jnp.where(by_cost, 2.0, jnp.where(by_step, 3.0, RUNNING)))
+    return jnp.where(state.first, RUNNING, met)
 
 
 def recorded(state: State, cost: Scalar, step: Scalar, radius: Scalar, optimality: Scalar) -> Records | None:
@@ -202,5 +229,5 @@ def recorded(state: State, cost: Scalar, step: Scalar, radius: Scalar, optimalit
     if state.records is None:
         return None
     row = Records(cost, step, radius, optimality)
-    i = jnp.where(state.first, state.records.cost.size, state.nfev - 1)  # behind the end nothing is written
+    i = jnp.where(state.first, state.records.cost.size, state.nfev.astype(int) - 1)  # behind the end nothing is written
     return jax.tree.map(lambda column, value: column.at[i].set(value, mode="drop"), state.records, row)

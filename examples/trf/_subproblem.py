@@ -49,9 +49,9 @@ def solve_subproblem(R: Matrix, c: Vector, radius: Scalar, alpha: Scalar, points
         The step; its multiplier, 0 for a Gauss-Newton step.
     """
     k = c.size
-    inverse = back_substitute(upper_rows(R), jnp.asarray(np.eye(k)), 1 / diagonal(R))
-    newton = -product(inverse, c)
-    # The square of the last is -|p| d|p| / d alpha at 0.
+    inverse = back_substitute(upper_rows(R), np.eye(k), 1 / diagonal(R))
+    newton = product(inverse, -c)
+    # The square of the last is -|p| d|p| / d alpha, here at 0.
     norms, (length, steepest, bend) = _lengths([R, inverse], [newton, product(R.T, c), product(inverse.T, newton)])
     full_rank = _has_full_rank(*norms, points)
     fits = full_rank & (length <= radius)
@@ -60,10 +60,10 @@ def solve_subproblem(R: Matrix, c: Vector, radius: Scalar, alpha: Scalar, points
     flat = upper == 0  # a zero gradient shows no way down
     stretch, left = jnp.where(flat, 0.0, 1.0), jnp.where(fits | flat, 0.0, MAX_STEPS + 1.0)
     start = jnp.stack(_bracketed(jnp.zeros_like(alpha), stretch, alpha, lower, upper, left))
-    matrix = jnp.concatenate([R, c[:, None]], axis=1).T
+    triangle = jnp.concatenate([R, c[:, None]], axis=1)
 
     def turn(state: tuple[Vector, Array]) -> tuple[Vector, Array]:
-        p, after = _newton_step(matrix, radius, Secular(*state[1]))
+        p, after = _newton_step(triangle, radius, Secular(*state[1]))
         return p, jnp.stack(after)
 
     p, last = lax.while_loop(lambda state: Secular(*state[1]).left > 0, turn, (newton, start))
@@ -87,15 +87,15 @@ def _has_full_rank(norm: Scalar, inverse: Scalar, points: Scalar) -> Bool[Array,
     return 1 / inverse > EPS * points * norm
 
 
-def _newton_step(matrix: Float[Array, "k+1 k"], radius: Scalar, state: Secular) -> tuple[Vector, Secular]:
+def _newton_step(triangle: Float[Array, "k k+1"], radius: Scalar, state: Secular) -> tuple[Vector, Secular]:
     """Take the next alpha, and improve on it: the turn behind one that was close enough is the last.
 
     A step of about the length of the radius is to be stretched to be exactly as long. Where R is singular the step may stay short as
     alpha goes to zero; then it is the shortest of the best steps, and is left as it is.
     """
-    p, length, bend = _damped(matrix, state.root)
+    p, length, bend = _damped(triangle, state.root)
     ratio = length / radius
-    step = (radius - length) * length / bend  # what it lacks over its derivative
+    step = (radius - length) * length / bend**2  # what it lacks over its derivative
     stretch = jnp.where(ratio >= 1 - RTOL, 1 / ratio, 1.0)
     lower = jnp.maximum(state.lower, state.alpha - step)
     upper = jnp.where(ratio < 1, state.alpha, state.upper)
@@ -110,11 +110,11 @@ def _bracketed(taken: Scalar, stretch: Scalar, alpha: Scalar, lower: Scalar, upp
     return Secular(taken, stretch, alpha, jnp.sqrt(alpha), lower, upper, left)
 
 
-def _damped(matrix: Float[Array, "k+1 k"], root: Scalar) -> tuple[Vector, Scalar, Scalar]:
-    """Levenberg-Marquardt step p for the square of `root`; |p|; -|p| d|p| / d alpha, |T^-T p|^2 with the triangle T of the damped matrix."""
-    k = matrix.shape[1]
-    rows, pivots, inverse = eliminated(jnp.concatenate([matrix, root * np.eye(k + 1, k)], axis=1))
-    p = back_substitute(rows, -jnp.stack([row[-1:] for row in rows]), inverse)[:, 0]
+def _damped(triangle: Float[Array, "k k+1"], root: Scalar) -> tuple[Vector, Scalar, Scalar]:
+    """Levenberg-Marquardt step p for alpha = root^2, |p|, and |T^-T p| with the triangle T of the damped matrix."""
+    k = triangle.shape[0]
+    rows, pivots, inverse = eliminated(jnp.concatenate([triangle.T, root * np.eye(k + 1, k)], axis=1))
+    p = back_substitute(rows, [-row[-1:] for row in rows], inverse)[:, 0]
     z = forward_substitute(rows, p, inverse)
-    squared, bend = jnp.sum(jnp.stack([p**2, pivots * z**2]), axis=1)
-    return p, jnp.sqrt(squared), bend
+    length, bend = jnp.sqrt(jnp.sum(jnp.stack([p**2, pivots * z**2]), axis=1))
+    return p, length, bend
