@@ -22,7 +22,8 @@ from examples.trf._jit import optimize
 from examples.trf._problem import Data, Model, Setup
 from examples.trf._result import MESSAGES
 from examples.trf._run import UNBOUNDED
-from examples.trf._solve import NOT_FINITE, RUNNING, Proposal, State, Trial, advance, proposed, start
+from examples.trf._solve import Proposal, Trial, advance, proposed, start
+from examples.trf._state import NOT_FINITE, RUNNING, State
 
 Gram = Float[Array, "k+1 k+1"]
 

@@ -6,10 +6,9 @@ along as one more column so is the least-squares solution, at any condition numb
 nothing here uses Q. It needs products and sums along the rows alone, so XLA fuses it, vectorises it and maps it over fits.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import jax.numpy as jnp
-import numpy as np
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
@@ -21,7 +20,8 @@ SHORT = 32
 # Beyond, an unrolled loop over columns costs too much to compile, and LAPACK's blocked Householder is the better method.
 WIDE = 16
 
-Rows = list[Float[Array, "..."]]
+Rows = list[Float[Array, "..."]]  # of an upper triangle, each from its diagonal on
+Scalars = list[Float[Array, ""]]
 
 
 def triangularise(columns: Float[Array, "k m"], rhs: Float[Array, "m"]) -> Float[Array, "k k+1"]:
@@ -38,34 +38,36 @@ def triangularise(columns: Float[Array, "k m"], rhs: Float[Array, "m"]) -> Float
     if k > WIDE:
         return jnp.linalg.qr(jnp.concatenate([columns, rhs[None]]).T, mode="r")[:k]
     rows, _ = _by_column([*columns, rhs]) if m >= LONG else _by_row(jnp.concatenate([columns, rhs[None]]))
-    inverse = 1 / jnp.sqrt(jnp.stack([row[0] for row in rows]))
+    inverse = 1 / jnp.sqrt(_pivots(rows))
     triangle = jnp.stack([jnp.pad(row, (j, 0)) for j, row in enumerate(rows)])
     return triangle * jnp.where(jnp.isinf(inverse), 0.0, inverse)[:, None]
 
 
-def eliminated(matrix: Float[Array, "k+1 m"]) -> tuple[Rows, Float[Array, "k"], Float[Array, "k"]]:
-    """The same of few rows and without a root: each row of [R, Q^T r] times its pivot; the squares of the pivots; 1 over these."""
+def solved(matrix: Float[Array, "k+1 m"]) -> tuple[Float[Array, "k"], Float[Array, "k"]]:
+    """Minimise |J p + r| where the rows of a matrix are the columns of [J r], few of them long: p, and the squares of R^-T p.
+
+    The triangle is left with each row times its pivot, so that no roots are taken, and all that is divided by is what the elimination
+    has divided by: for XLA each division is a kernel of its own.
+    """
     k = matrix.shape[0] - 1
     if k > WIDE:
-        triangle = jnp.linalg.qr(matrix.T, mode="r")[:k]
-        pivots = diagonal(triangle)
-        return upper_rows(triangle * pivots[:, None]), pivots**2, _inverse(pivots**2)
+        triangle = triangularise(matrix[:k], matrix[k])
+        p = solve_triangular(triangle[:, :k], -triangle[:, k])
+        return p, solve_triangular(triangle[:, :k], p, trans=1) ** 2
     rows, inverses = _by_row(matrix)
-    return rows, jnp.stack([row[0] for row in rows]), jnp.stack(inverses)
+    p = _substituted(rows, [-row[-1:] for row in rows], inverses)[:, 0]
+    z: Scalars = []
+    for i, inverse in enumerate(inverses):
+        z.append((p[i] - _sum(rows[j][i - j] * value for j, value in enumerate(z))) * inverse)
+    return p, _pivots(rows) * jnp.stack(z) ** 2
 
 
-def upper_rows(matrix: Float[Array, "k n"]) -> Rows:
-    """The rows of an upper triangle, each from its diagonal on."""
-    return [row[j:] for j, row in enumerate(matrix)]
+def _pivots(rows: Rows) -> Float[Array, "k"]:
+    """The squares of the pivots, while the rows are times their pivots."""
+    return jnp.stack([row[0] for row in rows])
 
 
-def diagonal(matrix: Float[Array, "k n"]) -> Float[Array, "k"]:
-    """The diagonal, n >= k, as one strided slice: `jnp.diag` gathers."""
-    k, n = matrix.shape
-    return matrix.ravel()[: k * n : n + 1][:k]
-
-
-def _by_row(rest: Float[Array, "k+1 m"]) -> tuple[Rows, list[Float[Array, ""]]]:
+def _by_row(rest: Float[Array, "k+1 m"]) -> tuple[Rows, Scalars]:
     """Products of each column with those behind it, which then lose their part along it; and 1 over its square."""
     rows, inverses = [], []
     for _ in range(rest.shape[0] - 1):
@@ -76,7 +78,7 @@ def _by_row(rest: Float[Array, "k+1 m"]) -> tuple[Rows, list[Float[Array, ""]]]:
     return rows, inverses
 
 
-def _by_column(rest: list[Float[Array, "m"]]) -> tuple[Rows, list[Float[Array, ""]]]:
+def _by_column(rest: list[Float[Array, "m"]]) -> tuple[Rows, Scalars]:
     """The same of columns that are kept apart."""
     rows, inverses = [], []
     for _ in range(len(rest) - 1):
@@ -94,32 +96,27 @@ def _inverse(pivot: Array) -> Array:
     return jnp.where(zero, 0.0, 1 / jnp.where(zero, 1.0, pivot))
 
 
-def back_substitute(rows: Rows, B: Sequence[Array] | np.ndarray, inverse: Float[Array, "k"]) -> Float[Array, "k n"]:
-    """Solve R X = B for the upper triangle of these rows, with 1 over its pivots; where that is inf, X has inf or NaN."""
-    k = len(rows)
+def back_substitute(R: Float[Array, "k k"], B: Float[Array, "k n"]) -> Float[Array, "k n"]:
+    """Solve R X = B for upper triangular R; a zero pivot gives inf or NaN."""
+    k = R.shape[0]
     if k > WIDE:
-        return solve_triangular(_square(rows), jnp.stack([*map(jnp.asarray, B)]))
-    solved: list[Array] = []  # last row first
+        return solve_triangular(R, B)
+    inverses = 1 / R.ravel()[:: k + 1]  # not by `jnp.diag`, which gathers
+    return _substituted([row[i:] for i, row in enumerate(R)], B, list(inverses))
+
+
+def _substituted(rows: Rows, B: Sequence[Float[Array, "n"]] | Float[Array, "k n"], inverses: Scalars) -> Float[Array, "k n"]:
+    """The same with 1 over each pivot, which is multiplied by."""
+    k = len(rows)
+    lines: list[Array] = []  # last first
     for i in reversed(range(k)):
-        known = sum((rows[i][j - i] * row for j, row in zip(range(k - 1, i, -1), solved, strict=True)), start=jnp.zeros(()))
-        solved.append((B[i] - known) * inverse[i])
-    return jnp.stack(solved[::-1])
+        known = _sum(rows[i][j - i] * line for j, line in zip(range(k - 1, i, -1), lines, strict=True))
+        lines.append((B[i] - known) * inverses[i])
+    return jnp.stack(lines[::-1])
 
 
-def forward_substitute(rows: Rows, b: Float[Array, "k"], inverse: Float[Array, "k"]) -> Float[Array, "k"]:
-    """Solve R^T x = b likewise."""
-    k = len(rows)
-    if k > WIDE:
-        return solve_triangular(_square(rows), b, trans=1)
-    solved: list[Array] = []
-    for i in range(k):
-        known = sum((rows[j][i - j] * x for j, x in enumerate(solved)), start=jnp.zeros(()))
-        solved.append((b[i] - known) * inverse[i])
-    return jnp.stack(solved)
-
-
-def _square(rows: Rows) -> Float[Array, "k k"]:
-    return jnp.stack([jnp.pad(row[: len(rows) - i], (i, 0)) for i, row in enumerate(rows)])
+def _sum(terms: Iterable[Array]) -> Array:
+    return sum(terms, start=jnp.zeros(()))
 
 
 def product(A: Float[Array, "k n"], v: Float[Array, "n"]) -> Float[Array, "k"]:

@@ -1,8 +1,9 @@
 """The method: one `lax.while_loop` over trial steps, from the start to the verdict.
 
 SciPy nests a loop that shrinks the region inside one that moves the point. Here they are one loop, whose body tries a step and either
-moves or shrinks, so that fits mapped over an axis do not wait for each other at every move. The state is a few numbers a parameter:
-residuals and Jacobian live within one turn, where XLA can fuse them away.
+moves or shrinks, so that fits mapped over an axis do not wait for each other at every move. The first trial is the start itself, so that
+residuals and Jacobian are in the program once, and compiled once. The state is a few numbers a parameter: residuals and Jacobian live
+within one turn, where XLA can fuse them away.
 """
 
 import equinox as eqx
@@ -16,63 +17,11 @@ from examples.trf._coleman_li import Bounds, Hat, choose_step, distance, hat, mo
 from examples.trf._implicit import without_derivative
 from examples.trf._problem import Controls, Data, Model, Setup, model_at, points
 from examples.trf._shapes import check_shapes
+from examples.trf._state import NOT_FINITE, RUNNING, Carry, Records, State
 from examples.trf._subproblem import solve_subproblem
 
 Scalar = Float[Array, ""]
 Vector = Float[Array, "k"]
-
-RUNNING = -2  # statuses from 0 on are SciPy's
-NOT_FINITE = -1
-
-
-class Records(eqx.Module):
-    """One row per trial step; see `History`."""
-
-    cost: Float[Array, "trials"]
-    step: Float[Array, "trials"]
-    radius: Float[Array, "trials"]
-    optimality: Float[Array, "trials"]
-
-
-class State(eqx.Module):
-    """Where the solver stands before a trial step."""
-
-    x: Vector
-    model: Model
-    scale_inv: Vector
-    radius: Scalar
-    alpha: Scalar
-    optimality: Scalar
-    nfev: Scalar
-    njev: Scalar
-    status: Scalar
-    records: Records | None
-
-    @property
-    def first(self) -> Bool[Array, ""]:
-        """Whether the next trial is of the start itself."""
-        return self.nfev == 0
-
-
-class Carry(eqx.Module):
-    """A state in fewer arrays: XLA compiles a kernel for each that a turn makes, and a batch selects among each."""
-
-    x: Vector
-    triangle: Float[Array, "k k+1"]
-    scale_inv: Vector
-    numbers: Float[Array, "7"]
-    records: Records | None
-
-    @classmethod
-    def of(cls, state: State) -> "Carry":
-        """Put it together."""
-        numbers = (state.model.cost, state.radius, state.alpha, state.optimality, state.nfev, state.njev, state.status)
-        return cls(state.x, state.model.triangle, state.scale_inv, jnp.stack(numbers), state.records)
-
-    def state(self) -> State:
-        """Take it apart."""
-        cost, *numbers = self.numbers
-        return State(self.x, Model(cost, self.triangle), self.scale_inv, *numbers, self.records)
 
 
 class Proposal(eqx.Module):
@@ -105,7 +54,6 @@ def solve(setup: Setup, x0: Vector, data: Data) -> State:
     check_shapes(setup, x0, data)
     x0, data = without_derivative((x0, data))
     bounds = Bounds(data.lower, data.upper) if setup.bounded else None
-
     limit = jnp.maximum(Controls.unpack(data.controls).max_nfev, 1)
 
     def unfinished(carry: Carry) -> Bool[Array, ""]:
@@ -117,7 +65,7 @@ def solve(setup: Setup, x0: Vector, data: Data) -> State:
         return Carry.of(advance(setup, data, state, attempt(setup, data, state, bounds), bounds))
 
     last = lax.while_loop(unfinished, turn, Carry.of(start(setup, x0, data, bounds))).state()
-    return eqx.tree_at(lambda state: state.status, last, jnp.where(last.status == RUNNING, 0, last.status))
+    return eqx.tree_at(lambda state: state.status, last, jnp.where(last.status == RUNNING, 0.0, last.status))
 
 
 def start(setup: Setup, x0: Vector, data: Data, bounds: Bounds | None) -> State:
@@ -127,7 +75,7 @@ def start(setup: Setup, x0: Vector, data: Data, bounds: Bounds | None) -> State:
     model = Model(jnp.full((), jnp.inf), jnp.asarray(np.eye(x.size, x.size + 1)))
     zero, one = jnp.zeros(()), jnp.ones(())
     blank = None if setup.records is None else Records(*jnp.full((4, setup.records), jnp.nan))
-    return State(x, model, scale_inv, one, zero, zero, zero, zero, jnp.full((), float(RUNNING)), blank)
+    return State(x, model, scale_inv, one, zero, zero, zero, zero, jnp.full((), RUNNING), blank)
 
 
 def first_radius(x: Vector, model: Model, scale_inv: Vector, bounds: Bounds | None) -> Scalar:
@@ -189,7 +137,8 @@ def advance(setup: Setup, data: Data, state: State, trial: Trial, bounds: Bounds
     optimality = optimality_of(x, model, bounds)
     radius, alpha = resized(state, trial, ratio, finite)
     radius = jnp.where(state.first, first_radius(x, model, scale_inv, bounds), radius)
-    status = jnp.where(finite, verdict(controls, state, trial, actual, ratio), jnp.where(state.first, float(NOT_FINITE), RUNNING))
+    alpha = jnp.where(state.first, 0.0, alpha)
+    status = jnp.where(finite, verdict(controls, state, trial, actual, ratio), jnp.where(state.first, NOT_FINITE, RUNNING))
     status = jnp.where(finite & (optimality < controls.gtol), 1, status)
     records = recorded(state, model.cost, jnp.where(moved, trial.step.length, 0.0), radius, optimality)
     return State(x, model, scale_inv, radius, alpha, optimality, state.nfev + 1, state.njev + moved.astype(float), status, records)

@@ -14,7 +14,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float
 
 from examples.trf._losses import EPS
-from examples.trf._qr import back_substitute, diagonal, eliminated, forward_substitute, product, upper_rows
+from examples.trf._qr import back_substitute, product, solved
 
 RTOL = 0.01  # the length of p may miss the radius by this much: MINPACK's and SciPy's choice is 0.1 and 0.01
 MAX_STEPS = 10
@@ -25,15 +25,15 @@ Matrix = Float[Array, "k k"]
 
 
 class Secular(NamedTuple):
-    """Numbers of the root search, one array in its loop: XLA compiles a kernel for each array that a turn makes."""
+    """Numbers of the root search. In its loop they are one array, since XLA compiles a kernel for each array that a turn makes."""
 
     taken: Scalar  # the last alpha
-    stretch: Scalar  # what its step is to be multiplied by
-    alpha: Scalar  # the alpha to try next
-    root: Scalar  # of it
-    lower: Scalar
+    stretch: Scalar  # what the step that it gave is to be multiplied by
+    alpha: Scalar  # to try next
+    root: Scalar  # of that
+    lower: Scalar  # ends of its bracket
     upper: Scalar
-    left: Scalar  # how many turns are left
+    left: Scalar  # turns that are left
 
 
 def solve_subproblem(R: Matrix, c: Vector, radius: Scalar, alpha: Scalar, points: Scalar) -> tuple[Vector, Scalar]:
@@ -48,18 +48,17 @@ def solve_subproblem(R: Matrix, c: Vector, radius: Scalar, alpha: Scalar, points
     Returns:
         The step; its multiplier, 0 for a Gauss-Newton step.
     """
-    k = c.size
-    inverse = back_substitute(upper_rows(R), np.eye(k), 1 / diagonal(R))
+    inverse = back_substitute(R, jnp.asarray(np.eye(c.size)))
     newton = product(inverse, -c)
-    # The square of the last is -|p| d|p| / d alpha, here at 0.
+    # R^-T p has the square of length -|p| d|p| / d alpha, here at 0.
     norms, (length, steepest, bend) = _lengths([R, inverse], [newton, product(R.T, c), product(inverse.T, newton)])
     full_rank = _has_full_rank(*norms, points)
     fits = full_rank & (length <= radius)
     upper = steepest / radius
     lower = jnp.where(full_rank, (length - radius) * length / bend**2, 0.0)
     flat = upper == 0  # a zero gradient shows no way down
-    stretch, left = jnp.where(flat, 0.0, 1.0), jnp.where(fits | flat, 0.0, MAX_STEPS + 1.0)
-    start = jnp.stack(_bracketed(jnp.zeros_like(alpha), stretch, alpha, lower, upper, left))
+    left = jnp.where(fits | flat, 0.0, MAX_STEPS + 1.0)
+    start = jnp.stack(_bracketed(jnp.zeros_like(alpha), jnp.ones_like(alpha), alpha, lower, upper, left))
     triangle = jnp.concatenate([R, c[:, None]], axis=1)
 
     def turn(state: tuple[Vector, Array]) -> tuple[Vector, Array]:
@@ -68,15 +67,15 @@ def solve_subproblem(R: Matrix, c: Vector, radius: Scalar, alpha: Scalar, points
 
     p, last = lax.while_loop(lambda state: Secular(*state[1]).left > 0, turn, (newton, start))
     found = Secular(*last)
-    return jnp.where(found.stretch == 0, 0.0, p * found.stretch), found.taken
+    return jnp.where(flat, 0.0, p * found.stretch), found.taken
 
 
 def _lengths(matrices: list[Matrix], vectors: list[Vector]) -> tuple[list[Scalar], list[Scalar]]:
     """Frobenius norms and lengths, by one sum."""
     size = matrices[0].size
     rows = [matrix.ravel() for matrix in matrices] + [jnp.pad(vector, (0, size - vector.size)) for vector in vectors]
-    found = jnp.sqrt(jnp.sum(jnp.stack(rows) ** 2, axis=1))
-    return list(found[: len(matrices)]), list(found[len(matrices) :])
+    lengths = list(jnp.sqrt(jnp.sum(jnp.stack(rows) ** 2, axis=1)))
+    return lengths[: len(matrices)], lengths[len(matrices) :]
 
 
 def _has_full_rank(norm: Scalar, inverse: Scalar, points: Scalar) -> Bool[Array, ""]:
@@ -113,8 +112,6 @@ def _bracketed(taken: Scalar, stretch: Scalar, alpha: Scalar, lower: Scalar, upp
 def _damped(triangle: Float[Array, "k k+1"], root: Scalar) -> tuple[Vector, Scalar, Scalar]:
     """Levenberg-Marquardt step p for alpha = root^2, |p|, and |T^-T p| with the triangle T of the damped matrix."""
     k = triangle.shape[0]
-    rows, pivots, inverse = eliminated(jnp.concatenate([triangle.T, root * np.eye(k + 1, k)], axis=1))
-    p = back_substitute(rows, [-row[-1:] for row in rows], inverse)[:, 0]
-    z = forward_substitute(rows, p, inverse)
-    length, bend = jnp.sqrt(jnp.sum(jnp.stack([p**2, pivots * z**2]), axis=1))
+    p, squares = solved(jnp.concatenate([triangle.T, root * np.eye(k + 1, k)], axis=1))
+    length, bend = jnp.sqrt(jnp.sum(jnp.stack([p**2, squares]), axis=1))
     return p, length, bend
