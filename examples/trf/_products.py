@@ -16,13 +16,14 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
 from examples.trf import _check
-from examples.trf._coleman_li import Bounds, off_bounds
+from examples.trf._coleman_li import Bounds
 from examples.trf._fail import fail
 from examples.trf._jit import optimize
 from examples.trf._problem import Data, Model, Setup
 from examples.trf._result import MESSAGES
 from examples.trf._run import UNBOUNDED
-from examples.trf._solve import RUNNING, Proposal, State, Trial, advance, proposed, started
+from examples.trf._solve import Proposal, Trial, advance, proposed, start
+from examples.trf._state import NOT_FINITE, RUNNING, State
 
 Gram = Float[Array, "k+1 k+1"]
 
@@ -114,24 +115,22 @@ def _none() -> None:
 class _Run:
     """One fit."""
 
-    def __init__(self, programs: tuple[Any, Any, Any, Any], gram: Any, data: Data, points: int, progress: Any):
-        self.begin, self.propose, self.judge, self.newton = programs
+    def __init__(self, programs: tuple[Any, Any, Any, Any, Any], gram: Any, data: Data, points: int, progress: Any):
+        self.begin, self.propose, self.judge, self.newton, self.model = programs
         self.gram, self.data, self.progress = gram, data, progress
         self.count = jnp.asarray(float(points))
         self.points = points
         self.nfev = 0
 
     def __call__(self, x0: Array, limit: int, polish: int) -> ProductsResult:
-        x = x0 if self.data.lower is None else off_bounds(x0, Bounds(jnp.asarray(self.data.lower), jnp.asarray(self.data.upper)), 1e-10)
-        first = self.products(x)
-        state = self.begin(x, first, self.data)
-        if not np.all(np.isfinite(np.asarray(state.model.triangle))):
-            fail("The products at the start are not finite, or not of full rank.",
-                 "Each parameter has to change the residuals, and none as others do together.",
-                 "start elsewhere, or leave out a parameter.")  # fmt: skip
+        state = self.begin(x0, self.data)
         while int(state.status) == RUNNING and self.nfev < limit:
             step = self.propose(state, self.count, self.data)
             state = self.judge(state, step, self.products(step.x), self.data)
+        if int(state.status) == NOT_FINITE:
+            fail("The products at the start are not finite, or not of full rank.",
+                 "Each parameter has to change the residuals, and none as others do together.",
+                 "start elsewhere, or leave out a parameter.")  # fmt: skip
         status = max(int(state.status), 0)
         x, model = self.polished(state.x, state.model, polish)
         inverse = np.linalg.inv(np.asarray(model.R))
@@ -156,20 +155,20 @@ class _Run:
             outside = self.data.lower is not None and bool(np.any((new <= self.data.lower) | (new >= self.data.upper)))
             if outside or not np.all(np.isfinite(np.asarray(new))):
                 break
-            x, model = new, self.begin(new, self.products(new), self.data).model
+            x, model = new, self.model(self.products(new))
         return x, model
 
 
 @lru_cache(maxsize=64)
-def _programs(setup: Setup) -> tuple[Any, Any, Any, Any]:
+def _programs(setup: Setup) -> tuple[Any, Any, Any, Any, Any]:
     """What runs between two evaluations, compiled once."""
 
     def box(data: Data) -> Bounds | None:
         return Bounds(data.lower, data.upper) if setup.bounded else None
 
     @optimize
-    def begin(x: Float[Array, "k"], gram: Gram, data: Data) -> State:
-        return started(setup, x, model_of(gram), data, box(data))
+    def begin(x0: Float[Array, "k"], data: Data) -> State:
+        return start(setup, x0, data, box(data))
 
     @optimize
     def propose(state: State, count: Float[Array, ""], data: Data) -> Proposal:
@@ -183,7 +182,7 @@ def _programs(setup: Setup) -> tuple[Any, Any, Any, Any]:
     def newton(x: Float[Array, "k"], model: Model) -> Float[Array, "k"]:
         return x - jax.scipy.linalg.solve_triangular(model.R, model.c)
 
-    return begin, propose, judge, newton
+    return begin, propose, judge, newton, optimize(model_of)
 
 
 def model_of(gram: Gram) -> Model:

@@ -16,7 +16,8 @@ from examples.trf._coleman_li import Bounds, active
 from examples.trf._implicit import attach_derivative
 from examples.trf._jit import optimize
 from examples.trf._problem import Controls, Data, Setup, points, residual_type, residuals_and_columns, weighted
-from examples.trf._solve import Records, State, solve
+from examples.trf._solve import solve
+from examples.trf._state import Records, State
 from jitney import Mesh
 
 SCALARS = ("cost", "optimality", "nfev", "njev", "status", "points", "resolution")

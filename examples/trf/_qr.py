@@ -6,6 +6,8 @@ along as one more column so is the least-squares solution, at any condition numb
 nothing here uses Q. It needs products and sums along the rows alone, so XLA fuses it, vectorises it and maps it over fits.
 """
 
+from collections.abc import Iterable, Sequence
+
 import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
@@ -17,6 +19,9 @@ LONG = 32768
 SHORT = 32
 # Beyond, an unrolled loop over columns costs too much to compile, and LAPACK's blocked Householder is the better method.
 WIDE = 16
+
+Rows = list[Float[Array, "..."]]  # of an upper triangle, each from its diagonal on
+Scalars = list[Float[Array, ""]]
 
 
 def triangularise(columns: Float[Array, "k m"], rhs: Float[Array, "m"]) -> Float[Array, "k k+1"]:
@@ -32,34 +37,57 @@ def triangularise(columns: Float[Array, "k m"], rhs: Float[Array, "m"]) -> Float
     k, m = columns.shape
     if k > WIDE:
         return jnp.linalg.qr(jnp.concatenate([columns, rhs[None]]).T, mode="r")[:k]
-    if m >= LONG:
-        return _normalised(_by_column([*columns, rhs]))
-    rest = jnp.concatenate([columns, rhs[None]])
-    rows = []
-    for _ in range(k):
+    rows, _ = _by_column([*columns, rhs]) if m >= LONG else _by_row(jnp.concatenate([columns, rhs[None]]))
+    inverse = 1 / jnp.sqrt(_pivots(rows))
+    triangle = jnp.stack([jnp.pad(row, (j, 0)) for j, row in enumerate(rows)])
+    return triangle * jnp.where(jnp.isinf(inverse), 0.0, inverse)[:, None]
+
+
+def solved(matrix: Float[Array, "k+1 m"]) -> tuple[Float[Array, "k"], Float[Array, "k"]]:
+    """Minimise |J p + r| where the rows of a matrix are the columns of [J r], few of them long: p, and the squares of R^-T p.
+
+    The triangle is left with each row times its pivot, so that no roots are taken, and all that is divided by is what the elimination
+    has divided by: for XLA each division is a kernel of its own.
+    """
+    k = matrix.shape[0] - 1
+    if k > WIDE:
+        triangle = triangularise(matrix[:k], matrix[k])
+        p = solve_triangular(triangle[:, :k], -triangle[:, k])
+        return p, solve_triangular(triangle[:, :k], p, trans=1) ** 2
+    rows, inverses = _by_row(matrix)
+    p = _substituted(rows, [-row[-1:] for row in rows], inverses)[:, 0]
+    z: Scalars = []
+    for i, inverse in enumerate(inverses):
+        z.append((p[i] - _sum(rows[j][i - j] * value for j, value in enumerate(z))) * inverse)
+    return p, _pivots(rows) * jnp.stack(z) ** 2
+
+
+def _pivots(rows: Rows) -> Float[Array, "k"]:
+    """The squares of the pivots, while the rows are times their pivots."""
+    return jnp.stack([row[0] for row in rows])
+
+
+def _by_row(rest: Float[Array, "k+1 m"]) -> tuple[Rows, Scalars]:
+    """Products of each column with those behind it, which then lose their part along it; and 1 over its square."""
+    rows, inverses = [], []
+    for _ in range(rest.shape[0] - 1):
         products = product(rest, rest[0])
         rows.append(products)
-        rest = rest[1:] - (products[1:] * _inverse(products[0]))[:, None] * rest[0]
-    return _normalised(rows)
+        inverses.append(_inverse(products[0]))
+        rest = rest[1:] - (products[1:] * inverses[-1])[:, None] * rest[0]
+    return rows, inverses
 
 
-def _by_column(rest: list[Float[Array, "m"]]) -> list[Float[Array, "..."]]:
-    """Take the same products of columns that are kept apart."""
-    rows = []
+def _by_column(rest: list[Float[Array, "m"]]) -> tuple[Rows, Scalars]:
+    """The same of columns that are kept apart."""
+    rows, inverses = [], []
     for _ in range(len(rest) - 1):
         first, *rest = rest
         products = [first @ first, *(first @ column for column in rest)]
         rows.append(jnp.stack(products))
-        inverse = _inverse(products[0])
-        rest = [column - (product * inverse) * first for column, product in zip(rest, products[1:], strict=True)]
-    return rows
-
-
-def _normalised(rows: list[Float[Array, "..."]]) -> Float[Array, "k k+1"]:
-    """Divide each row by the length of its column, whose square leads it."""
-    pivots = jnp.stack([row[0] for row in rows])
-    triangle = jnp.stack([jnp.pad(row, (j, 0)) for j, row in enumerate(rows)])
-    return triangle * _inverse(jnp.sqrt(pivots))[:, None]
+        inverses.append(_inverse(products[0]))
+        rest = [column - (product * inverses[-1]) * first for column, product in zip(rest, products[1:], strict=True)]
+    return rows, inverses
 
 
 def _inverse(pivot: Array) -> Array:
@@ -73,16 +101,22 @@ def back_substitute(R: Float[Array, "k k"], B: Float[Array, "k n"]) -> Float[Arr
     k = R.shape[0]
     if k > WIDE:
         return solve_triangular(R, B)
-    rows: list[Array] = []  # last row first
+    inverses = 1 / R.ravel()[:: k + 1]  # not by `jnp.diag`, which gathers
+    return _substituted([row[i:] for i, row in enumerate(R)], B, list(inverses))
+
+
+def _substituted(rows: Rows, B: Sequence[Float[Array, "n"]] | Float[Array, "k n"], inverses: Scalars) -> Float[Array, "k n"]:
+    """The same with 1 over each pivot, which is multiplied by."""
+    k = len(rows)
+    lines: list[Array] = []  # last first
     for i in reversed(range(k)):
-        known = sum((R[i, j] * row for j, row in zip(range(k - 1, i, -1), rows, strict=True)), start=jnp.zeros(()))
-        rows.append((B[i] - known) / R[i, i])
-    return jnp.stack(rows[::-1])
+        known = _sum(rows[i][j - i] * line for j, line in zip(range(k - 1, i, -1), lines, strict=True))
+        lines.append((B[i] - known) * inverses[i])
+    return jnp.stack(lines[::-1])
 
 
-def forward_substitute(R: Float[Array, "k k"], b: Float[Array, "k"]) -> Float[Array, "k"]:
-    """Solve R^T x = b for upper triangular R."""
-    return back_substitute(R.T[::-1, ::-1], b[::-1, None])[::-1, 0]
+def _sum(terms: Iterable[Array]) -> Array:
+    return sum(terms, start=jnp.zeros(()))
 
 
 def product(A: Float[Array, "k n"], v: Float[Array, "n"]) -> Float[Array, "k"]:

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 from examples.trf._losses import EPS
 from examples.trf._problem import Data
 from examples.trf._program import SCALARS, Programs
-from examples.trf._solve import Records
+from examples.trf._state import Records
 
 MESSAGES = MappingProxyType(
     {

@@ -1,51 +1,27 @@
 """The method: one `lax.while_loop` over trial steps, from the start to the verdict.
 
 SciPy nests a loop that shrinks the region inside one that moves the point. Here they are one loop, whose body tries a step and either
-moves or shrinks, so that fits mapped over an axis do not wait for each other at every move. The state is a few numbers a parameter:
-residuals and Jacobian live within one turn, where XLA can fuse them away.
+moves or shrinks, so that fits mapped over an axis do not wait for each other at every move. The first trial is the start itself, so that
+residuals and Jacobian are in the program once, and compiled once. The state is a few numbers a parameter: residuals and Jacobian live
+within one turn, where XLA can fuse them away.
 """
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float
 
 from examples.trf._coleman_li import Bounds, Hat, choose_step, distance, hat, model_value, off_bounds, rescaled, strictly_inside
 from examples.trf._implicit import without_derivative
 from examples.trf._problem import Controls, Data, Model, Setup, model_at, points
 from examples.trf._shapes import check_shapes
+from examples.trf._state import NOT_FINITE, RUNNING, Carry, Records, State
 from examples.trf._subproblem import solve_subproblem
 
 Scalar = Float[Array, ""]
 Vector = Float[Array, "k"]
-
-RUNNING = -2  # statuses from 0 on are SciPy's
-NOT_FINITE = -1
-
-
-class Records(eqx.Module):
-    """One row per trial step; see `History`."""
-
-    cost: Float[Array, "trials"]
-    step: Float[Array, "trials"]
-    radius: Float[Array, "trials"]
-    optimality: Float[Array, "trials"]
-
-
-class State(eqx.Module):
-    """Where the solver stands before a trial step."""
-
-    x: Vector
-    model: Model
-    scale_inv: Vector
-    radius: Scalar
-    alpha: Scalar
-    optimality: Scalar
-    nfev: Int[Array, ""]
-    njev: Int[Array, ""]
-    status: Int[Array, ""]
-    records: Records | None
 
 
 class Proposal(eqx.Module):
@@ -78,46 +54,38 @@ def solve(setup: Setup, x0: Vector, data: Data) -> State:
     check_shapes(setup, x0, data)
     x0, data = without_derivative((x0, data))
     bounds = Bounds(data.lower, data.upper) if setup.bounded else None
+    limit = jnp.maximum(Controls.unpack(data.controls).max_nfev, 1)
 
-    def unfinished(state: State) -> Bool[Array, ""]:
-        return (state.status == RUNNING) & (state.nfev < Controls.unpack(data.controls).max_nfev)
+    def unfinished(carry: Carry) -> Bool[Array, ""]:
+        state = carry.state()
+        return (state.status == RUNNING) & (state.nfev < limit)
 
-    def turn(state: State) -> State:
-        return advance(setup, data, state, attempt(setup, data, state, bounds), bounds)
+    def turn(carry: Carry) -> Carry:
+        state = carry.state()
+        return Carry.of(advance(setup, data, state, attempt(setup, data, state, bounds), bounds))
 
-    last = lax.while_loop(unfinished, turn, start(setup, x0, data, bounds))
-    return eqx.tree_at(lambda state: state.status, last, jnp.where(last.status == RUNNING, 0, last.status))
+    last = lax.while_loop(unfinished, turn, Carry.of(start(setup, x0, data, bounds))).state()
+    return eqx.tree_at(lambda state: state.status, last, jnp.where(last.status == RUNNING, 0.0, last.status))
 
 
 def start(setup: Setup, x0: Vector, data: Data, bounds: Bounds | None) -> State:
-    """Evaluate the start; the first radius is the length of x0, scaled."""
+    """The state before the first trial, which is of the start itself: its model allows no step and its cost is infinite."""
     x = x0 if bounds is None else off_bounds(x0, bounds, 1e-10)
-    return started(setup, x, model_at(setup, x, data), data, bounds)
+    scale_inv = jnp.ones_like(x) if data.x_scale is None else 1 / data.x_scale
+    model = Model(jnp.full((), jnp.inf), jnp.asarray(np.eye(x.size, x.size + 1)))
+    zero, one = jnp.zeros(()), jnp.ones(())
+    blank = None if setup.records is None else Records(*jnp.full((4, setup.records), jnp.nan))
+    return State(x, model, scale_inv, one, zero, zero, zero, zero, jnp.full((), RUNNING), blank)
 
 
-def started(setup: Setup, x: Vector, model: Model, data: Data, bounds: Bounds | None) -> State:
-    """The first state, where the start has been evaluated."""
-    if setup.scale_by_jac:
-        norms = column_norms(model)
-        scale_inv = jnp.where(norms == 0, 1.0, norms)
-    else:
-        scale_inv = jnp.ones_like(x) if data.x_scale is None else 1 / data.x_scale
+def first_radius(x: Vector, model: Model, scale_inv: Vector, bounds: Bounds | None) -> Scalar:
+    """The length of the start, scaled."""
     scaled = x * scale_inv
     if bounds is not None:
         v, dv = distance(x, model.g, bounds)
         scaled = scaled / jnp.sqrt(rescaled(v, dv, 1 / scale_inv))
     radius = jnp.linalg.norm(scaled)
-    optimality = optimality_of(x, model, bounds)
-    small = optimality < Controls.unpack(data.controls).gtol
-    status = jnp.where(model.finite(), jnp.where(small, 1, RUNNING), NOT_FINITE)
-    one = jnp.ones((), int)
-    blank = None if setup.records is None else Records(*jnp.full((4, setup.records), jnp.nan))
-    return State(x, model, scale_inv, jnp.where(radius == 0, 1.0, radius), jnp.zeros(()), optimality, one, one, status, blank)
-
-
-def column_norms(model: Model) -> Vector:
-    """Lengths of the Jacobian's columns, which are those of its triangle."""
-    return jnp.linalg.norm(model.R, axis=0)
+    return jnp.where(radius == 0, 1.0, radius)
 
 
 def optimality_of(x: Vector, model: Model, bounds: Bounds | None) -> Scalar:
@@ -148,6 +116,7 @@ def proposed(state: State, bounds: Bounds | None, count: Scalar) -> Proposal:
         step = choose_step(state.x, local, p, state.radius, theta, bounds)
         s, value = step.s, step.value
         x = strictly_inside(state.x + local.d * s, bounds)
+    x = jnp.where(state.first, state.x, x)
     return Proposal(x, -value, jnp.linalg.norm(local.d * s), jnp.linalg.norm(s), alpha)
 
 
@@ -157,20 +126,28 @@ def advance(setup: Setup, data: Data, state: State, trial: Trial, bounds: Bounds
     finite = trial.model.finite()
     actual = jnp.where(finite, state.model.cost - trial.model.cost, -jnp.inf)
     ratio = gain(actual, trial.step.predicted)
-    moved = actual > 0
-    radius, alpha = resized(state, trial, ratio, finite)
-    status = jnp.where(finite, verdict(controls, state, trial, actual, ratio), RUNNING)
+    moved = (actual > 0) | state.first
 
     def pick(new: Array, old: Array) -> Array:
         return jnp.where(moved, new, old)
 
     x = pick(trial.step.x, state.x)
     model = jax.tree.map(pick, trial.model, state.model)
-    scale_inv = jnp.maximum(state.scale_inv, column_norms(model)) if setup.scale_by_jac else state.scale_inv
+    scale_inv = longest(state, model) if setup.scale_by_jac else state.scale_inv
     optimality = optimality_of(x, model, bounds)
-    status = jnp.where(optimality < controls.gtol, 1, status)
+    radius, alpha = resized(state, trial, ratio, finite)
+    radius = jnp.where(state.first, first_radius(x, model, scale_inv, bounds), radius)
+    alpha = jnp.where(state.first, 0.0, alpha)
+    status = jnp.where(finite, verdict(controls, state, trial, actual, ratio), jnp.where(state.first, NOT_FINITE, RUNNING))
+    status = jnp.where(finite & (optimality < controls.gtol), 1, status)
     records = recorded(state, model.cost, jnp.where(moved, trial.step.length, 0.0), radius, optimality)
-    return State(x, model, scale_inv, radius, alpha, optimality, state.nfev + 1, state.njev + moved, status, records)
+    return State(x, model, scale_inv, radius, alpha, optimality, state.nfev + 1, state.njev + moved.astype(float), status, records)
+
+
+def longest(state: State, model: Model) -> Vector:
+    """The greatest length that each column of the Jacobian has had; 1 for one that is zero at the start."""
+    norms = jnp.linalg.norm(model.R, axis=0)  # which are those of its triangle
+    return jnp.where(state.first, jnp.where(norms == 0, 1.0, norms), jnp.maximum(state.scale_inv, norms))
 
 
 def gain(actual: Scalar, predicted: Scalar) -> Scalar:
@@ -188,11 +165,12 @@ def resized(state: State, trial: Trial, ratio: Scalar, finite: Bool[Array, ""]) 
     return radius, jnp.where(finite, trial.step.alpha * (state.radius / radius), trial.step.alpha)
 
 
-def verdict(controls: Controls, state: State, trial: Trial, actual: Scalar, ratio: Scalar) -> Int[Array, ""]:
+def verdict(controls: Controls, state: State, trial: Trial, actual: Scalar, ratio: Scalar) -> Scalar:
     """Tell whether the cost (2), the step (3) or both (4) changed too little to go on."""
     by_cost = (actual < controls.ftol * state.model.cost) & (ratio > 0.25)
     by_step = trial.step.length < controls.xtol * (controls.xtol + jnp.linalg.norm(state.x))
-    return jnp.where(by_cost & by_step, 4, jnp.where(by_cost, 2, jnp.where(by_step, 3, RUNNING)))
+    met = jnp.where(by_cost & by_step, 4.0, jnp.where(by_cost, 2.0, jnp.where(by_step, 3.0, RUNNING)))
+    return jnp.where(state.first, RUNNING, met)
 
 
 def recorded(state: State, cost: Scalar, step: Scalar, radius: Scalar, optimality: Scalar) -> Records | None:
@@ -200,4 +178,5 @@ def recorded(state: State, cost: Scalar, step: Scalar, radius: Scalar, optimalit
     if state.records is None:
         return None
     row = Records(cost, step, radius, optimality)
-    return jax.tree.map(lambda column, value: column.at[state.nfev - 1].set(value), state.records, row)
+    i = jnp.where(state.first, state.records.cost.size, state.nfev.astype(int) - 1)  # behind the end nothing is written
+    return jax.tree.map(lambda column, value: column.at[i].set(value, mode="drop"), state.records, row)

@@ -6,13 +6,15 @@ Levenberg-Marquardt algorithm", 1978, section 5). Each alpha is one triangularis
 condition number.
 """
 
-import equinox as eqx
+from typing import NamedTuple
+
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float
 
 from examples.trf._losses import EPS
-from examples.trf._qr import back_substitute, forward_substitute, product, triangularise
+from examples.trf._qr import back_substitute, product, solved
 
 RTOL = 0.01  # the length of p may miss the radius by this much: MINPACK's and SciPy's choice is 0.1 and 0.01
 MAX_STEPS = 10
@@ -22,14 +24,16 @@ Vector = Float[Array, "k"]
 Matrix = Float[Array, "k k"]
 
 
-class Secular(eqx.Module):
-    """State of the root search: the next alpha, its bracket, and whether the last one was good enough."""
+class Secular(NamedTuple):
+    """Numbers of the root search. In its loop they are one array, since XLA compiles a kernel for each array that a turn makes."""
 
-    alpha: Scalar
-    lower: Scalar
+    taken: Scalar  # the last alpha
+    stretch: Scalar  # what the step that it gave is to be multiplied by
+    alpha: Scalar  # to try next
+    root: Scalar  # of that
+    lower: Scalar  # ends of its bracket
     upper: Scalar
-    steps: Array
-    done: Bool[Array, ""]
+    left: Scalar  # turns that are left
 
 
 def solve_subproblem(R: Matrix, c: Vector, radius: Scalar, alpha: Scalar, points: Scalar) -> tuple[Vector, Scalar]:
@@ -44,75 +48,70 @@ def solve_subproblem(R: Matrix, c: Vector, radius: Scalar, alpha: Scalar, points
     Returns:
         The step; its multiplier, 0 for a Gauss-Newton step.
     """
-    k = R.shape[0]
-    solved = back_substitute(R, jnp.concatenate([jnp.eye(k), -c[:, None]], axis=1))
-    newton = solved[:, k]
-    full_rank = _has_full_rank(R, solved[:, :k], points)
-    length = jnp.linalg.norm(newton)
+    inverse = back_substitute(R, jnp.asarray(np.eye(c.size)))
+    newton = product(inverse, -c)
+    # R^-T p has the square of length -|p| d|p| / d alpha, here at 0.
+    norms, (length, steepest, bend) = _lengths([R, inverse], [newton, product(R.T, c), product(inverse.T, newton)])
+    full_rank = _has_full_rank(*norms, points)
     fits = full_rank & (length <= radius)
+    upper = steepest / radius
+    lower = jnp.where(full_rank, (length - radius) * length / bend**2, 0.0)
+    flat = upper == 0  # a zero gradient shows no way down
+    left = jnp.where(fits | flat, 0.0, MAX_STEPS + 1.0)
+    start = jnp.stack(_bracketed(jnp.zeros_like(alpha), jnp.ones_like(alpha), alpha, lower, upper, left))
+    triangle = jnp.concatenate([R, c[:, None]], axis=1)
 
-    def gauss_newton() -> tuple[Vector, Scalar]:
-        return newton, jnp.zeros_like(alpha)
+    def turn(state: tuple[Vector, Array]) -> tuple[Vector, Array]:
+        p, after = _newton_step(triangle, radius, Secular(*state[1]))
+        return p, jnp.stack(after)
 
-    def damped() -> tuple[Vector, Scalar]:
-        upper = jnp.linalg.norm(product(R.T, c)) / radius
-        slope = jnp.linalg.norm(forward_substitute(R, newton)) ** 2  # -|p| d|p| / d alpha at 0
-        lower = jnp.where(full_rank, (length - radius) * length / slope, 0.0)
-        return _search(R, c, radius, Secular(alpha, lower, upper, jnp.zeros((), int), fits | (upper == 0)))
-
-    return lax.cond(fits, gauss_newton, damped)
+    p, last = lax.while_loop(lambda state: Secular(*state[1]).left > 0, turn, (newton, start))
+    found = Secular(*last)
+    return jnp.where(flat, 0.0, p * found.stretch), found.taken
 
 
-def _has_full_rank(R: Matrix, inverse: Matrix, points: Scalar) -> Bool[Array, ""]:
+def _lengths(matrices: list[Matrix], vectors: list[Vector]) -> tuple[list[Scalar], list[Scalar]]:
+    """Frobenius norms and lengths, by one sum."""
+    size = matrices[0].size
+    rows = [matrix.ravel() for matrix in matrices] + [jnp.pad(vector, (0, size - vector.size)) for vector in vectors]
+    lengths = list(jnp.sqrt(jnp.sum(jnp.stack(rows) ** 2, axis=1)))
+    return lengths[: len(matrices)], lengths[len(matrices) :]
+
+
+def _has_full_rank(norm: Scalar, inverse: Scalar, points: Scalar) -> Bool[Array, ""]:
     """Tell whether the smallest singular value is safely above rounding, by Frobenius bounds for both ends of the spectrum.
 
     True implies SciPy's test, s_min > eps m s_max; between the two lies a factor of k at most. NaN and inf, from a zero pivot, say no.
     """
-    return 1 / jnp.linalg.norm(inverse) > EPS * points * jnp.linalg.norm(R)
+    return 1 / inverse > EPS * points * norm
 
 
-def _damped(R: Matrix, c: Vector, alpha: Scalar) -> tuple[Vector, Matrix]:
-    """Levenberg-Marquardt step for one alpha, and the triangle of the damped matrix."""
-    k = R.shape[0]
-    columns = jnp.concatenate([R, jnp.sqrt(alpha) * jnp.eye(k)]).T
-    triangle = triangularise(columns, jnp.concatenate([c, jnp.zeros(k)]))
-    return back_substitute(triangle[:, :k], -triangle[:, k:])[:, 0], triangle[:, :k]
+def _newton_step(triangle: Float[Array, "k k+1"], radius: Scalar, state: Secular) -> tuple[Vector, Secular]:
+    """Take the next alpha, and improve on it: the turn behind one that was close enough is the last.
 
-
-def _search(R: Matrix, c: Vector, radius: Scalar, start: Secular) -> tuple[Vector, Scalar]:
-    """Find the alpha whose step is as long as the radius, and scale that step to be exactly so.
-
-    Where R is singular the step may stay short as alpha goes to zero; then it is the shortest of the best steps, and is left as it is.
+    A step of about the length of the radius is to be stretched to be exactly as long. Where R is singular the step may stay short as
+    alpha goes to zero; then it is the shortest of the best steps, and is left as it is.
     """
-
-    def unfinished(state: Secular) -> Bool[Array, ""]:
-        return ~state.done & (state.steps < MAX_STEPS)
-
-    found = lax.while_loop(unfinished, lambda state: _newton_step(R, c, radius, state), start)
-    alpha = _bracketed(found)
-    p, _ = _damped(R, c, alpha)
-    length = jnp.linalg.norm(p)
-    at_edge = length >= (1 - RTOL) * radius
-    p = jnp.where(at_edge, p * (radius / jnp.where(at_edge, length, 1.0)), p)
-    return jnp.where(start.upper == 0, 0.0, p), alpha  # a zero gradient shows no way down
+    p, length, bend = _damped(triangle, state.root)
+    ratio = length / radius
+    step = (radius - length) * length / bend**2  # what it lacks over its derivative
+    stretch = jnp.where(ratio >= 1 - RTOL, 1 / ratio, 1.0)
+    lower = jnp.maximum(state.lower, state.alpha - step)
+    upper = jnp.where(ratio < 1, state.alpha, state.upper)
+    left = jnp.where((jnp.abs(ratio - 1) < RTOL) & (state.left > 1), 1.0, state.left - 1)
+    return p, _bracketed(state.alpha, stretch, state.alpha - ratio * step, lower, upper, left)
 
 
-def _bracketed(state: Secular) -> Scalar:
-    """The next alpha if it is in the bracket, else one that is."""
-    inside = (state.alpha > 0) & (state.alpha >= state.lower) & (state.alpha <= state.upper)
-    return jnp.where(inside, state.alpha, jnp.maximum(0.001 * state.upper, jnp.sqrt(state.lower * state.upper)))
+def _bracketed(taken: Scalar, stretch: Scalar, alpha: Scalar, lower: Scalar, upper: Scalar, left: Scalar) -> Secular:
+    """Go on with this alpha if it is in the bracket, else with one that is."""
+    inside = (alpha > 0) & (alpha >= lower) & (alpha <= upper)
+    alpha = jnp.where(inside, alpha, jnp.maximum(0.001 * upper, jnp.sqrt(lower * upper)))
+    return Secular(taken, stretch, alpha, jnp.sqrt(alpha), lower, upper, left)
 
 
-def _newton_step(R: Matrix, c: Vector, radius: Scalar, state: Secular) -> Secular:
-    alpha = _bracketed(state)
-    p, Ra = _damped(R, c, alpha)
-    length = jnp.linalg.norm(p)
-    excess = length - radius
-    step = -excess * length / jnp.linalg.norm(forward_substitute(Ra, p)) ** 2  # excess over its derivative
-    return Secular(
-        alpha=alpha - (length / radius) * step,
-        lower=jnp.maximum(state.lower, alpha - step),
-        upper=jnp.where(excess < 0, alpha, state.upper),
-        steps=state.steps + 1,
-        done=jnp.abs(excess) < RTOL * radius,
-    )
+def _damped(triangle: Float[Array, "k k+1"], root: Scalar) -> tuple[Vector, Scalar, Scalar]:
+    """Levenberg-Marquardt step p for alpha = root^2, |p|, and |T^-T p| with the triangle T of the damped matrix."""
+    k = triangle.shape[0]
+    p, squares = solved(jnp.concatenate([triangle.T, root * np.eye(k + 1, k)], axis=1))
+    length, bend = jnp.sqrt(jnp.sum(jnp.stack([p**2, squares]), axis=1))
+    return p, length, bend
