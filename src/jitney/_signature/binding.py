@@ -32,6 +32,9 @@ class Default(enum.Enum):
 
     OWN = "its own default"
 
+    def __repr__(self) -> str:
+        return self.value
+
 
 def signature_of(fn: Callable[..., Any]) -> inspect.Signature:
     """The signature, or `(*args, **kwargs)` for builtins that do not tell theirs.
