@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class JitneyError(Exception):
@@ -153,6 +153,20 @@ class Where:
 def sentence(where: Where | str, what: str, rule: str, fix: str) -> str:
     """Format a message: where and what, the rule, the fix, one line each."""
     return f"{where}: {what}\n{rule}\nFix: {fix}"
+
+
+_SHOWN = 57  # of the thousands of digits of an int
+
+
+def repr_of(value: Any) -> str:
+    """What Python shows of a user's value. What is said of a call must not stop it, so where Python shows nothing it is the type.
+
+    That is so of an int of more digits than `sys.get_int_max_str_digits()`, in a list too, and of a class whose `__repr__` raises.
+    """
+    try:
+        return repr(value)
+    except Exception:  # noqa: BLE001 - a `__repr__` is code of the user's
+        return f"{value:#x}"[:_SHOWN] + "..." if isinstance(value, int) else f"<{type(value).__qualname__}>"
 
 
 _FEW = 4

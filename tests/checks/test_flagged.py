@@ -176,6 +176,35 @@ def test_a_check_whose_value_nothing_reads_is_not_made():
         np.testing.assert_array_equal(run(fn, -X), eqx.filter_jit(fn)(-X))
 
 
+EMPTY = {
+    "one": lambda x: check(x, jnp.sum(x) < 1, "empty"),
+    "summed": lambda x: check(x, jnp.sum(x) < 1, "empty").sum(),
+    "one of two": lambda x: check((x, jnp.ones(2)), jnp.sum(x) < 1, "empty")[0].sum(),
+    "branched": lambda x: eqx.branched_error_if(x, jnp.sum(x) < 1, 0, ["empty"]),
+    "cut to nothing": lambda x: check(x + jnp.ones((2, 1)), jnp.sum(x) < 1, "empty")[2:],
+    "looped": lambda x: lax.scan(lambda c, _: (check(c, jnp.sum(c) < 1, "empty"), c.sum()), x, None, length=3),
+    "turned": lambda x: lax.while_loop(lambda s: s[0] < 3, lambda s: (s[0] + 1, check(s[1], s[0] >= 0, "empty")), (0, x)),
+    "in a branch": lambda x: lax.cond(x.sum() < 1, lambda y: check(y, jnp.sum(y) < 1, "empty") * 2, lambda y: y, x),
+    "called": lambda x: jax.jit(lambda y: (check(y, jnp.sum(y) < 1, "empty"), y.sum()))(x),
+    "recomputed": lambda x: jax.grad(jax.checkpoint(lambda y: check(y, jnp.sum(y) < 1, "empty").sum()))(x),
+}
+
+
+@pytest.mark.parametrize("name", EMPTY)
+def test_a_check_of_what_has_no_elements_is_not_made(name):
+    """As under `eqx.filter_jit`, where XLA puts another empty array in its place, and op by op."""
+    fn, x = EMPTY[name], jnp.zeros(0)
+    for found, expected in zip(jax.tree.leaves(run(fn, x)), jax.tree.leaves(eqx.filter_jit(fn)(x)), strict=True):
+        assert (found.shape, found.dtype, found.weak_type) == (expected.shape, expected.dtype, expected.weak_type)
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_a_check_of_more_than_what_has_no_elements_is_made():
+    """One of the arrays that it stands in front of has some, and they are read."""
+    with pytest.raises(eqx.EquinoxRuntimeError, match="full"):
+        run(lambda x: check((x, jnp.ones(2)), jnp.sum(x) < 1, "full")[1], jnp.zeros(0))
+
+
 def test_what_is_weakly_typed_stays_so():
     """Of checks, branches, and loops that check in their condition: else it would have its way with the types of what it meets."""
     for fn in (

@@ -8,6 +8,7 @@ from __future__ import annotations
 import enum
 import functools
 import itertools
+import types
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -300,6 +301,11 @@ def fresh(fn):
     return same
 
 
+def bare(fn):
+    """The function again without a wrapper, which has no defaults of its own."""
+    return types.FunctionType(fn.__code__, fn.__globals__, fn.__name__, fn.__defaults__)
+
+
 def on_device(x):
     return jax.device_put(x, jax.devices()[0])
 
@@ -368,7 +374,8 @@ CASES = [
     case("a number for an array", lambda: twice(opt(scaled), (X, F(2)), (X, 2.0)),
          ("static value", "scale", None, "float32[] (array)", "2.0 (static)"),
          lambda: twice(opt(scaled_by_array), (X, F(2)), (X, jnp.float32(2))), 'annotate scale: Float[Array, ""]'),
-    case("a default in place of None", lambda: twice(opt(masked), (X,), (X, X)), ("tree structure", "mask", None, "None", "float32[3]"),
+    case("a default in place of None", lambda: twice(optimize(bare(masked)), (X,), (X, X)),
+         ("tree structure", "mask", None, "None", "float32[3]"),
          lambda: twice(opt(masked), (X, X), (X, X)), "in each call"),
     case("a static list", lambda: twice(opt(taken, static="which"), (X, [0, 1]), (X, [0, 2])),
          ("static value", "which", None, "[0, 1]", "[0, 2]"),

@@ -1,12 +1,14 @@
 """A file is read only as it was written, by a jitney and a JAX that can read it."""
 
 import json
+import random
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jaxtyping import Array, Float
 
 import jitney
 from jitney import ExportError
@@ -155,3 +157,50 @@ def test_a_file_of_the_oldest_jax_is_loaded_as_long_as_jax_does():
     np.testing.assert_allclose(ours, np.exp(-0.3 * t) ** 2 - y, rtol=1e-5, atol=1e-6)
     slope = jax.grad(lambda y: jnp.sum(loaded({"rate": jnp.float32(0.3)}, t, y)))(jnp.asarray(y))
     np.testing.assert_array_equal(slope, -np.ones(7))
+
+
+ODD = [None, True, -1, 2**70, 1.5, "", "x", "\0", [], [[]], {}, ["int", "z"], ["name", "", ""], ["record", "a", "b", []], ["slice", []]]
+
+
+def _mutated(header, rng):
+    """A header with one of its parts replaced, left out, or twice."""
+    header = json.loads(json.dumps(header))
+    part = header
+    while True:
+        key = rng.choice([*part] if isinstance(part, dict) else range(len(part)))
+        if not part[key] or not isinstance(part[key], (dict, list)) or rng.random() < 0.2:
+            break
+        part = part[key]
+    match rng.randrange(4):
+        case 0:
+            del part[key]
+        case 1 if isinstance(part, list):
+            part.insert(key, part[key])
+        case 2 if isinstance(part[key], int):
+            part[key] += rng.choice([-1, 1, 2])
+        case _:
+            part[key] = rng.choice(ODD)
+    return header
+
+
+@pytest.mark.parametrize("seed", [0, 1, pytest.param(2, marks=pytest.mark.sweep), pytest.param(3, marks=pytest.mark.sweep)])
+def test_a_header_that_jitney_did_not_write_is_a_sentence(tmp_path, seed):
+    """Whose digest is right, at random places: it is loaded and told of, and called, or it is an error of jitney's."""
+    path, rng = tmp_path / "f.jitney", random.Random(seed)
+
+    @jitney.optimize(static="how")
+    def f(x: Float[Array, "n"], parts, how, *, scale: float = 2.0):
+        return {"y": x * parts["a"] * scale, "rest": (how[0], [parts["b"]])}
+
+    given = X, {"a": X, "b": jnp.int32(1)}, ("a", {1}, slice(0, 3), np.arange(2), np.dtype("float32"))
+    f.export(path, *given, sizes={"n": 6})
+    content = read(path)
+    for _ in range(200):
+        write(path, _mutated(dict(content.header), rng), content.members, "test")
+        try:
+            loaded = jitney.load(path)
+            assert [str(loaded), loaded.plan, json.dumps(loaded.to_dict())]
+            if rng.random() < 0.1:
+                loaded(*given)
+        except jitney.JitneyError:
+            pass

@@ -170,6 +170,44 @@ def test_under_jit_it_is_a_part_of_the_program_and_vmap_is_a_sentence(tmp_path):
         jax.vmap(loaded)(jnp.ones((3, 6)))
 
 
+WHERE = {
+    "": lambda f: f,
+    "jit": jax.jit,
+    "checkpoint": jax.checkpoint,
+    "scan": lambda f: lambda x: jax.lax.scan(lambda c, r: (c, f(r)), 0, x[None])[1][0],
+}
+
+
+@pytest.mark.parametrize("order", [0, 1])
+@pytest.mark.parametrize("inside", WHERE)
+def test_what_jax_cannot_do_with_it_is_a_sentence_wherever_it_stands(tmp_path, order, inside):
+    """Maps, second derivatives, and first ones without a gradient; in a trace of JAX's too, which goes on when the call is over."""
+    loaded = WHERE[inside](saved(tmp_path, jitney.optimize(lambda x: jnp.sum(jnp.sin(x))), X, vjp_order=order))
+    with pytest.raises(ExportError, match=r"cannot be mapped by `jax\.vmap`"):
+        jax.vmap(loaded)(jnp.stack([X, X]))
+    with pytest.raises(DerivativeError, match=r"exported with(out)? its gradient"):
+        jax.grad(lambda x: jnp.sum(jax.grad(loaded)(x)))(X)
+    if order:
+        np.testing.assert_allclose(jax.grad(loaded)(X), np.cos(np.asarray(X)), rtol=1e-6)
+    else:
+        with pytest.raises(DerivativeError, match="exported without its gradient"):
+            jax.jvp(loaded, (X,), (X,))
+
+
+def test_a_gradient_passes_what_is_no_real_number(tmp_path):
+    """Whole numbers and keys among the arguments and the results have none."""
+
+    def f(x, n, key):
+        return jnp.sum(x * jax.random.uniform(key, x.shape) * n.astype(x.dtype)), n + 1, key
+
+    given = (X, jnp.int32(3), jax.random.key(0))
+    loaded = saved(tmp_path, jitney.optimize(f), *given, vjp_order=1)
+    for fn in (loaded, jax.jit(loaded)):
+        np.testing.assert_allclose(
+            jax.grad(lambda x, fn=fn: fn(x, *given[1:])[0])(X), jax.grad(lambda x: f(x, *given[1:])[0])(X), rtol=1e-6
+        )
+
+
 def test_a_check_raises_as_it_did(tmp_path):
     """The message of `eqx.error_if`, by Equinox's own error; the messages of branches by their number."""
     f = jitney.optimize(lambda x: eqx.error_if(x, jnp.sum(x) < 0, "a negative sum") * 2)

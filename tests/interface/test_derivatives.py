@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from jaxtyping import Array, Float, Int
 
-from jitney import DerivativeError, OptionError, axes, lazy_derivatives, optimize, strategy, stream
+from jitney import DerivativeError, OptionError, TraceError, axes, lazy_derivatives, optimize, strategy, stream
 from tests._tracing import count_traces
 
 
@@ -445,3 +445,30 @@ def test_the_gradient_of_a_mapped_loss_is_one_for_each_example_and_the_plan_says
     np.testing.assert_allclose(loss.grad(w, xs, wrt="w"), each, rtol=1e-6)
     np.testing.assert_allclose(mean.grad(w, xs, wrt="w"), each.mean(0), rtol=1e-6)
     assert "one for each batch (`vmap`)" in str(loss.grad.plan(w, xs, wrt="w"))
+
+
+@pytest.mark.parametrize("options", [{"roll": "auto"}, {"remat": True}, {"memory": "1GiB"}], ids=str)
+def test_a_rule_that_closes_over_a_value_of_the_trace_is_a_sentence(options):
+    """What was traced first is over when the rule runs. Without the option, and with the value handed in, it is JAX's gradient."""
+
+    def through(x, s, *, hands_in):
+        @jax.custom_vjp
+        def straight(y, _):
+            return jnp.round(y)
+
+        straight.defvjp(lambda y, r: (jnp.round(y), r), lambda r, ct: (ct * (r if hands_in else s), jnp.zeros_like(r)))
+        return straight(x, s)
+
+    def body(x, w, *, hands_in):
+        s = jnp.sum(w)
+        for _ in range(5):
+            x = jnp.tanh(through(x * s, s, hands_in=hands_in)) + x
+        return jnp.sum(x)
+
+    x, w = jnp.arange(3.0), jnp.ones(2)
+    expected = jax.jit(jax.grad(lambda x, w: body(x, w, hands_in=True)))(x, w)
+    for hands_in, chosen in ((False, {}), (True, options)):
+        f = optimize(**chosen)(lambda x, w, hands_in=hands_in: body(x, w, hands_in=hands_in))
+        np.testing.assert_allclose(f.grad(x, w, wrt="x"), expected, rtol=1e-6)
+    with pytest.raises(TraceError, match=r"a value of a trace that is over is read[\s\S]*Fix: give the rule that value as an argument"):
+        optimize(**options)(lambda x, w: body(x, w, hands_in=False)).grad(x, w, wrt="x")

@@ -6,10 +6,13 @@ import math
 from inspect import Parameter
 
 import hypothesis.strategies as st
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from beartype import beartype
 from hypothesis import assume, example, given, settings
+from jaxtyping import Array, Float, jaxtyped
 
 from jitney import optimize
 from jitney._errors import Where
@@ -184,14 +187,13 @@ def test_arguments_that_python_would_refuse_are_refused_by_a_program():
 def test_every_spelling_of_a_call_shares_one_trace():
     """By position, by name, in another order, with the defaults written out."""
 
-    def body(x, y=2.0, *, scale=3):
+    @optimize
+    def f(x, y=2.0, *, scale=3):
         return (x + y) * scale
 
-    counted = count_traces(body)
-    f = optimize(counted)
     for got in (f(X), f(x=X), f(X, 2.0), f(X, y=2.0), f(y=2.0, x=X), f(X, scale=3), f(scale=3, y=2.0, x=X)):
         np.testing.assert_array_equal(got, (np.arange(3) + 2) * 3)
-    assert counted.traces == 1
+    assert f.stats.traces == 1
 
 
 def test_variable_arguments_reach_the_body():
@@ -220,14 +222,13 @@ def test_another_order_of_keywords_shares_a_trace():
 def test_a_default_that_is_an_array_is_traced():
     """The default is an argument as all others, so passing another array needs no new trace."""
 
-    def body(x, y=X):
+    @optimize
+    def f(x, y=X):
         return x + y
 
-    counted = count_traces(body)
-    f = optimize(counted)
     np.testing.assert_array_equal(f(X), np.arange(3) * 2)
     np.testing.assert_array_equal(f(X, X * 3), np.arange(3) * 4)
-    assert counted.traces == 1
+    assert f.stats.traces == 1
 
 
 def test_a_builtin_without_a_signature_takes_any_call():
@@ -259,3 +260,73 @@ def test_messages_name_a_function_as_a_person_would():
     assert str(where_of(lambda: 0)).startswith("<lambda>() at test_binding.py:")
     assert str(where_of(math.sin)) == "sin()"
     assert str(where_of(functools.partial(plain))) == "partial()"
+
+
+def scaled(x, scale=2.0):
+    return x * scale
+
+
+def keyed(x, *, scale=2.0):
+    return x * scale
+
+
+@functools.wraps(scaled)
+def another_default(x, scale=5.0):
+    return scaled(x, scale)
+
+
+@functools.wraps(scaled)
+def puts_in(*args, **kwargs):
+    kwargs.setdefault("scale", 5.0)
+    return scaled(*args, **kwargs)
+
+
+@functools.wraps(keyed)
+def takes_none(*args):
+    return keyed(*args)
+
+
+@functools.wraps(scaled)
+def takes_fewer(x):
+    return scaled(x) * 10
+
+
+@functools.wraps(scaled)
+def counts(*args):
+    return scaled(*args, *((7.0,) if len(args) == 1 else ()))
+
+
+@pytest.mark.parametrize("fn", [another_default, puts_in, takes_none, takes_fewer, counts])
+@pytest.mark.parametrize("options", [{}, {"donate": "x"}, {"cache": "program"}], ids=str)
+def test_a_wrapper_gets_what_the_caller_gave(fn, options):
+    """`functools.wraps` has it show another signature; a default out of that one is none of its own."""
+    given = X.copy()
+    np.testing.assert_array_equal(optimize(**options)(fn)(given), fn(X))
+
+
+def test_a_wrapper_whose_default_is_left_out_takes_it_when_it_is_given():
+    """By position and by name, and each is a program of its own."""
+    f = optimize(another_default)
+    assert [float(f(jnp.ones(()))), float(f(jnp.ones(()), 3.0)), float(f(jnp.ones(()), scale=2.0))] == [5, 3, 2]
+    g = optimize(counts)
+    assert [float(g(jnp.ones(()))), float(g(jnp.ones(()), 3.0)), float(g(jnp.ones(())))] == [7, 3, 7]
+
+
+def test_a_derivative_of_a_wrapper_takes_its_own_default():
+    """As its value does."""
+    for fn in (another_default, puts_in, takes_none, takes_fewer, counts):
+        np.testing.assert_array_equal(optimize(fn).grad(jnp.float32(3), wrt="x"), jax.grad(fn)(jnp.float32(3)))
+
+
+def test_a_type_checker_between_a_function_and_its_program_changes_no_argument():
+    """jaxtyping's and beartype's wrappers pass on what they get: with the defaults written out it is the same call."""
+
+    @jaxtyped(typechecker=beartype)
+    def body(x: Float[Array, "n"], scale=2.0, *, times=3):
+        return x * scale * times
+
+    for fn in (body, beartype(lambda x, scale=2.0, *, times=3: x * scale * times)):
+        f = optimize(fn)
+        for got in (f(X), f(X, 2.0), f(X, times=3), f(X, times=3, scale=2.0)):
+            np.testing.assert_array_equal(got, np.arange(3.0) * 6)
+        assert f.stats.traces == 1

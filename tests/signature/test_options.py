@@ -1,10 +1,13 @@
 """What the user may ask for: everything else is refused at decoration, with where, the rule and the fix."""
 
 import dataclasses
+import functools
 import inspect
 import typing
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from jaxtyping import Array, Float
 
@@ -151,6 +154,13 @@ def test_what_is_no_function_is_refused():
     """`@optimize("x")` for `@optimize(static="x")`."""
     with pytest.raises(OptionError, match="'x' is not callable"):
         optimize("x")
+
+
+@pytest.mark.parametrize("fn", [np.sin, functools.partial(np.add, 1.0), jax.tree_util.Partial(np.log1p), np.frompyfunc(abs, 1, 1)])
+def test_a_ufunc_of_numpys_is_refused_at_decoration(fn):
+    """It wants the values of its arguments, and its signature names arguments that exclude each other."""
+    with pytest.raises(OptionError, match=r"is a ufunc of NumPy's kind[\s\S]*Fix: decorate the function of that name in `jax.numpy`"):
+        optimize(fn)
 
 
 def test_a_limit_says_what_happens_past_it():

@@ -487,3 +487,37 @@ def test_the_key_of_a_leaf_tells_what_the_key_of_a_value_tells(kind):
     }[kind]  # fmt: skip
     keyer = keyer_of(kind) or (lambda leaf: leaf)
     assert len({keyer(value) for value in values}) == len(values)
+
+
+LONG = 10**5000  # Python shows ints of up to 4,300 digits, unless it is told otherwise
+
+
+def remainder(x, n):
+    return x * (n % 7)
+
+
+@pytest.mark.parametrize("options", [{}, {"cache": "program"}, {"verify": True}], ids=str)
+@pytest.mark.parametrize("held", [lambda n: n, lambda n: [n], lambda n: Frozen(n)], ids=["int", "list", "record"])
+def test_an_int_that_python_does_not_show_is_a_static_value(options, held):
+    """What is said of a call does not stop it: its key, the causes of traces, plans and stats."""
+    f = optimize(static="n", **options)(lambda x, n: remainder(x, n[0] if isinstance(n, list) else getattr(n, "n", n)))
+    for n in (LONG, LONG + 1, -LONG):
+        np.testing.assert_array_equal(f(X, held(n)), X * (n % 7))
+    assert f.stats.traces == 3
+    assert "static" in str(f.plan(X, held(LONG)))
+    assert str(f.stats)
+
+
+class Unshown:
+    """A static value that cannot be shown."""
+
+    def __repr__(self):
+        raise RuntimeError
+
+
+def test_a_value_that_cannot_be_shown_is_a_static_value():
+    """As under `jax.jit`."""
+    f = optimize(static="n")(lambda x, n: x)
+    for n in (Unshown(), Unshown()):
+        np.testing.assert_array_equal(f(X, n), X)
+    assert "Unshown" in str(f.plan(X, Unshown()))

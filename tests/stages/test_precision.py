@@ -261,3 +261,15 @@ def test_a_result_is_as_wide_as_the_widest_argument():
     assert f(wide, narrow).dtype == f(narrow, wide).dtype == np.float64
     np.testing.assert_array_equal(f(wide, narrow), wide + 1)
     assert f(narrow, narrow).dtype == np.float32
+
+
+@pytest.mark.parametrize("body", [jnp.argmax, jax.scipy.special.i0, lambda x: x * jax.random.uniform(jax.random.key(0), x.shape)])
+def test_f64_that_an_outer_jit_cannot_lower_is_a_sentence(body):
+    """JAX lowers the outer program with the 32 bits that it has. With 64, or outside of it, the function is what it was."""
+    f = optimize(precision="f64")(lambda x: body(x))
+    expected = f(X)
+    with pytest.raises(OptionError, match=r"inside an outer `jit` whose numbers have 32 bits[\s\S]*Fix: make the outer function"):
+        jax.jit(lambda x: f(x))(X)
+    with jax.enable_x64(True):
+        np.testing.assert_array_equal(jax.jit(lambda x: f(x))(X), expected)
+    np.testing.assert_array_equal(optimize(precision="f64")(lambda x: f(x))(X), expected)

@@ -21,7 +21,7 @@ from .._jax.jaxprs import bound, opened, runs, scan_parts, solve_operands, stand
 from .._jax.mesh import explicit_around
 from .._jax.primitives import PLAIN_CALLS, REMATS
 from .._jax.trees import extended, is_a, issubdtype
-from .live import Liveness, Used
+from .live import Liveness, Used, is_empty
 from .table import LEAST_INDEX, MASK, MOST, MOST_INDEX, Table, message_bits
 
 _jax: Any = jax
@@ -71,11 +71,11 @@ class _Flagged:
             nonlocal flag
             mine = needed.get(id(eqn))
             if mine is None:
-                return [None] * len(eqn.outvars)
+                return _filled([None] * len(eqn.outvars), eqn.outvars)
             out, flag = self.operation(eqn, inputs, flag, mine)
-            return out
+            return _filled(out, eqn.outvars)
 
-        return evaluated(program, values, results), flag
+        return evaluated(program, _filled(values, opened(program)[0].invars), results), flag
 
     def operation(self, eqn: Any, values: list[Any], flag: Flag, used: Used) -> Results:
         callback = raising(eqn)
@@ -300,6 +300,11 @@ def _blank(values: Sequence[Any]) -> list[Any]:
 
 def _spliced(turn: Callable[..., Results], told: Sequence[Any], flag: Flag, carry: Sequence[Any]) -> Results:
     return turn(flag, *told, *carry)
+
+
+def _filled(values: Sequence[Any], atoms: Sequence[Any]) -> list[Any]:
+    """Values with those that have no elements among them, which nothing is evaluated for."""
+    return [_zeros(atom.aval) if x is None and is_empty(atom.aval) else x for x, atom in zip(values, atoms, strict=True)]
 
 
 def _at(values: Sequence[Any], needed: Sequence[bool]) -> list[Any]:

@@ -1,4 +1,7 @@
-"""What of a program is needed for its results. XLA drops the rest, and with it the checks of values that nothing reads."""
+"""What of a program is needed for its results. XLA drops the rest, and with it the checks of values that nothing reads.
+
+An array without elements is one such value: whatever makes it, XLA puts another of its type there. So does who evaluates a program here.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from jax.dtypes import float0
+
 from .._jax.jaxprs import is_written, opened, runs, scan_parts, while_parts
+from .._jax.trees import extended, is_a, issubdtype
 
 Used = tuple[bool, ...]
+
+
+def is_empty(aval: Any) -> bool:
+    """Whether an array has no elements, and can be made of its type alone."""
+    if 0 not in [size for size in getattr(aval, "shape", ()) if is_a(size, int)]:
+        return False
+    return not (getattr(aval, "weak_type", False) or aval.dtype == float0 or issubdtype(aval.dtype, extended))
+
+
+def _is_needed(atom: Any) -> bool:
+    return not (is_written(atom) or is_empty(atom.aval))
 
 
 @dataclass(frozen=True)
@@ -39,14 +56,14 @@ class Liveness:
         return self._known[key][1]
 
     def _of(self, plain: Any, used: Used) -> Live:
-        needed = {atom for atom, is_used in zip(plain.outvars, used, strict=True) if is_used and not is_written(atom)}
+        needed = {atom for atom, is_used in zip(plain.outvars, used, strict=True) if is_used and _is_needed(atom)}
         results: dict[int, Used] = {}
         for eqn in reversed(plain.eqns):
             mine = tuple(atom in needed for atom in eqn.outvars)
             if any(mine) or eqn.effects:
                 results[id(eqn)] = mine
                 read = zip(eqn.invars, self.inputs(eqn, mine), strict=True)
-                needed.update(atom for atom, is_read in read if is_read and not is_written(atom))
+                needed.update(atom for atom, is_read in read if is_read and _is_needed(atom))
         return Live(tuple(atom in needed for atom in plain.invars), results)
 
     def inputs(self, eqn: Any, used: Used) -> Used:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import jax.tree_util
 import numpy as np
 
+from .._errors import repr_of
 from .._signature.annotations import fields_of
 from .._signature.hints import AnyHint, ArrayHint, ContainerHint, Hint, ModuleHint, ScalarHint, StaticHint, TreeHint, UnionHint
 from .kinds import accepts, arrays_in, bearable, children_of, describe, dtype_text, fit_scalar, flatten_to, is_array, is_number, suggest
@@ -83,6 +85,9 @@ _NUMBERS: tuple[tuple[Any, ...], ...] = (
 )
 
 
+_LARGEST = sys.float_info.max
+
+
 def _not_an_array(hint: ArrayHint, value: Any, path: str) -> Mismatch:
     fix = _as_array(hint, value) if is_number(value) else "pass an array, or correct the annotation."
     return Mismatch(
@@ -97,9 +102,9 @@ def _as_array(hint: ArrayHint, value: Any) -> str:
     own = next(n for n, (kind, *_) in enumerate(_NUMBERS) if isinstance(value, kind))
     wider = _NUMBERS[own : None if own else 1]  # True is no 1.0
     kind = next((kind for kind, *names in wider if any(hint.allows(np.dtype(name)) for name in names)), None)
-    if kind is None:
+    if kind is None or (kind is not int and is_number(value) and abs(value) > _LARGEST):
         return "pass an array, or correct the annotation."
-    fix = f"pass `jnp.asarray({kind(value)!r})`"
+    fix = f"pass `jnp.asarray({repr_of(kind(value))})`"
     return f"{fix}, or annotate it `{kind.__name__}`, which is traced." if kind in (float, complex) else f"{fix}."
 
 

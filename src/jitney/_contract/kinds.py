@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import jax.tree_util
 import numpy as np
 
+from .._errors import repr_of
 from .._signature.annotations import fields_of
 from .._signature.hints import AnyHint, ArrayHint, ContainerHint, Hint, ModuleHint, ScalarHint, StaticHint, TreeHint, UnionHint, dtype_name
 from .sizes import Mismatch
@@ -161,7 +162,7 @@ def describe(value: Any) -> str:
     if value is None:
         return "None"
     if is_number(value) or isinstance(value, str):
-        return f"the {type(value).__name__} {value!r}"
+        return f"the {type(value).__name__} {repr_of(value)}"
     return f"a {type(value).__name__}"
 
 

@@ -14,6 +14,7 @@ from jax.core import Tracer
 from .._errors import ContractError, DonationError, PrecisionError, TraceError, Where, sentence
 from .._jax.trees import is_a, is_of_numbers
 from .._owners import user_line
+from .._signature.options import Options
 from .needed_values import Kind, need_of
 
 _RULES: dict[Kind, str] = {
@@ -74,6 +75,25 @@ def no_number(where: Where, arrays: Sequence[Any], paths: Sequence[str], *, call
             continue
         return ContractError(sentence(where, f"{path!r} is {what}.", "JAX computes with arrays of numbers.", fix))
     return None
+
+
+def over_error(error: Exception, where: Where, fn: Any, options: Options) -> TraceError | None:
+    """What to tell a user whose rule of differentiation reads a value of the trace that `roll`, `remat` or `memory` made first.
+
+    `fn` is a derivative, which keeps these options itself.
+    """
+    if not is_a(error, jax.errors.UnexpectedTracerError):
+        return None
+    chosen = {name: getattr(fn, name, None) or getattr(options, name) for name in ("roll", "remat", "memory")}
+    named = ", ".join(f"{name}={value!r}" for name, value in chosen.items() if value)
+    if not named:
+        return None
+    return TraceError(
+        sentence(where, f"a value of a trace that is over is read, under {named}.",
+                 "The function is traced as a program first, as `jax.checkpoint` does. A rule of `jax.custom_vjp` or `jax.custom_jvp` that "
+                 "closes over what was computed there runs later, and cannot read it.",
+                 "give the rule that value as an argument of its function, or leave the option out.")
+    )  # fmt: skip
 
 
 def donation_error(

@@ -31,6 +31,7 @@ _HEADER = {
     "vjp_order": int, "left": [_Row((str, str))], "settings": [_Row((str, str))],
 }  # fmt: skip
 _SYMBOL = _Row((str, int, int))
+_RANGE = _Row((int, int))
 _WRONG = (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError, re.error)
 """What Python raises where data are not what is read out of them."""
 
@@ -48,6 +49,15 @@ def check_header(header: Any, where: str) -> None:
     results = [(program["result"], len(program["results"])) for program in programs]
     symbols = [symbol for program in programs for symbol in program["symbols"].values()]
     if not all(_is_tree(*one) for one in (*arguments, *results)) or not all(_is(symbol, _SYMBOL) for symbol in symbols):
+        raise ExportError(_foreign(where))
+    if [*header["arguments"]] != [parameter["name"] for parameter in header["contract"]["parameters"]]:
+        raise ExportError(_foreign(where))
+    told = made_of_header(lambda: [number for tree in header["arguments"].values() for number in _numbers(tree)], where)
+    filled = {*told, *(array["number"] for array in header["bound"])}
+    sizes = [size for program in programs for size in program["sizes"].values()]
+    if any(filled != {*range(len(program["arrays"]))} for program in programs):
+        raise ExportError(_foreign(where))
+    if not all(is_a(size, int) or _is(size, _RANGE) for size in sizes):
         raise ExportError(_foreign(where))
 
 
@@ -94,6 +104,13 @@ def _is_tree(tree: Any, count: int) -> bool:
     return (is_class or tree["is"] in ("dict", "ordered")) and all(
         _is(part, _Row((str if is_class else list, dict))) and _is_tree(part[1], count) for part in items
     )
+
+
+def _numbers(tree: Any) -> list[int]:
+    """Of the arrays in a tree."""
+    if tree["is"] == "array":
+        return [tree["number"]]
+    return [number for part in tree.get("items", ()) for number in _numbers(part if is_a(part, dict) else part[1])]
 
 
 def _is(value: Any, kind: Any) -> bool:

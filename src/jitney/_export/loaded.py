@@ -23,7 +23,7 @@ from .._view.layout import described
 from .container import Content, path_of, read
 from .contract_data import contract_of, signature_of
 from .header import check_header, made_of_header
-from .running import Run, check_x64, runner, without_derivative
+from .running import Run, check_x64, guarded, runner
 from .sizes import fits, nearest, one_line
 from .trees import Taking, Tree, built, missing_classes, resolved
 from .values import Find, imported, unseen
@@ -151,8 +151,7 @@ class Loaded(Shown):
         check_x64(told, where)
         ensure_cache()
         call = deserialized(self._members[f"program {number}"], self._header, told, where).call
-        if not self._header["vjp_order"]:
-            call = without_derivative(call, where)
+        call = guarded(call, where, has_gradient=bool(self._header["vjp_order"]))
         return runner(call, told, self.programs[number].result, self.__name__, where)
 
     @property

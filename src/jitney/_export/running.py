@@ -66,25 +66,70 @@ def _weakened(x: Any) -> Any:
     return _convert.bind(x, new_dtype=x.dtype, weak_type=True, sharding=None)
 
 
-def without_derivative(call: Callable[..., Any], where: str) -> Callable[..., Any]:
-    """A call whose derivative is a sentence."""
+def guarded(call: Callable[..., Any], where: str, *, has_gradient: bool) -> Callable[..., Any]:
+    """A call of an exported program which says what JAX cannot do with it, whatever stands between: `jit`, loops, `checkpoint`.
 
-    @_jax.custom_vjp
+    Forward mode of one with a gradient is the exception: JAX itself refuses it, and asks no rule of ours inside `jit` (jax 0.10.0 to 0.12).
+    """
+    plain = _not_mapped(call, where)
+    return _with_gradient(plain, call, where) if has_gradient else _not_differentiated(plain, lambda: _no_gradient(where))
+
+
+def _not_mapped(call: Callable[..., Any], where: str) -> Callable[..., Any]:
+    @_jax.custom_batching.custom_vmap
     def called(*arrays: Any) -> Any:
         return call(*arrays)
 
-    def forward(*arrays: Any) -> Any:
-        return called(*arrays), None
+    def refuse(_size: int, _mapped: Any, *_arrays: Any) -> Any:
+        raise _unmapped(where)
 
-    def refuse(_kept: Any, _cotangents: Any) -> Any:
-        raise DerivativeError(
-            sentence(where, "it was exported without its gradient.", "What a loaded program is differentiated by is in its file.",
-                     "export it with vjp_order=1, or export `f.value_and_grad`.")
-        )  # fmt: skip
+    called.def_vmap(refuse)
+    return called
 
-    called.defvjp(forward, refuse)
+
+def _not_differentiated(call: Callable[..., Any], error: Callable[[], Exception]) -> Callable[..., Any]:
+    @_jax.custom_jvp
+    def called(*arrays: Any) -> Any:
+        return call(*arrays)
+
+    def refuse(_primals: Any, _tangents: Any) -> Any:
+        raise error()
+
+    called.defjvp(refuse)
     run: Callable[..., Any] = called
     return run
+
+
+def _with_gradient(plain: Callable[..., Any], call: Callable[..., Any], where: str) -> Callable[..., Any]:
+    @_jax.custom_vjp
+    def called(*arrays: Any) -> Any:
+        return plain(*arrays)
+
+    def forward(*arrays: Any) -> Any:
+        return called(*arrays), arrays
+
+    def backward(arrays: Any, cotangents: Any) -> Any:
+        return once(*arrays, cotangents)
+
+    once = _not_differentiated(_not_mapped(lambda *given: _jax.vjp(call, *given[:-1])[1](given[-1]), where), lambda: _no_second(where))
+    called.defvjp(forward, backward)
+    run: Callable[..., Any] = called
+    return run
+
+
+def _no_gradient(where: str) -> DerivativeError:
+    return DerivativeError(
+        sentence(where, "it was exported without its gradient.",
+                 "What a loaded program is differentiated by is in its file, and JAX has forward mode of no exported program.",
+                 "export it with vjp_order=1, or export `f.value_and_grad` or `f.jvp`.")
+    )  # fmt: skip
+
+
+def _no_second(where: str) -> DerivativeError:
+    return DerivativeError(
+        sentence(where, "it was exported with its gradient, and not with that of its gradient.",
+                 "What a loaded program is differentiated by is in its file.", "export `f.hessian` or `f.hvp`.")
+    )  # fmt: skip
 
 
 def _unmapped(where: str) -> ExportError:

@@ -15,7 +15,7 @@ from typing import Any
 import equinox as eqx
 import jax
 
-from .._errors import ContractError, ExportError, Where, sentence
+from .._errors import ContractError, ExportError, Where, repr_of, sentence
 from .._jax.trees import is_a, is_number, type_of
 from .._signature.static_values import snapshot
 from .values import Data, Find, LeftOut, NoData, data_of, imported, is_same, text_of, value_of
@@ -243,7 +243,7 @@ class Taking:
         if fits:
             return
         known = value is None or is_number(value) or is_a(value, (str, bool, LeftOut))
-        given = repr(value) if known else f"a {type_of(value).__qualname__}"
+        given = repr_of(value) if known else f"a {type_of(value).__qualname__}"
         raise ContractError(
             sentence(self.where, f"{path!r} is {given}, and the exported program takes {what} there.",
                      "A loaded program takes arguments of the structure that it was exported with.",

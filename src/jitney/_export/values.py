@@ -19,12 +19,14 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from .._errors import repr_of
 from .._jax.trees import is_a, type_of
 
 Data = Any
 """What JSON can hold: here always a list that begins with a kind."""
 
 
+_DECIMAL = 2048  # bits: 617 digits
 _NAMED = ("name", "code", "record")
 """Kinds of which a file holds a name, and not all that it stands for."""
 
@@ -131,10 +133,15 @@ def _bytes(value: bytes) -> Data:
     return ["bytes", value.hex()]
 
 
+def _whole(value: int) -> str:
+    """In decimal, as far as Python reads that in every process: 640 digits are the least that its limit can be set to."""
+    return str(value) if value.bit_length() <= _DECIMAL else hex(value)
+
+
 _PLAIN: dict[type, Callable[[Any], Data]] = {
     type(None): lambda _: ["none"],
     bool: lambda value: ["bool", value],
-    int: lambda value: ["int", str(value)],
+    int: lambda value: ["int", _whole(value)],
     float: lambda value: ["float", value.hex()],
     complex: lambda value: ["complex", value.real.hex(), value.imag.hex()],
     str: lambda value: ["str", value],
@@ -193,6 +200,10 @@ def value_of(data: Data, find: Find = imported) -> Any:
 _CONTAINERS: dict[str, Callable[[Any], Any]] = {"tuple": tuple, "list": list, "set": set, "frozenset": frozenset}
 
 
+def _int(text: str) -> int:
+    return int(text, 16 if "x" in text else 10)
+
+
 def _complex(real: str, imag: str) -> complex:
     return complex(float.fromhex(real), float.fromhex(imag))
 
@@ -209,7 +220,7 @@ def _dtype_of(name: str) -> np.dtype[Any]:
 _READ: dict[str, Callable[..., Any]] = {
     "none": lambda: None,
     "bool": bool,
-    "int": int,
+    "int": _int,
     "float": float.fromhex,
     "complex": _complex,
     "str": str,
@@ -236,7 +247,7 @@ def text_of(data: Data) -> str:
     kind, *rest = data
     if kind in _NAMED:
         return f"{rest[0]}.{rest[1]}"
-    text = repr(value_of(data, unseen))
+    text = repr_of(value_of(data, unseen))
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 

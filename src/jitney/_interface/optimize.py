@@ -12,6 +12,7 @@ from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 import equinox as eqx
 import jax
+import numpy as np
 
 from .._body.plain import without
 from .._errors import OptionError, sentence
@@ -159,6 +160,12 @@ def _decorate(fn: Any, options: Mapping[str, Any], namespace: Mapping[str, Any])
         )  # fmt: skip
     function, args, kwargs = _unwrapped(fn)
     where = where_of(function)
+    if is_a(function, np.ufunc):
+        raise OptionError(
+            sentence("optimize()", f"{function.__name__!r} is a ufunc of NumPy's kind: {function!r}.",
+                     "It works on the values of NumPy arrays, and what is traced has none.",
+                     "decorate the function of that name in `jax.numpy` or `jax.scipy.special`; leave a ufunc of your own as it is.")
+        )  # fmt: skip
     chosen = read_options(where, options)
     off = disabled(where)
     if off is not None:

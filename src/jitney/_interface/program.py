@@ -16,7 +16,7 @@ import jax
 
 from .._diagnosis.counters import LISTENER, Counters, Owner, Stats
 from .._diagnosis.needed_values import CAUGHT
-from .._diagnosis.tracer_errors import donation_error, low_product_error, no_number, trace_error
+from .._diagnosis.tracer_errors import donation_error, low_product_error, no_number, over_error, trace_error
 from .._errors import JitneyWarning, TraceError
 from .._jax.trees import register_pytree_node, tree_flatten, type_of
 from .._owners import public, shorten, users_level
@@ -116,6 +116,7 @@ class Program(Tools[R], Generic[P, R]):
                     return self._not_traceable(untraced, error, entry, arrays)
                 named = donation_error(error, core.where, arrays, entry.paths, entry.layout.donated) if core.options.donate else None
                 named = named or low_product_error(error, core.where) or no_number(core.where, arrays, entry.paths)
+                named = named or over_error(error, core.where, core.fn(), core.options)
                 if named is not None:
                     raise named from error
                 if not entry.overlooked(error):

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from .._errors import OptionError, sentence
+from .._errors import OptionError, repr_of, sentence
 from .._jax.trees import Tracer, device_put, is_a, issubdtype, tree_flatten, tree_map
 
 _jax: Any = jax
@@ -86,7 +86,7 @@ def check_calls(where: str, functions: Mapping[str, Any], kwargs: Any) -> None:
 
 def shown(value: Any) -> str:
     """A value, short."""
-    text = repr(value)
+    text = repr_of(value)
     return text if len(text) <= _LONG else f"{text[:_LONG]}..."
 
 

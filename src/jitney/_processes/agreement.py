@@ -17,7 +17,7 @@ import jax
 import numpy as np
 
 from .._body.body import Body
-from .._errors import OptionError, ProcessError, Where, few, sentence
+from .._errors import OptionError, ProcessError, Where, few, repr_of, sentence
 from .._jax.trees import device_put, is_a, issubdtype
 from .._signature.static_values import static_key
 from .._stages import Place
@@ -206,7 +206,7 @@ def _static(value: Any) -> str:
         text = f"{{{few(sorted(map(repr, value)))}}}"
     else:
         text = f"a {type(value).__name__}" if _has_set(key) else static_text(value)
-    return _ADDRESS.sub("", text) + ("" if len(whole) < 60 and text == repr(value) else f" ({_digest(whole.encode())[:8]})")
+    return _ADDRESS.sub("", text) + ("" if len(whole) < 60 and text == repr_of(value) else f" ({_digest(whole.encode())[:8]})")
 
 
 def _has_set(key: Any) -> bool:

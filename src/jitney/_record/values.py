@@ -33,7 +33,7 @@ from .instructions import Codes, codes_in, digest_of, reads_of
 from .unsure import Unsure
 from .whose import importable, is_installed, whose
 
-_ATOMS = (type(None), bool, int, str, bytes, type(...), type(NotImplemented))
+_ATOMS = (type(None), bool, str, bytes, type(...), type(NotImplemented))
 _TEXT = (typing.TypeVar, types.GenericAlias, types.UnionType, type(typing.Union[int, str]), type(typing.List[int]), type(typing.Any))  # noqa: UP006, UP007
 _SEEN_THROUGH: Any = (equinox.Module, tuple)
 _OF_JITTED = ("__wrapped__", "_jit_info", "_fun")  # of JAX, in 0.10.0 to 0.12.0.1
@@ -97,7 +97,9 @@ class Walk:
         """
         with self._inside(name):
             kind = type_of(value)
-            if kind in _ATOMS:
+            if kind is int:
+                self.say("int", f"{value:x}")  # in decimal Python shows no more digits than `sys.get_int_max_str_digits()`
+            elif kind in _ATOMS:
                 self.say(kind.__name__, repr(value))
             elif kind in (float, complex):
                 self.say(kind.__name__, repr(static_text(value)))

@@ -7,7 +7,9 @@ number of positional arguments and the names of the others, so it is worked out 
 
 from __future__ import annotations
 
+import enum
 import inspect
+import types
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -25,12 +27,47 @@ _ANY_CALL = inspect.Signature(
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
+class Default(enum.Enum):
+    """Stands for an argument that the caller left out, where only the function knows what it is then: it is left out again."""
+
+    OWN = "its own default"
+
+    def __repr__(self) -> str:
+        return self.value
+
+
 def signature_of(fn: Callable[..., Any]) -> inspect.Signature:
-    """The signature, or `(*args, **kwargs)` for builtins that do not tell theirs."""
+    """The signature, or `(*args, **kwargs)` for builtins that do not tell theirs.
+
+    `functools.wraps` has a wrapper show the signature of what it wraps. What is called is the wrapper: a default of its own counts, and
+    where it names no such parameter, what the caller leaves out is left to it.
+    """
     try:
-        return inspect.signature(fn)
+        shown = inspect.signature(fn)
     except ValueError:
         return _ANY_CALL
+    while _passes_all_on(fn):
+        fn = getattr(fn, "__wrapped__")  # noqa: B009 - no attribute of functions as such
+    if not is_a(fn, types.FunctionType) or not (hasattr(fn, "__wrapped__") or hasattr(fn, "__signature__")):
+        return shown
+    bare = types.FunctionType(fn.__code__, fn.__globals__, fn.__name__, fn.__defaults__, fn.__closure__)
+    bare.__kwdefaults__ = fn.__kwdefaults__
+    own = inspect.signature(bare).parameters
+    return shown.replace(parameters=[_with_own_default(parameter, own) for parameter in shown.parameters.values()])
+
+
+def _passes_all_on(fn: Any) -> bool:
+    """Whether it is a wrapper of a type checker's, which changes no argument: what jaxtyping and beartype make of a function."""
+    if not is_a(fn, types.FunctionType) or not hasattr(fn, "__wrapped__"):
+        return False
+    return str(fn.__globals__.get("__name__")).partition(".")[0] == "jaxtyping" or fn.__code__.co_filename.startswith("<@beartype(")
+
+
+def _with_own_default(parameter: inspect.Parameter, own: Mapping[str, inspect.Parameter]) -> inspect.Parameter:
+    if parameter.default is inspect.Parameter.empty:
+        return parameter
+    known = own[parameter.name].default if parameter.name in own else inspect.Parameter.empty
+    return parameter.replace(default=Default.OWN if known is inspect.Parameter.empty else known)
 
 
 def where_of(fn: Callable[..., Any]) -> Where:
@@ -121,9 +158,14 @@ class Binder:
         """Call the body with values in normal form."""
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
+        complete = True
         for parameter, value in zip(self.parameters, values, strict=True):
-            if parameter.kind in _POSITIONAL:
+            if value is Default.OWN:
+                complete = False
+            elif parameter.kind in _POSITIONAL and (complete or parameter.kind is inspect.Parameter.POSITIONAL_ONLY):
                 args.append(value)
+            elif parameter.kind in _POSITIONAL:
+                kwargs[parameter.name] = value
             elif parameter.kind is inspect.Parameter.VAR_POSITIONAL:
                 args.extend(value)
             elif parameter.kind is inspect.Parameter.VAR_KEYWORD:

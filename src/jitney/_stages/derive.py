@@ -6,7 +6,6 @@ options of the first one around it. So what is padded, cut into chunks or mapped
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -21,13 +20,13 @@ import jax
 from .. import _axes, _sparsity
 from .._axes import Refused, at_any_size, ranges_at_hand
 from .._contract.contract import Contract, Parameter, contract_of
-from .._errors import DerivativeError, Where, sentence
+from .._errors import DerivativeError, Where, repr_of, sentence
 from .._jax.linearized import Linear, fitting
 from .._jax.memory import free_bytes
 from .._jax.primitives import spelled
 from .._jax.sparse_arrays import bcoo
 from .._jax.trees import is_a, issubdtype, keystr, tree_flatten, tree_flatten_with_path, tree_unflatten, type_of
-from .._signature.binding import signature_of, where_of
+from .._signature.binding import Binder, signature_of, where_of
 from .._signature.hints import AnyHint
 from .._signature.options import AUTO
 from .._sparsity import REVERSE, WAYS, Mode, Way
@@ -160,9 +159,10 @@ class _Derivation:
         self._check_real()
         self.directions = directions
 
+        self.binder = Binder(derived.where, bound.signature)
+
         def primal(at: Any) -> Any:
-            here = BoundArguments(bound.signature, {**bound.arguments, **_eqx.combine(at, rest)})
-            return derived.fn(*here.args, **here.kwargs)
+            return self.binder.call(derived.fn, tuple({**bound.arguments, **_eqx.combine(at, rest)}.values()))
 
         self._once: Callable[[Any], Any] = rolling_tree(primal) if derived.roll == AUTO else primal
         self.primal: Callable[[Any], Any] = _recomputing(self._once, derived.remat)
@@ -220,8 +220,9 @@ class _Derivation:
         arrays, rest = _eqx.partition(self.bound.arguments, _eqx.is_array)
 
         def whole(arrays: Any) -> Any:
-            here = BoundArguments(self.bound.signature, OrderedDict(_eqx.combine(arrays, rest)))
-            out = self.derived.fn(*here.args, **here.kwargs)
+            out = self.binder.call(
+                self.derived.fn, tuple({**self.bound.arguments, **_eqx.combine(arrays, rest)}.values())
+            )  # in their order
             return self._two(out)[0] if self.derived.aux else out
 
         program = _jax.make_jaxpr(whole)(arrays)
@@ -397,7 +398,7 @@ class _Derivation:
             if any(map(_eqx.is_inexact_array, leaves)):
                 continue
             arrays = [leaf for leaf in leaves if _is_array(leaf) and isinstance(leaf, jax.Array)]
-            what = f"is {arrays[0].dtype}" if arrays else f"is static: {value!r}"
+            what = f"is {arrays[0].dtype}" if arrays else f"is static: {repr_of(value)}"
             fix = (
                 f"pass {name}.astype(float), or leave it out of `wrt`."
                 if arrays

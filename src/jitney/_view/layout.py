@@ -16,6 +16,7 @@ import numpy as np
 from jax.tree_util import DictKey, SequenceKey
 
 from .._contract.contract import Contract
+from .._errors import repr_of
 from .._jax.trees import (
     Path,
     Tracer,
@@ -161,7 +162,7 @@ def _unwrapped(leaf: Any) -> Any:
 
 def static_text(value: Any) -> str:
     """A static value in a few words, for reports."""
-    text = getattr(value, "__qualname__", None) or repr(value)
+    text = getattr(value, "__qualname__", None) or repr_of(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
