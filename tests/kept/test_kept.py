@@ -289,7 +289,7 @@ def of_another_version(entry):
 
     content = read(entry)
     entry.unlink()
-    write(entry, content.replace(b"jitney program 2", b"jitney program 9"))
+    write(entry, content.replace(b"jitney program 3", b"jitney program 9"))
 
 
 def under_another_key(entry):

@@ -8,6 +8,7 @@ and no map, an entry of its own is traced as usual (`Function.differs_nested`).
 from __future__ import annotations
 
 import importlib.util
+import sys
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from .._jax.compile_cache.cache import own
 from .._jax.trees import tree_flatten
 from .._jax.user_contexts import KEPT
 from .._record.libraries import Libraries
+from .._record.looked_up import LookedUp
 from .._record.running import watched
 from .._record.unsure import Unsure
 from .._verify import is_verified
@@ -71,7 +73,7 @@ class Kept:
         except Unsure as unsure:
             self.notes[key] = (False, f"not kept: {unsure}")
             return self._trace(given)
-        stored, changed = self._found(asked)
+        stored, changed = self._found(asked, given)
         if stored is None:
             return self._made(asked, given, key, changed)
         if is_verified(self._body.core.options):
@@ -100,12 +102,23 @@ class Kept:
         entry = place(folder, self._body.core.name, key.text)
         return _Asked(key, entry, Forms(self._body.layout.values([object() for _ in arrays], self._body.statics)))
 
-    def _found(self, asked: _Asked) -> tuple[Stored | None, str]:
+    def _found(self, asked: _Asked, given: Sequence[Any]) -> tuple[Stored | None, str]:
         stored = load(asked.entry, asked.key.text)
         if stored is None:
             return None, ""
-        changed = stored.libraries.changed() or _unreadable(asked.forms, stored.form)
+        changed = stored.libraries.changed() or _unreadable(asked.forms, stored.form) or self._reads_other(stored, given)
         return (stored, "") if changed is None else (None, f"; the one that was kept is not used: {changed}")
+
+    def _reads_other(self, stored: Stored, given: Sequence[Any]) -> str | None:
+        """Why what its trace asked for by computed names is not what it was."""
+        if not stored.asked:
+            return None
+        missing = [module for module, _ in stored.asked if module and module not in sys.modules]
+        try:
+            is_same = not missing and key_of(self._body, *parted(given), stored.asked).text == stored.second
+        except Unsure as unsure:
+            return str(unsure)
+        return None if is_same else "a name that it looks up stands for something else"
 
     def _called(self, asked: _Asked, stored: Stored, given: Sequence[Any]) -> Any:
         arrays, counts = parted(given)
@@ -130,7 +143,8 @@ class Kept:
 
     def _stored(self, asked: _Asked, trace: Trace, given: Sequence[Any]) -> Stored:
         arrays, counts = parted(given)
-        with watched(asked.key.codes) as ran:
+        looked_up = LookedUp(asked.key.codes, lambda reads: key_of(self._body, arrays, counts, reads))
+        with watched(asked.key.codes, looked_up) as ran:
             exported = trace.exported()
         content = bytes(written(exported.program.serialize))
         if ran.problem is not None:
@@ -139,7 +153,8 @@ class Kept:
         form = asked.forms.written(*trace.form())
         if key_of(self._body, arrays, counts).text != asked.key.text:
             raise Unsure("the trace changes what it reads")
-        return Stored(asked.key.text, form, libraries, content, exported.checks, exported.weak, self._cuts_of(arrays, counts))
+        cuts, second = self._cuts_of(arrays, counts), looked_up.text()
+        return Stored(asked.key.text, form, libraries, content, exported.checks, exported.weak, cuts, looked_up.reads, second)
 
     def _cuts_of(self, arrays: Sequence[Any], counts: Any) -> Sequence[Any]:
         if counts is None:

@@ -28,6 +28,7 @@ from .._jax.trees import is_a
 from .._owners import STARTED
 from .._record.classes import registered_anywhere
 from .._record.instructions import Codes
+from .._record.looked_up import Read
 from .._record.unsure import Unsure
 from .._record.values import Walk
 from .._signature.options import AUTO, Options, tolerance_of
@@ -68,8 +69,8 @@ class Key:
     codes: Codes
 
 
-def key_of(body: Body, arrays: Sequence[Any], counts: Counts | None = None) -> Key:
-    """The key of a call.
+def key_of(body: Body, arrays: Sequence[Any], counts: Counts | None = None, reads: Sequence[Read] = ()) -> Key:
+    """The key of a call; with what its trace asked modules for by computed names, the second one.
 
     Raises:
         Unsure: Something that may be read cannot be told by content.
@@ -84,6 +85,8 @@ def key_of(body: Body, arrays: Sequence[Any], counts: Counts | None = None) -> K
         walk.say("padded", repr(counts.key))
     fn = body.core.fn()
     walk.add(fn, "")
+    for module, name in reads:
+        walk.ask(module, name)
     return Key(walk.digest(), walk.codes)
 
 

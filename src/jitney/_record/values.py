@@ -12,6 +12,7 @@ import enum
 import functools
 import hashlib
 import struct
+import sys
 import types
 import typing
 from collections.abc import Generator, Sequence
@@ -27,8 +28,9 @@ from .._errors import Where
 from .._jax.jitted import JITTED, told
 from .._jax.trees import extended, is_a, is_node, issubdtype, space_of, tree_flatten, type_of
 from .allowed import FORMATS, check_module, check_name
-from .classes import LEFT_OUT, annotations_text, class_items, holds_hidden_state, instance_items, registered
-from .functions import Global, globals_of, is_users
+from .by_name import ASKING
+from .classes import LEFT_OUT, annotations_text, class_items, holds_hidden_state, instance_items, is_set_by_user, registered
+from .functions import Global, attribute_of, globals_of, is_users
 from .instructions import Codes, codes_in, digest_of, reads_of
 from .unsure import Unsure
 from .whose import importable, is_installed, whose
@@ -64,6 +66,7 @@ class Walk:
         self._depth = 0
         self.modules: dict[str, types.ModuleType] = {}
         """Those that are values, of which code may ask for any name."""
+        self._installed: list[Any] = []  # classes, of which code may ask for what somebody has set in them
         self._asked: set[str] = set()
         self._words: set[str] = set()
         self._later: list[tuple[Any, list[str]]] = []  # functions and classes: a chain of calls may be long
@@ -73,7 +76,7 @@ class Walk:
     def digest(self) -> str:
         """Of everything that was added, with what its functions, classes and modules say."""
         self._drain()
-        self._read_modules()
+        self._read_names()
         return self._digest.hexdigest()
 
     def _drain(self) -> None:
@@ -282,6 +285,19 @@ class Walk:
         of_users = {name: part for name, part in space_of(value).items() if name not in _OF_JITTED and name not in LEFT_OUT}
         self._many([("", fn), ("", of_users)])
 
+    def ask(self, module: str, name: str) -> None:
+        """Put in what a name of a module stands for, or ask for an attribute of whatever.
+
+        Raises:
+            Unsure: It cannot be told.
+        """
+        if not module:
+            self._asked.add(name)
+            return
+        check_module(module, stdlib=whose(module) == "stdlib")
+        self.say("asked", module, name)
+        self.add(attribute_of(sys.modules[module], name), f"{module}.{name}")
+
     def _module(self, module: types.ModuleType) -> None:
         """A module as a value: of its names, those that any code asks for."""
         name = module.__name__
@@ -289,17 +305,24 @@ class Walk:
         self.say("module", name)
         self.modules[name] = module
 
-    def _read_modules(self) -> None:
-        read = dict[tuple[str, str], None]()
+    def _read_names(self) -> None:
+        """What code may ask for of modules that are values, and of installed classes what somebody has put into them."""
+        read: set[tuple[int, str]] = set()
         while True:
-            new = [(name, asked) for name in sorted(self.modules) for asked in sorted(self._asked_of(name)) if (name, asked) not in read]
-            if not new:
+            places = [(name, self.modules[name], self._asked_of(name)) for name in sorted(self.modules)]
+            places += [(base.__qualname__, base, self._set_in(base)) for kind in self._installed for base in kind.__mro__]
+            new = {(id(place), asked): (of, place) for of, place, names in places for asked in sorted(names)}
+            if new.keys() <= read:
                 return
-            for name, asked in new:
-                read[(name, asked)] = None
-                self.say("of", name, asked)
-                self.add(vars(self.modules[name])[asked], f"{name}.{asked}")
-                self._drain()
+            for (at, asked), (of, place) in new.items():
+                if (at, asked) not in read:
+                    read.add((at, asked))
+                    self.say("of", of, asked)
+                    self.add(space_of(place)[asked], f"{of}.{asked}")
+                    self._drain()
+
+    def _set_in(self, kind: Any) -> set[str]:
+        return {name for name in self._asked & space_of(kind).keys() if is_set_by_user(space_of(kind)[name])}
 
     def _asked_of(self, name: str) -> set[str]:
         """The names of a module that code may ask for: by an attribute, and by a pattern of `match` if the module is the user's."""
@@ -315,6 +338,7 @@ class Walk:
         self.say(f"node {is_node(value)}", *registered(value))
         if named is not None:
             self._named(named)
+            self._installed.append(value)
             return
         module: Any = getattr(value, "__module__", "")
         self.say("class", str(module), value.__qualname__, value.__name__)
@@ -366,7 +390,7 @@ class Walk:
         for read in reads:
             with self._inside(f"{fn.__name__}: {read.name}"):
                 self.say("reads", read.name)
-                if read.module != "builtins" or not _may_hash(fn.__code__, read.name):
+                if not _is_harmless(fn.__code__, read):
                     self.add(read.value)
 
     def _instance(self, value: Any, kind: Any) -> None:
@@ -402,14 +426,19 @@ def _checked(fn: types.FunctionType) -> Generator[Global]:
     for read in globals_of(fn):
         for module in read.through:
             check_module(module, stdlib=whose(module) == "stdlib")
-        if read.module is not None and (read.module != "builtins" or not _may_hash(fn.__code__, read.name)):
+        if read.module is not None and not _is_harmless(fn.__code__, read):
             check_name(read.module, read.name.rpartition(".")[2])
         yield read
 
 
-def _may_hash(code: types.CodeType, name: str) -> bool:
-    """Whether a builtin that is barred elsewhere is what it is for here: what `dataclasses` writes, and a `__hash__`."""
-    return code.co_qualname.startswith("__create_fn__.") or (name == "hash" and code.co_name == "__hash__")
+def _is_harmless(code: types.CodeType, read: Global) -> bool:
+    """Whether a builtin that is barred elsewhere is what it is for here: what `dataclasses` writes, a `__hash__`, and `getattr` where it is
+    seen what that asks for (`by_name.py`)."""
+    if read.module != "builtins":
+        return False
+    if read.name in ASKING:
+        return read.value is ASKING[read.name] and read.name not in reads_of(code).blind
+    return code.co_qualname.startswith("__create_fn__.") or (read.name == "hash" and code.co_name == "__hash__")
 
 
 def _content(cell: Any) -> Any:
