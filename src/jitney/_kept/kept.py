@@ -83,7 +83,7 @@ class Kept:
 
     def note(self, given: Sequence[Any]) -> tuple[bool, str]:
         """Whether the program of a call, padded if it is, is kept, and why not."""
-        refused = unsupported(self._body.core.options)
+        refused = unsupported(self._body.core)
         if refused is not None:
             return False, f"not kept: {refused}"
         with self._body.numbers():

@@ -408,6 +408,8 @@ class Walk:
             self.say("where", value.name)  # its line may be another
             return
         if kind.__module__ == "jitney._interface.program":
+            if value.options.memory is not None:
+                raise self.fail("is a program with `memory`, which is chosen by what the compiler counts")
             self.say("program", repr(value.options), repr(value.core.contract))
             self.add(value.__wrapped__)
             return
