@@ -38,6 +38,7 @@ from .._stages.derive import Derived
 from .._version import __version__
 from .._view.layout import described
 from .._view.true_sizes import Counts
+from .laid import Laid
 
 _PACKAGE = Path(__file__).parents[1]
 _jax: Any = jax
@@ -72,7 +73,7 @@ class Key:
     codes: Codes
 
 
-def key_of(body: Body, arrays: Sequence[Any], counts: Counts | None = None, reads: Sequence[Read] = ()) -> Key:
+def key_of(body: Body, arrays: Sequence[Any], counts: Counts | None = None, reads: Sequence[Read] = (), laid: Laid | None = None) -> Key:
     """The key of a call; with what its trace asked modules for by computed names, the second one.
 
     Raises:
@@ -82,7 +83,7 @@ def key_of(body: Body, arrays: Sequence[Any], counts: Counts | None = None, read
     if refused is not None:
         raise Unsure(refused)
     walk = Walk()
-    walk.say(*_versions(), *_settings(), *_machine(), *registered_anywhere())
+    walk.say(*_versions(), *_settings(), *_machine(laid), *registered_anywhere())
     if any(memory is not None for memory in _budgets(body.core)):
         walk.say(*_processor())
     _add_call(walk, body, arrays)
@@ -101,18 +102,22 @@ def unsupported(core: Function) -> str | None:
     if AUTO in _budgets(core):
         return 'programs with `memory="auto"` are not kept: what is free is another number each time'
     given = {
-        "shard": options.shard is not None, "mesh": options.mesh is not None,
+        "mesh": options.mesh is not None and options.shard is None,
         'precision="auto:..."': tolerance_of(options.precision) is not None, 'compiler="fast"': options.compiler == "fast",
         "debug_nans": options.debug_nans, "accumulate": options.accumulate, "JITNEY_DISABLE": options.disabled is not None,
         'on_trace_error="eager"': options.on_trace_error == "eager",
     }  # fmt: skip
     named = [name for name, is_given in given.items() if is_given]
+    beside = {"pad": options.pad, "chunk": options.chunk, "memory": options.memory, "roll": options.roll, "remat": options.remat}
+    both = [name for name, given in beside.items() if given and options.shard is not None]
+    if both:
+        return f"programs with `shard` and `{both[0]}` are not kept yet"
     return f"programs with `{named[0]}` are not kept yet" if named else None
 
 
 def _budgets(core: Function) -> tuple[Any, Any]:
     """What the program, and the backward pass of a derivative inside of it, may take."""
-    fn = core.fn()
+    fn: Any = core.fn()
     return core.options.memory, fn.memory if is_a(fn, Derived) else None
 
 
@@ -183,10 +188,12 @@ def _is_irrelevant(name: str) -> bool:
     return any(part in name.lower() for part in _IRRELEVANT)
 
 
-def _machine() -> list[str]:
+def _machine(laid: Laid | None) -> list[str]:
     devices = _jax.devices()
+    if laid is not None:
+        return [sys.platform, platform.machine(), *laid.told(), str(devices[0].client.platform_version)]
     if len(devices) != 1 or _jax.process_count() != 1:
-        raise Unsure("programs are kept on one device only")
+        raise Unsure("programs without `shard` are kept on one device only")
     if current_mesh(None, nested=False) is not None:
         raise Unsure("programs are not kept under a mesh")
     return [sys.platform, platform.machine(), devices[0].platform, devices[0].device_kind, str(devices[0].client.platform_version)]

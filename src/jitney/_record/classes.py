@@ -54,7 +54,8 @@ def is_set_by_user(value: Any) -> bool:
         value = value.fget
     if is_a(value, types.FunctionType):
         return not is_installed(str(value.__module__))
-    return is_a(value, (*_BASES[1:], np.ndarray)) or not is_installed(str(type_of(value).__module__))
+    module = str(type_of(value).__module__)  # those of types of other languages nobody can import
+    return is_a(value, (*_BASES[1:], np.ndarray)) or (module in sys.modules and not is_installed(module))
 
 
 def registered(kind: Any) -> list[str]:

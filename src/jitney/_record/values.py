@@ -26,6 +26,7 @@ from jax.core import Tracer
 
 from .._errors import Where
 from .._jax.jitted import JITTED, told
+from .._jax.mesh import Mesh
 from .._jax.trees import extended, is_a, is_node, issubdtype, space_of, tree_flatten, type_of
 from .allowed import FORMATS, check_module, check_name
 from .by_name import ASKING
@@ -35,6 +36,7 @@ from .instructions import Codes, codes_in, digest_of, reads_of
 from .unsure import Unsure
 from .whose import importable, is_installed, whose
 
+_sharding: Any = jax.sharding
 _ATOMS = (type(None), bool, int, str, bytes, type(...), type(NotImplemented))
 _TEXT = (typing.TypeVar, types.GenericAlias, types.UnionType, type(typing.Union[int, str]), type(typing.List[int]), type(typing.Any))  # noqa: UP006, UP007
 _SEEN_THROUGH: Any = (equinox.Module, tuple)
@@ -185,6 +187,8 @@ class Walk:
         if is_a(value, jax.Array):
             if value.is_deleted():
                 raise self.fail("is an array that was donated")
+            if len(value.sharding.device_set) > 1:
+                raise self.fail("is an array over several devices")
             if issubdtype(value.dtype, extended):
                 if not issubdtype(value.dtype, jax.dtypes.prng_key):
                     raise self.fail(f"is an array of {value.dtype}")
@@ -239,6 +243,12 @@ class Walk:
             self._jitted(value)
         elif kind is jax.sharding.NamedSharding:
             self._sharding(value)
+        elif kind is Mesh:
+            self.say("jitney mesh")
+            self.add(value.mesh)
+        elif kind is _sharding.Mesh:
+            devices = [(device.platform, device.device_kind, device.id, device.process_index) for device in value.devices.flat]
+            self.say("mesh", repr((value.axis_names, value.devices.shape, value.axis_types)), repr(devices))
         elif kind is functools._lru_cache_wrapper:  # pyright: ignore[reportPrivateUsage]
             raise self.fail("remembers what it returned (`functools.cache`), whatever has changed since")
         elif is_a(value, _TEXT) or (kind.__module__ == "typing" and not callable(value)):
@@ -261,9 +271,11 @@ class Walk:
 
     def _sharding(self, value: Any) -> None:
         mesh = value.mesh
-        if not is_a(mesh, jax.sharding.AbstractMesh):
-            raise self.fail("says on which devices something lies")
-        self.say("sharding", repr((mesh.axis_names, mesh.axis_sizes, mesh.axis_types, value.spec, value.memory_kind)))
+        self.say("sharding", repr((value.spec, value.memory_kind)))
+        if is_a(mesh, jax.sharding.AbstractMesh):
+            self.say(repr((mesh.axis_names, mesh.axis_sizes, mesh.axis_types)))
+        else:
+            self.add(mesh)
 
     def _builtin(self, value: Any) -> None:
         owner = getattr(value, "__self__", None)
