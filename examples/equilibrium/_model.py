@@ -25,6 +25,25 @@ NAMES = ("theta", "u", "x", "z", "u_next", "x_next", "z_next")
 
 
 @dataclass(frozen=True, eq=False)
+class Persistence:
+    """The coefficient of each shock. Programs hold this and `Local`, not the model with all that it has computed."""
+
+    of: Callable[[Any], Any]
+    parameters: Layout
+    shocks: Layout
+    where: str
+
+    def __call__(self, theta: Vector) -> Float[Array, "z"]:
+        """Those at parameters as a vector; traced."""
+        return self.joined(self.shocks.treedef.flatten_up_to(self.of(self.parameters.traced(theta))))
+
+    def joined(self, leaves: Any) -> Any:
+        """One vector of what stands for each shock."""
+        where, layout = self.where, self.shocks
+        return joined([layout.spread(where, i, real(where, layout.paths[i], leaf)) for i, leaf in enumerate(leaves)])
+
+
+@dataclass(frozen=True, eq=False)
 class Model:
     """Equations of a dynamic economy.
 
@@ -72,14 +91,10 @@ class Model:
         _ = self._checked
         return theta
 
-    def rho(self, theta: Vector) -> Float[Array, "z"]:
-        """The persistence of each shock; traced."""
-        layout = self.layouts[2]
-        return self._persistences(layout.treedef.flatten_up_to(self.persistence(self.parameters.traced(theta))))
-
-    def _persistences(self, leaves: Any) -> Any:
-        where, layout = f"{self.name}, persistence", self.layouts[2]
-        return joined([layout.spread(where, i, real(where, layout.paths[i], leaf)) for i, leaf in enumerate(leaves)])
+    @cached_property
+    def rho(self) -> "Persistence":
+        """The persistence of each shock, of parameters as a vector."""
+        return Persistence(self.persistence, self.parameters, self.layouts[2], f"{self.name}, persistence")
 
     @cached_property
     def guess(self) -> tuple[np.ndarray, np.ndarray]:
@@ -99,7 +114,7 @@ class Model:
         _, where = self._traced, f"{self.name}, persistence"
 
         def persistences(theta: Any) -> Any:
-            return self._persistences(self.layouts[2].leaves(self.persistence(self.parameters.traced(theta)), where))
+            return self.rho.joined(self.layouts[2].leaves(self.persistence(self.parameters.traced(theta)), where))
 
         with jax.enable_x64(True):
             called(where, "persistence", jax.eval_shape, persistences, jax.ShapeDtypeStruct((self.parameters.size,), np.float64))

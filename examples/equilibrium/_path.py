@@ -30,7 +30,7 @@ TOLERANCE = 1e-8  # the last step is taken, so what remains is about its square
 
 
 def search(
-    model: Model,
+    local: Local,
     theta: Float[Array, "p"],
     end: tuple[Any, Any, Any, Any],
     x0: Float[Array, "x"],
@@ -43,7 +43,7 @@ def search(
     u = u* + G_x (x - x*) + G_z z.
     """
     u_star, x_star, G_x, G_z = end
-    local, periods, nu = model.moving, guess.shape[0], u_star.size
+    periods, nu = guess.shape[0], u_star.size
     params = jnp.broadcast_to(theta[:, None], (theta.size, periods))
 
     def evaluate(point: Any) -> Any:
@@ -89,6 +89,8 @@ def program(model: Model) -> Any:
     """The compiled search; one for each number of dates."""
     import jitney
 
+    local = model.moving
+
     @jitney.optimize
     def path(
         theta: Float[Array, "p"],
@@ -97,7 +99,7 @@ def program(model: Model) -> Any:
         z: Float[Array, "dates z"],
         guess: Float[Array, "periods v"],
     ) -> Any:
-        return search(model, theta, end, x0, z, guess)
+        return search(local, theta, end, x0, z, guess)
 
     return path
 

@@ -20,7 +20,8 @@ from examples.equilibrium._calibration import Calibration, calibration, unknowns
 from examples.equilibrium._fail import ModelError, NoSteadyState, message
 from examples.equilibrium._given import made_by, number
 from examples.equilibrium._independence import dependent
-from examples.equilibrium._model import Model
+from examples.equilibrium._local import Local
+from examples.equilibrium._model import Model, Persistence
 from examples.equilibrium._newton import CONVERGED, STUCK, newton, solve
 from examples.equilibrium._rolled import elements
 from examples.equilibrium._variables import named
@@ -73,9 +74,9 @@ class Steady:
         return float(np.concatenate([self.u, self.x])[named(f"{self.model.name}, steady state", unknowns(self.model), name)])
 
 
-def search(model: Model, theta: Any, targets: Calibration, u0: Any, x0: Any) -> Found:
+def search(local: Local, rho: Persistence, theta: Any, targets: Calibration, u0: Any, x0: Any) -> Found:
     """The steady state near a guess; traced."""
-    local, slots, sizes = model.local, model.slots, model.sizes
+    slots, sizes = targets.active.shape[0], local.sizes
     rows, nu, nx, z = local.rows, sizes["u"], sizes["x"], jnp.zeros(sizes["z"])
     cuts = np.cumsum([sizes["theta"], nu, nx, nu])
     where = local.read(("theta", "u", "x", "u_next", "x_next"))
@@ -97,7 +98,7 @@ def search(model: Model, theta: Any, targets: Calibration, u0: Any, x0: Any) -> 
     end = newton(evaluate, direction, start, TOLERANCE, keep=lambda _, entries: entries)
     calibrated = theta + targets.free @ end.point[:slots]
     u, x = end.point[slots : slots + nu], end.point[slots + nu :]
-    return Found(calibrated, u, x, model.rho(calibrated), end.kept, end.turns, end.ended)
+    return Found(calibrated, u, x, rho(calibrated), end.kept, end.turns, end.ended)
 
 
 @lru_cache(maxsize=64)
@@ -105,9 +106,11 @@ def program(model: Model) -> Any:
     """The compiled search."""
     import jitney  # here and in `_path.py` and `_sweep.py`, so that `before.py` is measured without it
 
+    local, rho = model.local, model.rho
+
     @jitney.optimize
     def steady(theta: Float[Array, "p"], targets: Any, u0: Float[Array, "u"], x0: Float[Array, "x"]) -> Any:
-        return search(model, theta, targets, u0, x0)
+        return search(local, rho, theta, targets, u0, x0)
 
     return steady
 

@@ -54,6 +54,7 @@ class Sweep:
 
 def one_draw(model: Model) -> Any:
     """What is done for one draw of parameters."""
+    local, moving, rho = model.local, model.moving, model.rho
 
     def draws(
         theta: Float[Array, "p"],
@@ -64,12 +65,12 @@ def one_draw(model: Model) -> Any:
         z0: Float[Array, "z"],
         dates: Float[Array, "dates"],
     ) -> Any:
-        steady = _steady.search(model, theta, targets, u0, x0)
+        steady = _steady.search(local, rho, theta, targets, u0, x0)
         z = z0 * steady.rho ** dates[:, None]
         u, x = steady.u, steady.x
         end = (u, x, jnp.zeros((u.size, x.size)), jnp.zeros((u.size, z0.size)))
         guess = jnp.broadcast_to(jnp.concatenate([u, x]), (dates.size - 1, u.size + x.size))
-        moved, _, _, status = _path.search(model, steady.theta, end, x + off, z, guess)
+        moved, _, _, status = _path.search(moving, steady.theta, end, x + off, z, guess)
         path_u = jnp.concatenate([moved[:, : u.size], u[None]])
         path_x = jnp.concatenate([(x + off)[None], moved[:, u.size :]])
         return steady, path_u, path_x, (steady.status == CONVERGED) & (status == CONVERGED)

@@ -31,18 +31,24 @@ STARTED = time.time_ns()
 """When jitney was first used in this process: what was installed later is not what runs."""
 Owner = Literal["jitney", "jax", "jaxlib", "equinox", "numpy", "library", "stdlib", "generated", "user"]
 
-_PACKAGES: dict[Owner, Path] = {
-    "jitney": Path(__file__).resolve().parent,
-    "jax": Path(jax.__file__).resolve().parent,
-    "jaxlib": Path(jaxlib.__file__).resolve().parent,
-    "equinox": Path(equinox.__file__).resolve().parent,
-    "numpy": Path(np.__file__).resolve().parent,
+
+def _whole(path: str) -> str:
+    """A path as it is compared with others: some thousand are, for which `pathlib` takes its time."""
+    return os.path.normcase(path) + os.sep
+
+
+_PACKAGES: dict[Owner, str] = {
+    "jitney": _whole(os.path.realpath(Path(__file__).parent)),
+    "jax": _whole(os.path.realpath(Path(jax.__file__).parent)),
+    "jaxlib": _whole(os.path.realpath(Path(jaxlib.__file__).parent)),
+    "equinox": _whole(os.path.realpath(Path(equinox.__file__).parent)),
+    "numpy": _whole(os.path.realpath(Path(np.__file__).parent)),
 }
 _SITES = tuple(
-    Path(folder).resolve()
+    _whole(os.path.realpath(folder))
     for folder in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), *site.getsitepackages(), site.getusersitepackages())
 )
-_STDLIB = tuple(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib"))
+_STDLIB = tuple(_whole(os.path.realpath(sysconfig.get_path(name))) for name in ("stdlib", "platstdlib"))
 
 
 @functools.cache
@@ -50,13 +56,13 @@ def owner(file: str) -> Owner:
     """Whose a file is. Text that was never a file (`<string>`, `<stdin>`) is generated; its frame says more: see `owner_of`."""
     if file.startswith("<"):
         return "stdlib" if file.startswith("<frozen") else "generated"
-    path = Path(file).resolve()
+    path = _whole(os.path.realpath(file))
     for name, folder in _PACKAGES.items():
-        if path.is_relative_to(folder):
+        if path.startswith(folder):
             return name
-    if any(map(path.is_relative_to, _SITES)) or {"site-packages", "dist-packages"} & set(path.parts):
+    if path.startswith(_SITES) or {"site-packages", "dist-packages"} & set(Path(path).parts):
         return "library"
-    return "stdlib" if any(map(path.is_relative_to, _STDLIB)) else "user"
+    return "stdlib" if path.startswith(_STDLIB) else "user"
 
 
 def owner_of(frame: FrameType) -> Owner:

@@ -2,9 +2,9 @@
 
 Run from the project's root: `python -m tests.kept.edited [NAME ...]`. The first process makes the programs, the second finds or traces
 them, and the third has the edited sources (`edited.json`: in a text {n} is the name of the case and {d} a folder of its own). In each the
-reference is `jax.jit` of the same function, by `eqx.filter_jit`. A case may say `OPTIONS` of its program, and how its result is read
-(`READ`); where a run-time check fails, what it says is compared. The status is 1 if any result differs. Those that change what others see
-have processes of their own.
+reference is `jax.jit` of the same function, by `eqx.filter_jit`. A case may say `OPTIONS` of its program, how its result is read
+(`READ`), and how many `devices` it takes; where a run-time check fails, what it says is compared. The status is 1 if any result differs.
+Those that change what others see have processes of their own.
 """
 
 from __future__ import annotations
@@ -31,14 +31,17 @@ X = np.arange(1, 4, dtype=np.float32)
 def main(names: list[str]) -> int:
     """Run the cases, print what falls and how many were found."""
     cases = [case for case in json.loads(CASES.read_text()) if not names or case["name"] in names]
-    together = [case["name"] for case in cases if "alone" not in case]
-    groups = [together, *([case["name"]] for case in cases if "alone" in case)]
+    counts = {case["name"]: case.get("devices", 1) for case in cases}
+    together = [
+        [case["name"] for case in cases if "alone" not in case and counts[case["name"]] == count] for count in sorted({*counts.values()})
+    ]
+    groups = [*together, *([case["name"]] for case in cases if "alone" in case)]
     with tempfile.TemporaryDirectory() as folder:
         said: dict[str, dict[str, Any]] = {}
         for phase in PHASES:
             write(Path(folder), cases, "_after" if phase == "edited" else "")
             for group in filter(None, groups):
-                for name, outcome in process(Path(folder), phase, group).items():
+                for name, outcome in process(Path(folder), phase, group, counts[group[0]]).items():
                     said.setdefault(name, {})[phase] = outcome
     stale = [name for name, phases in said.items() if any(not same(phases[phase]) for phase in PHASES)]
     for name in stale:
@@ -68,9 +71,11 @@ def write(folder: Path, cases: list[dict[str, Any]], edit: str) -> None:
             (own / "data.txt").write_text(kind)
 
 
-def process(folder: Path, phase: str, names: list[str]) -> dict[str, Any]:
-    """What a process computes for these cases."""
+def process(folder: Path, phase: str, names: list[str], devices: int) -> dict[str, Any]:
+    """What a process of so many virtual devices computes for these cases."""
     env = {**os.environ, "ZZK": "333" if phase == "edited" else "2", "PYTHONDONTWRITEBYTECODE": "1", "JITNEY_CACHE_DIR": f"{folder}/cache"}
+    if devices > 1:
+        env["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={devices}"
     env["PYTHONPATH"] = os.pathsep.join([str(folder), *filter(None, sys.path)])
     command = [sys.executable, "-c", "import sys; from tests.kept import edited; edited.child(sys.argv[1:])", *names]
     run = subprocess.run(command, env=env, cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, text=True, check=True)

@@ -135,8 +135,39 @@ def homodyne() -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
     return gram, arguments, {"vmap": {"phi": {"phi": 0, "measured": 0}}, "precision": "f64", "chunk": {"points": CHUNK}}
 
 
+def steady() -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+    """The steady state of fourteen sectors, of `examples/equilibrium`. Its equations are traced before, as a part of the model."""
+    import jax
+
+    from examples.equilibrium._calibration import calibration
+    from examples.equilibrium._steady import program
+    from examples.equilibrium.models.sectors import model
+
+    sectors = model()
+    with jax.enable_x64(True):
+        arguments = (sectors.theta(sectors.params), calibration(sectors, {}), *sectors.guess)
+        return program(sectors).__wrapped__, arguments, {"precision": "f64"}
+
+
+def path() -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+    """A path of 41 dates of the same sectors."""
+    import jax
+    import numpy as np
+
+    from examples.equilibrium._path import program
+    from examples.equilibrium.models.sectors import model
+
+    sectors = model()
+    (u, x), z = sectors.guess, np.zeros((41, sectors.sizes["z"]))
+    end = (u, x, np.zeros((u.size, x.size)), np.zeros((u.size, z.shape[1])))
+    with jax.enable_x64(True):
+        arguments = (sectors.theta(sectors.params), end, x, z, np.tile(np.hstack([u, x]), (40, 1)))
+        return program(sectors).__wrapped__, arguments, {"precision": "f64"}
+
+
 PROBLEMS: dict[str, Callable[[], Any]] = {
     "layers": layers, "module": module, "ode": ode, "solver": solver, "trf": trf, "surrogate": surrogate, "homodyne": homodyne,
+    "steady": steady, "path": path,
 }  # fmt: skip
 
 

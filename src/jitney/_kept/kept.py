@@ -8,6 +8,7 @@ and no map, an entry of its own is traced as usual (`Function.differs_nested`).
 from __future__ import annotations
 
 import importlib.util
+import sys
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from .._jax.compile_cache.cache import own
 from .._jax.trees import tree_flatten
 from .._jax.user_contexts import KEPT
 from .._record.libraries import Libraries
+from .._record.looked_up import LookedUp
 from .._record.running import watched
 from .._record.unsure import Unsure
 from .._verify import is_verified
@@ -31,17 +33,19 @@ from .._view.true_sizes import parted
 from . import beside
 from .form import Forms
 from .key import Key, key_of, unsupported
+from .laid import Laid
 from .stored import Stored, load, place, save
 from .tracing import Trace, called, text_of, written
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """One call that is looked for: its key, where it would lie, and the arguments."""
+    """One call that is looked for: its key, where it would lie, the arguments, and the devices if it is over several."""
 
     key: Key
     entry: Path
     forms: Forms
+    laid: Laid | None
 
 
 class Kept:
@@ -54,7 +58,7 @@ class Kept:
         proofs: Of each padded program of which new sizes are traced.
     """
 
-    def __init__(self, body: Body, trace: Callable[[Sequence[Any]], Any], cuts: beside.Cuts, proofs: beside.Proofs):
+    def __init__(self, body: Body, trace: Callable[[Sequence[Any], Any], Any], cuts: beside.Cuts, proofs: beside.Proofs):
         self._body = body
         self._trace = trace
         self._cuts = cuts
@@ -62,16 +66,17 @@ class Kept:
         self.notes: dict[Hashable, tuple[bool, str]] = {}
         """Of each call key, whether its program is kept, and why not."""
 
-    def __call__(self, given: Sequence[Any]) -> Any:
+    def __call__(self, given: Sequence[Any], laid: Laid | None = None) -> Any:
+        mesh = None if laid is None else laid.mesh
         if jit_is_off() or plain_run() is not None or at_any_size():
-            return self._trace(given)
+            return self._trace(given, mesh)
         key = trace_key(*parted(given))
         try:
-            asked = self._asked(given)
+            asked = self._asked(given, laid)
         except Unsure as unsure:
             self.notes[key] = (False, f"not kept: {unsure}")
-            return self._trace(given)
-        stored, changed = self._found(asked)
+            return self._trace(given, mesh)
+        stored, changed = self._found(asked, given)
         if stored is None:
             return self._made(asked, given, key, changed)
         if is_verified(self._body.core.options):
@@ -81,13 +86,13 @@ class Kept:
 
     def note(self, given: Sequence[Any]) -> tuple[bool, str]:
         """Whether the program of a call, padded if it is, is kept, and why not."""
-        refused = unsupported(self._body.core.options)
+        refused = unsupported(self._body.core)
         if refused is not None:
             return False, f"not kept: {refused}"
         with self._body.numbers():
             return self.notes.get(trace_key(*parted(given)), (True, "not called yet"))
 
-    def _asked(self, given: Sequence[Any]) -> _Asked:
+    def _asked(self, given: Sequence[Any], laid: Laid | None) -> _Asked:
         if importlib.util.find_spec("flatbuffers") is None:
             raise Unsure("`jax.export` needs the package flatbuffers to write programs, and it is not installed")
         folder = own() if self._body.core.options.cache else None
@@ -96,16 +101,27 @@ class Kept:
         arrays, counts = parted(given)
         if counts is not None:
             beside.demand_one_for_all(self._proofs.get(beside.program_key(arrays, counts)))
-        key = key_of(self._body, arrays, counts)
+        key = key_of(self._body, arrays, counts, laid=laid)
         entry = place(folder, self._body.core.name, key.text)
-        return _Asked(key, entry, Forms(self._body.layout.values([object() for _ in arrays], self._body.statics)))
+        return _Asked(key, entry, Forms(self._body.layout.values([object() for _ in arrays], self._body.statics)), laid)
 
-    def _found(self, asked: _Asked) -> tuple[Stored | None, str]:
+    def _found(self, asked: _Asked, given: Sequence[Any]) -> tuple[Stored | None, str]:
         stored = load(asked.entry, asked.key.text)
         if stored is None:
             return None, ""
-        changed = stored.libraries.changed() or _unreadable(asked.forms, stored.form)
+        changed = stored.libraries.changed() or _unreadable(asked.forms, stored.form) or self._reads_other(stored, given, asked.laid)
         return (stored, "") if changed is None else (None, f"; the one that was kept is not used: {changed}")
+
+    def _reads_other(self, stored: Stored, given: Sequence[Any], laid: Laid | None) -> str | None:
+        """Why what its trace asked for by computed names is not what it was."""
+        if not stored.asked:
+            return None
+        missing = [module for module, _ in stored.asked if module and module not in sys.modules]
+        try:
+            is_same = not missing and key_of(self._body, *parted(given), stored.asked, laid).text == stored.second
+        except Unsure as unsure:
+            return str(unsure)
+        return None if is_same else "a name that it looks up stands for something else"
 
     def _called(self, asked: _Asked, stored: Stored, given: Sequence[Any]) -> Any:
         arrays, counts = parted(given)
@@ -117,7 +133,7 @@ class Kept:
 
     def _made(self, asked: _Asked, given: Sequence[Any], key: Hashable, why: str) -> Any:
         """Trace it here; what is sure is kept, and run as another process will run it."""
-        trace = Trace(self._trace, self._body.core.name, given)
+        trace = self._traced(asked, given)
         with KEPT(object()):  # a value that nobody has had makes JAX forget what it has traced: all bodies run again, and are seen
             try:
                 stored = self._stored(asked, trace, given)
@@ -128,18 +144,25 @@ class Kept:
                 return trace.inside()
         return self._called(asked, stored, given)
 
+    def _traced(self, asked: _Asked, given: Sequence[Any]) -> Trace:
+        mesh = None if asked.laid is None else asked.laid.mesh
+        return Trace(lambda given: self._trace(given, mesh), self._body.core.name, given, asked.laid)
+
     def _stored(self, asked: _Asked, trace: Trace, given: Sequence[Any]) -> Stored:
         arrays, counts = parted(given)
-        with watched(asked.key.codes) as ran:
+        looked_up = LookedUp(asked.key.codes, lambda reads: key_of(self._body, arrays, counts, reads, asked.laid))
+        with watched(asked.key.codes, looked_up) as ran:
             exported = trace.exported()
         content = bytes(written(exported.program.serialize))
         if ran.problem is not None:
             raise Unsure(ran.problem)
         libraries = Libraries.of(ran.libraries)
         form = asked.forms.written(*trace.form())
-        if key_of(self._body, arrays, counts).text != asked.key.text:
+        if key_of(self._body, arrays, counts, laid=asked.laid).text != asked.key.text:
             raise Unsure("the trace changes what it reads")
-        return Stored(asked.key.text, form, libraries, content, exported.checks, exported.weak, self._cuts_of(arrays, counts))
+        cuts, second = self._cuts_of(arrays, counts), looked_up.text()
+        trace.check_results(content, exported)
+        return Stored(asked.key.text, form, libraries, content, exported.checks, exported.weak, cuts, looked_up.reads, second)
 
     def _cuts_of(self, arrays: Sequence[Any], counts: Any) -> Sequence[Any]:
         if counts is None:
@@ -154,7 +177,7 @@ class Kept:
         Raises:
             VerificationError: The programs differ.
         """
-        trace = Trace(self._trace, self._body.core.name, given)
+        trace = self._traced(asked, given)
         with KEPT(object()):
             fresh = self._stored(asked, trace, given)
         if text_of(fresh.exported) != text_of(stored.exported) or fresh.beside != stored.beside:

@@ -21,19 +21,24 @@ import jaxlib
 import numpy as np
 
 from .._body.body import Body
+from .._body.function import Function
 from .._contract.contract import all_matches
 from .._jax.equinox_checks import on_error
 from .._jax.mesh import current as current_mesh
 from .._jax.trees import is_a
+from .._limits import cores
 from .._owners import STARTED
 from .._record.classes import registered_anywhere
 from .._record.instructions import Codes
+from .._record.looked_up import Read
 from .._record.unsure import Unsure
 from .._record.values import Walk
-from .._signature.options import AUTO, Options, tolerance_of
+from .._signature.options import AUTO, tolerance_of
+from .._stages.derive import Derived
 from .._version import __version__
 from .._view.layout import described
 from .._view.true_sizes import Counts
+from .laid import Laid
 
 _PACKAGE = Path(__file__).parents[1]
 _jax: Any = jax
@@ -68,36 +73,69 @@ class Key:
     codes: Codes
 
 
-def key_of(body: Body, arrays: Sequence[Any], counts: Counts | None = None) -> Key:
-    """The key of a call.
+def key_of(body: Body, arrays: Sequence[Any], counts: Counts | None = None, reads: Sequence[Read] = (), laid: Laid | None = None) -> Key:
+    """The key of a call; with what its trace asked modules for by computed names, the second one.
 
     Raises:
         Unsure: Something that may be read cannot be told by content.
     """
-    refused = unsupported(body.core.options)
+    refused = unsupported(body.core)
     if refused is not None:
         raise Unsure(refused)
     walk = Walk()
-    walk.say(*_versions(), *_settings(), *_machine(), *registered_anywhere())
+    walk.say(*_versions(), *_settings(), *_machine(laid), *registered_anywhere())
+    if any(memory is not None for memory in _budgets(body.core)):
+        walk.say(*_processor())
     _add_call(walk, body, arrays)
     if counts is not None:  # of a padded call; its true sizes are data
         walk.say("padded", repr(counts.key))
     fn = body.core.fn()
     walk.add(fn, "")
+    for module, name in reads:
+        walk.ask(module, name)
     return Key(walk.digest(), walk.codes)
 
 
-def unsupported(options: Options) -> str | None:
-    """Why programs with these options are not kept; None where they are."""
+def unsupported(core: Function) -> str | None:
+    """Why programs of a function are not kept; None where they are."""
+    options = core.options
+    if AUTO in _budgets(core):
+        return 'programs with `memory="auto"` are not kept: what is free is another number each time'
     given = {
-        "memory": options.memory is not None, 'remat="auto"': options.remat == AUTO,
-        "roll": options.roll is not None, "shard": options.shard is not None, "mesh": options.mesh is not None,
+        "mesh": options.mesh is not None and options.shard is None,
         'precision="auto:..."': tolerance_of(options.precision) is not None, 'compiler="fast"': options.compiler == "fast",
         "debug_nans": options.debug_nans, "accumulate": options.accumulate, "JITNEY_DISABLE": options.disabled is not None,
         'on_trace_error="eager"': options.on_trace_error == "eager",
     }  # fmt: skip
     named = [name for name, is_given in given.items() if is_given]
+    beside = {"pad": options.pad, "chunk": options.chunk, "memory": options.memory, "roll": options.roll, "remat": options.remat}
+    both = [name for name, given in beside.items() if given and options.shard is not None]
+    if both:
+        return f"programs with `shard` and `{both[0]}` are not kept yet"
     return f"programs with `{named[0]}` are not kept yet" if named else None
+
+
+def _budgets(core: Function) -> tuple[Any, Any]:
+    """What the program, and the backward pass of a derivative inside of it, may take."""
+    fn: Any = core.fn()
+    return core.options.memory, fn.memory if is_a(fn, Derived) else None
+
+
+@cache
+def _processor() -> tuple[str, ...]:
+    """What the compiler's count of bytes may depend on, by which a program with `memory` is chosen: what the processors can do, as Linux
+    says it, and how many there are.
+
+    Raises:
+        Unsure: What compiles tries several ways, and takes the fastest.
+    """
+    where = _jax.devices()[0].platform
+    if where != "cpu":
+        raise Unsure(f"programs with `memory` are kept for CPUs only: on {where} the compiler chooses by measured times")
+    about = Path("/proc/cpuinfo")
+    lines = about.read_text().splitlines() if about.exists() else []
+    told = {line for line in lines if line.startswith(("flags", "Features", "model name"))}
+    return (*sorted(told), *(f"{limit.by} {limit.value}" for limit in cores()))
 
 
 def _add_call(walk: Walk, body: Body, arrays: Sequence[Any]) -> None:
@@ -150,10 +188,12 @@ def _is_irrelevant(name: str) -> bool:
     return any(part in name.lower() for part in _IRRELEVANT)
 
 
-def _machine() -> list[str]:
+def _machine(laid: Laid | None) -> list[str]:
     devices = _jax.devices()
+    if laid is not None:
+        return [sys.platform, platform.machine(), *laid.told(), str(devices[0].client.platform_version)]
     if len(devices) != 1 or _jax.process_count() != 1:
-        raise Unsure("programs are kept on one device only")
+        raise Unsure("programs without `shard` are kept on one device only")
     if current_mesh(None, nested=False) is not None:
         raise Unsure("programs are not kept under a mesh")
     return [sys.platform, platform.machine(), devices[0].platform, devices[0].device_kind, str(devices[0].client.platform_version)]

@@ -11,8 +11,9 @@ from typing import Any
 
 from .._jax.compile_cache.own_entries import delete, path_of, read, write
 from .._record.libraries import Libraries
+from .._record.looked_up import Read
 
-_MAGIC = b"jitney program 2\n"
+_MAGIC = b"jitney program 3\n"
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,8 @@ class Stored:
         checks: Of each of its run-time checks, the messages; then the number of the one that failed stands behind its results.
         weak: Which of its results are weakly typed: an exported program has forgotten that.
         cuts: Of a padded one, which axes of which results are cut off (`beside.py`).
+        asked: Names of modules that its trace computed: each a module and a name.
+        second: The key with what these stand for.
     """
 
     key: str
@@ -36,6 +39,8 @@ class Stored:
     checks: Sequence[Sequence[str]] = ()
     weak: Sequence[int] = ()
     cuts: Sequence[Any] = ()
+    asked: Sequence[Read] = ()
+    second: str = ""
 
     @property
     def beside(self) -> str:
@@ -50,6 +55,8 @@ class Stored:
             "checks": self.checks,
             "weak": self.weak,
             "cuts": self.cuts,
+            "asked": self.asked,
+            "second": self.second,
             "files": self.libraries.files,
             "names": self.libraries.names,
             "bytes": len(self.exported),
@@ -70,7 +77,9 @@ class Stored:
         exported = content[end:]
         if len(exported) != said["bytes"]:
             return None
-        return cls(said["key"], said["form"], Libraries(files, names), exported, said["checks"], said["weak"], said["cuts"])
+        asked = [(module, name) for module, name in said["asked"]]
+        libraries = Libraries(files, names)
+        return cls(said["key"], said["form"], libraries, exported, said["checks"], said["weak"], said["cuts"], asked, said["second"])
 
 
 def place(folder: Path, name: str, key: str) -> Path:

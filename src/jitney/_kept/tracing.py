@@ -18,6 +18,7 @@ from .._jax.trees import tree_flatten, tree_unflatten
 from .._record.unsure import Unsure
 from .._view.layout import described
 from .._view.result import Mixed
+from .laid import Laid
 
 _jax: Any = jax
 _primitives: Any = primitives
@@ -59,18 +60,21 @@ class Trace:
         trace: What JAX traces.
         name: Of the function.
         given: The arguments of `trace`: arrays, and the true sizes of a padded call behind them.
+        laid: The devices, if it is over several.
     """
 
-    def __init__(self, trace: Callable[[Sequence[Any]], Any], name: str, given: Sequence[Any]):
+    def __init__(self, trace: Callable[[Sequence[Any]], Any], name: str, given: Sequence[Any], laid: Laid | None):
         self._treedef: Any = None
         self._name = name
+        self._laid = laid
         self._arrays, within = tree_flatten(given)
 
         def flat(*arrays: Any) -> list[Any]:
             out, self._treedef = tree_flatten(trace(tree_unflatten(within, arrays)))
             return out
 
-        self.jitted: Any = own_jit()(self._named(flat), inline=True)
+        self._flat = self._named(flat)
+        self.jitted: Any = own_jit()(self._flat, inline=True)
 
     def inside(self) -> Any:
         """The result of the body in the trace around this."""
@@ -88,16 +92,30 @@ class Trace:
         Raises:
             Unsure: It is not all that the body is.
         """
-        specs = [_jax.ShapeDtypeStruct(*described(array)[:2], weak_type=described(array)[2]) for array in self._arrays]
-        jitted, table = self.jitted, Table()
+        specs, table = self._specs(), Table()
+        jitted = self.jitted if self._laid is None else self._laid.jitted(self._flat)
         traced = jitted.trace(*specs)
         weak = tuple(i for i, aval in enumerate(traced.jaxpr.out_avals) if getattr(aval, "weak_type", False))
         if has_equinox_checks(traced.jaxpr):
+            if self._laid is not None:
+                raise Unsure("it has run-time checks, and runs over several devices")
             jitted = self._with_number(traced.jaxpr, table)
             traced = _data(lambda: jitted.trace(*specs))
         if traced.jaxpr.effects:
             raise Unsure("it has effects: it calls back into Python, or changes references")
         return Exported(written(lambda: export().export(jitted)(*specs)), tuple(map(_messages, table.callbacks)), weak)
+
+    def check_results(self, content: bytes, exported: Exported) -> None:
+        """Check that results over several devices lie where those of the body do.
+
+        Raises:
+            Unsure: They do not.
+        """
+        if self._laid is not None:
+            self._laid.check_results(self._flat, lambda *arrays: called(content, arrays, exported.checks, exported.weak), self._specs())
+
+    def _specs(self) -> list[Any]:
+        return [_jax.ShapeDtypeStruct(*described(array)[:2], weak_type=described(array)[2]) for array in self._arrays]
 
     def _with_number(self, closed: Any, table: Table) -> Any:
         def flat(*arrays: Any) -> list[Any]:

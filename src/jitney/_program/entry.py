@@ -30,6 +30,7 @@ from .._errors import NonFiniteError, sentence
 from .._jax.compile_cache.cache import disabled as cache_disabled
 from .._jax.compile_cache.cache import ensure as ensure_cache
 from .._kept.kept import Kept
+from .._kept.laid import Laid
 from .._signature.options import tolerance_of
 from .._stages import Jit, Place
 from .._switches import VERIFY
@@ -101,7 +102,9 @@ class Entry(Body):
             if shapes is not None and shapes_of(arrays) != shapes:
                 raise OtherShapes
             with jax.named_scope(SCOPE):
-                return self._trace(arrays, mesh) if self.kept is None else self.kept(arrays)
+                if self.kept is None:
+                    return self._trace(arrays, mesh)
+                return self.kept(arrays, None if mesh is None else Laid(mesh, shardings or ()))
 
         body.__name__ = body.__qualname__ = self.core.name  # what profilers and JAX's own messages show
         return Jit.of(self.request).compiled(body, shardings)

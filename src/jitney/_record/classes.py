@@ -15,6 +15,7 @@ import types
 from typing import Any
 
 import equinox
+import numpy as np
 
 from .._jax.trees import is_a, space_of, type_of
 from .whose import is_installed, whose
@@ -43,6 +44,18 @@ def class_items(kind: Any) -> list[tuple[str, Any]]:
 
 def _factory(field: Any) -> Any:
     return None if field.default_factory is dataclasses.MISSING else field.default_factory
+
+
+def is_set_by_user(value: Any) -> bool:
+    """Whether a value in an installed class may be one that somebody has put there: no function of something installed."""
+    if is_a(value, (staticmethod, classmethod)):
+        value = value.__func__
+    elif is_a(value, property):
+        value = value.fget
+    if is_a(value, types.FunctionType):
+        return not is_installed(str(value.__module__))
+    module = str(type_of(value).__module__)  # those of types of other languages nobody can import
+    return is_a(value, (*_BASES[1:], np.ndarray)) or (module in sys.modules and not is_installed(module))
 
 
 def registered(kind: Any) -> list[str]:
@@ -140,9 +153,9 @@ def _is_python(kind: Any) -> bool:
     file: Any = getattr(module, "__file__", None)
     if whose(str(kind.__module__)) == "stdlib" and str(kind.__module__).partition(".")[0] not in _OF_PYTHON:
         return False
-    if not kind.__flags__ & _HEAP or (module is not None and not is_a(file, str) and kind.__module__ != "__main__"):
+    if not kind.__flags__ & HEAP or (module is not None and not is_a(file, str) and kind.__module__ != "__main__"):
         return False
     return file is None or str(file).endswith((".py", ".pyc"))
 
 
-_HEAP = 1 << 9  # `Py_TPFLAGS_HEAPTYPE`: made while Python runs
+HEAP = 1 << 9  # `Py_TPFLAGS_HEAPTYPE`: made while Python runs

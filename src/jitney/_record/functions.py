@@ -91,7 +91,7 @@ def _followed(fn: types.FunctionType, chain: tuple[str, ...]) -> Iterator[Global
             break
         module = value.__name__
         through.append(module)
-        value = _attribute(value, part)
+        value = attribute_of(value, part)
         name = f"{name}.{part}"
     yield Global(name, value, tuple(through), module)
     behind = rest[len(through) :][:1]
@@ -100,7 +100,12 @@ def _followed(fn: types.FunctionType, chain: tuple[str, ...]) -> Iterator[Global
         yield from (Global(f"{name}.{behind[0]}", space[behind[0]], (), None) for space in spaces if behind[0] in space)
 
 
-def _attribute(module: types.ModuleType, name: str) -> Any:
+def attribute_of(module: types.ModuleType, name: str) -> Any:
+    """A name of a module; `MISSING` where it has none.
+
+    Raises:
+        Unsure: The module is the user's, and makes it by code.
+    """
     if name in vars(module):
         return vars(module)[name]
     if "__getattr__" in vars(module):

@@ -15,9 +15,11 @@ from types import CodeType
 from typing import Any
 
 from .._jax.trees import is_a
+from .by_name import ASKING, Site, site
 
 _GLOBAL = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")
 _CHAIN = ("LOAD_ATTR", "LOAD_METHOD")
+_OF_CONSTANTS = frozenset(dis.hasconst)
 _SETS = ("BUILD_SET", "SET_ADD", "SET_UPDATE")
 _HAS_DOCSTRING = 0x4000000  # of 3.13
 _WORD = re.compile(r"[^\W\d]\w*")
@@ -34,6 +36,7 @@ class Reads:
         imports: Modules that it imports.
         changes: Global names that it sets or deletes.
         has_sets: Whether it makes a set, and does more than to look whether something is in there.
+        blind: `getattr` or `hasattr`, where nobody sees what it asks for.
     """
 
     chains: tuple[tuple[str, ...], ...]
@@ -42,6 +45,7 @@ class Reads:
     imports: tuple[tuple[str, int], ...]
     changes: tuple[str, ...]
     has_sets: bool
+    blind: frozenset[str]
 
 
 def codes_in(code: CodeType) -> Iterator[CodeType]:
@@ -81,14 +85,20 @@ def reads_of(code: CodeType) -> Reads:
     chains: dict[tuple[str, ...], None] = {}
     attributes: set[str] = set()
     words: set[str] = set()
+    blind: set[str] = set()
     has_sets = False
     imports: dict[tuple[str, int], None] = {}
     changes: dict[str, None] = {}
     for part in codes_in(code):
-        steps = [step for step in dis.get_instructions(part) if step.opname != "EXTENDED_ARG"]
+        steps = _steps(part)
         for at, step in enumerate(steps):
             if step.opname in _GLOBAL:
                 chains[(step.argval, *_attributes_behind(steps, at + 1))] = None
+                if step.argval in ASKING:
+                    call = site(steps, at)
+                    blind.update([step.argval] if call is None else [])
+                    attributes.update([] if call is None or call.written is None else [call.written])
+                    chains.update([] if call is None or call.chain is None else [(call.chain, None)])
             elif step.opname == "IMPORT_NAME":
                 imports[(step.argval, _level(steps, at))] = None
             elif step.opname in ("STORE_GLOBAL", "DELETE_GLOBAL"):
@@ -97,7 +107,19 @@ def reads_of(code: CodeType) -> Reads:
                 has_sets = has_sets or at + 1 == len(steps) or steps[at + 1].opname != "CONTAINS_OP"
         attributes.update(part.co_names)  # global names too, which does no harm
         words.update(_words(part.co_consts[_documented(part) :]))
-    return Reads(tuple(chains), frozenset(attributes), frozenset(words), tuple(imports), tuple(changes), has_sets)
+    return Reads(tuple(chains), frozenset(attributes), frozenset(words), tuple(imports), tuple(changes), has_sets, frozenset(blind))
+
+
+@lru_cache(maxsize=4096)
+def calls_in(code: CodeType) -> dict[int, Site]:
+    """The calls of `getattr` and `hasattr` in a code object, by the place of their instruction."""
+    steps = _steps(code)
+    calls = [site(steps, at) for at, step in enumerate(steps) if step.opname in _GLOBAL and step.argval in ASKING]
+    return {call.offset: call for call in calls if call is not None}
+
+
+def _steps(code: CodeType) -> list[dis.Instruction]:
+    return [step for step in dis.get_instructions(code) if step.opname != "EXTENDED_ARG"]
 
 
 def _is_set(step: dis.Instruction) -> bool:
@@ -143,7 +165,17 @@ def _documented(code: CodeType) -> bool:
     """Whether the first constant is a docstring and nothing else."""
     if not code.co_consts or not is_a(code.co_consts[0], str):
         return False
-    return not any(step.opcode in dis.hasconst and step.arg == 0 for step in dis.get_instructions(code))
+    return not _asks_for_first(code.co_code)
+
+
+def _asks_for_first(instructions: bytes) -> bool:
+    """Whether an instruction asks for the first constant. Two bytes each, since Python 3.6; a larger number has more of them in front."""
+    is_longer = False
+    for opcode, number in zip(instructions[::2], instructions[1::2], strict=True):
+        if opcode in _OF_CONSTANTS and number == 0 and not is_longer:
+            return True
+        is_longer = opcode == dis.EXTENDED_ARG and (number != 0 or is_longer)
+    return False
 
 
 def _constant(value: Any) -> str:

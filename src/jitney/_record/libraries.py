@@ -132,6 +132,8 @@ def _found(space: Mapping[str, Any], name: str) -> Any:
 
 def _described(value: Any, *, is_core: bool) -> str:
     """What tells a value from another one that somebody put in its place. Numbers and texts of JAX and its like may be state."""
+    if type_of(value) is types.FunctionType and "__wrapped__" not in space_of(value):  # most are
+        return _itself(value, is_core=is_core)
     said: list[str] = []
     for _ in range(8):  # a wrapper says what it wraps
         said.append(_itself(value, is_core=is_core))

@@ -22,6 +22,7 @@ import jax.monitoring
 from .._owners import owner, owner_of, short
 from .allowed import ENVIRONMENT, is_barred_call
 from .instructions import Codes
+from .looked_up import UNTOLD, LookedUp
 from .unsure import Unsure
 from .whose import CORE, is_installed, is_known
 
@@ -38,10 +39,12 @@ class Ran:
 
     Args:
         followed: The user's code that was followed; of some why it may not run.
+        looked_up: Notes what is asked for by computed names.
     """
 
-    def __init__(self, followed: Codes):
+    def __init__(self, followed: Codes, looked_up: LookedUp):
         self.followed = followed
+        self._looked_up = looked_up
         self.libraries = Codes()
         """Code of installed packages, and the module that it is of."""
         self.problem: str | None = None
@@ -90,10 +93,20 @@ class Ran:
         """Whether what this code calls matters: JAX and its like ask clocks and files for themselves."""
         return owner(code.co_filename) not in CORE
 
-    def called(self, called: Any, frame: types.FrameType) -> None:
+    def called(self, called: Any, frame: types.FrameType, first: Any = UNTOLD) -> None:
         """It calls what is no function of Python."""
-        if is_barred_call(called) and not _is_nobodys(frame):
+        if called is getattr or called is hasattr:
+            self._asked(frame, first)
+        elif is_barred_call(called) and not _is_nobodys(frame):
             self._fail(f"`{_asker(frame)}` calls `{getattr(called, '__name__', called)}`, which says something else in another process")
+
+    def _asked(self, frame: types.FrameType, first: Any) -> None:
+        if frame.f_code not in self.followed or self.problem is not None:
+            return
+        try:
+            self._looked_up.note(frame, first)
+        except Unsure as unsure:
+            self._fail(str(unsure))
 
     def _fail(self, problem: str) -> None:
         self.problem = self.problem or problem
@@ -176,13 +189,13 @@ def _asker(frame: types.FrameType | None) -> str:
 
 
 @contextmanager
-def watched(followed: Codes) -> Generator[Ran]:
+def watched(followed: Codes, looked_up: LookedUp) -> Generator[Ran]:
     """Follow what runs in this thread. No garbage is collected meanwhile: what that runs is nobody's doing, and another thing each time.
 
     Raises:
         Unsure: Another tool is at it.
     """
-    ran = Ran(followed)
+    ran = Ran(followed, looked_up)
     was_collecting = gc.isenabled()
     gc.disable()
     try:
@@ -247,9 +260,9 @@ def _monitored(ran: Ran) -> Generator[None]:
             monitoring.set_local_events(tool, code, events.CALL)
         return monitoring.DISABLE if ran.started(sys._getframe(1)) else None  # pyright: ignore[reportPrivateUsage]
 
-    def call(_: types.CodeType, __: int, value: Any, ___: Any) -> None:
+    def call(_: types.CodeType, __: int, value: Any, first: Any) -> None:
         if ran.here():
-            ran.called(value, sys._getframe(1))  # pyright: ignore[reportPrivateUsage]
+            ran.called(value, sys._getframe(1), first)  # pyright: ignore[reportPrivateUsage]
 
     monitoring.use_tool_id(tool, "jitney")
     monitoring.register_callback(tool, events.PY_START, start)

@@ -12,6 +12,7 @@ import enum
 import functools
 import hashlib
 import struct
+import sys
 import types
 import typing
 from collections.abc import Generator, Sequence
@@ -25,14 +26,17 @@ from jax.core import Tracer
 
 from .._errors import Where
 from .._jax.jitted import JITTED, told
+from .._jax.mesh import Mesh
 from .._jax.trees import extended, is_a, is_node, issubdtype, space_of, tree_flatten, type_of
 from .allowed import FORMATS, check_module, check_name
-from .classes import LEFT_OUT, annotations_text, class_items, holds_hidden_state, instance_items, registered
-from .functions import Global, globals_of, is_users
+from .by_name import ASKING
+from .classes import LEFT_OUT, annotations_text, class_items, holds_hidden_state, instance_items, is_set_by_user, registered
+from .functions import Global, attribute_of, globals_of, is_users
 from .instructions import Codes, codes_in, digest_of, reads_of
 from .unsure import Unsure
 from .whose import importable, is_installed, whose
 
+_sharding: Any = jax.sharding
 _ATOMS = (type(None), bool, str, bytes, type(...), type(NotImplemented))
 _TEXT = (typing.TypeVar, types.GenericAlias, types.UnionType, type(typing.Union[int, str]), type(typing.List[int]), type(typing.Any))  # noqa: UP006, UP007
 _SEEN_THROUGH: Any = (equinox.Module, tuple)
@@ -64,6 +68,7 @@ class Walk:
         self._depth = 0
         self.modules: dict[str, types.ModuleType] = {}
         """Those that are values, of which code may ask for any name."""
+        self._installed: list[Any] = []  # classes, of which code may ask for what somebody has set in them
         self._asked: set[str] = set()
         self._words: set[str] = set()
         self._later: list[tuple[Any, list[str]]] = []  # functions and classes: a chain of calls may be long
@@ -73,7 +78,7 @@ class Walk:
     def digest(self) -> str:
         """Of everything that was added, with what its functions, classes and modules say."""
         self._drain()
-        self._read_modules()
+        self._read_names()
         return self._digest.hexdigest()
 
     def _drain(self) -> None:
@@ -184,6 +189,8 @@ class Walk:
         if is_a(value, jax.Array):
             if value.is_deleted():
                 raise self.fail("is an array that was donated")
+            if len(value.sharding.device_set) > 1:
+                raise self.fail("is an array over several devices")
             if issubdtype(value.dtype, extended):
                 if not issubdtype(value.dtype, jax.dtypes.prng_key):
                     raise self.fail(f"is an array of {value.dtype}")
@@ -238,6 +245,12 @@ class Walk:
             self._jitted(value)
         elif kind is jax.sharding.NamedSharding:
             self._sharding(value)
+        elif kind is Mesh:
+            self.say("jitney mesh")
+            self.add(value.mesh)
+        elif kind is _sharding.Mesh:
+            devices = [(device.platform, device.device_kind, device.id, device.process_index) for device in value.devices.flat]
+            self.say("mesh", repr((value.axis_names, value.devices.shape, value.axis_types)), repr(devices))
         elif kind is functools._lru_cache_wrapper:  # pyright: ignore[reportPrivateUsage]
             raise self.fail("remembers what it returned (`functools.cache`), whatever has changed since")
         elif is_a(value, _TEXT) or (kind.__module__ == "typing" and not callable(value)):
@@ -260,9 +273,11 @@ class Walk:
 
     def _sharding(self, value: Any) -> None:
         mesh = value.mesh
-        if not is_a(mesh, jax.sharding.AbstractMesh):
-            raise self.fail("says on which devices something lies")
-        self.say("sharding", repr((mesh.axis_names, mesh.axis_sizes, mesh.axis_types, value.spec, value.memory_kind)))
+        self.say("sharding", repr((value.spec, value.memory_kind)))
+        if is_a(mesh, jax.sharding.AbstractMesh):
+            self.say(repr((mesh.axis_names, mesh.axis_sizes, mesh.axis_types)))
+        else:
+            self.add(mesh)
 
     def _builtin(self, value: Any) -> None:
         owner = getattr(value, "__self__", None)
@@ -284,6 +299,19 @@ class Walk:
         of_users = {name: part for name, part in space_of(value).items() if name not in _OF_JITTED and name not in LEFT_OUT}
         self._many([("", fn), ("", of_users)])
 
+    def ask(self, module: str, name: str) -> None:
+        """Put in what a name of a module stands for, or ask for an attribute of whatever.
+
+        Raises:
+            Unsure: It cannot be told.
+        """
+        if not module:
+            self._asked.add(name)
+            return
+        check_module(module, stdlib=whose(module) == "stdlib")
+        self.say("asked", module, name)
+        self.add(attribute_of(sys.modules[module], name), f"{module}.{name}")
+
     def _module(self, module: types.ModuleType) -> None:
         """A module as a value: of its names, those that any code asks for."""
         name = module.__name__
@@ -291,17 +319,24 @@ class Walk:
         self.say("module", name)
         self.modules[name] = module
 
-    def _read_modules(self) -> None:
-        read = dict[tuple[str, str], None]()
+    def _read_names(self) -> None:
+        """What code may ask for of modules that are values, and of installed classes what somebody has put into them."""
+        read: set[tuple[int, str]] = set()
         while True:
-            new = [(name, asked) for name in sorted(self.modules) for asked in sorted(self._asked_of(name)) if (name, asked) not in read]
-            if not new:
+            places = [(name, self.modules[name], self._asked_of(name)) for name in sorted(self.modules)]
+            places += [(base.__qualname__, base, self._set_in(base)) for kind in self._installed for base in kind.__mro__]
+            new = {(id(place), asked): (of, place) for of, place, names in places for asked in sorted(names)}
+            if new.keys() <= read:
                 return
-            for name, asked in new:
-                read[(name, asked)] = None
-                self.say("of", name, asked)
-                self.add(vars(self.modules[name])[asked], f"{name}.{asked}")
-                self._drain()
+            for (at, asked), (of, place) in new.items():
+                if (at, asked) not in read:
+                    read.add((at, asked))
+                    self.say("of", of, asked)
+                    self.add(space_of(place)[asked], f"{of}.{asked}")
+                    self._drain()
+
+    def _set_in(self, kind: Any) -> set[str]:
+        return {name for name in self._asked & space_of(kind).keys() if is_set_by_user(space_of(kind)[name])}
 
     def _asked_of(self, name: str) -> set[str]:
         """The names of a module that code may ask for: by an attribute, and by a pattern of `match` if the module is the user's."""
@@ -317,6 +352,7 @@ class Walk:
         self.say(f"node {is_node(value)}", *registered(value))
         if named is not None:
             self._named(named)
+            self._installed.append(value)
             return
         module: Any = getattr(value, "__module__", "")
         self.say("class", str(module), value.__qualname__, value.__name__)
@@ -368,7 +404,7 @@ class Walk:
         for read in reads:
             with self._inside(f"{fn.__name__}: {read.name}"):
                 self.say("reads", read.name)
-                if read.module != "builtins" or not _may_hash(fn.__code__, read.name):
+                if not _is_harmless(fn.__code__, read):
                     self.add(read.value)
 
     def _instance(self, value: Any, kind: Any) -> None:
@@ -386,6 +422,8 @@ class Walk:
             self.say("where", value.name)  # its line may be another
             return
         if kind.__module__ == "jitney._interface.program":
+            if value.options.memory is not None:
+                raise self.fail("is a program with `memory`, which is chosen by what the compiler counts")
             self.say("program", repr(value.options), repr(value.core.contract))
             self.add(value.__wrapped__)
             return
@@ -404,14 +442,19 @@ def _checked(fn: types.FunctionType) -> Generator[Global]:
     for read in globals_of(fn):
         for module in read.through:
             check_module(module, stdlib=whose(module) == "stdlib")
-        if read.module is not None and (read.module != "builtins" or not _may_hash(fn.__code__, read.name)):
+        if read.module is not None and not _is_harmless(fn.__code__, read):
             check_name(read.module, read.name.rpartition(".")[2])
         yield read
 
 
-def _may_hash(code: types.CodeType, name: str) -> bool:
-    """Whether a builtin that is barred elsewhere is what it is for here: what `dataclasses` writes, and a `__hash__`."""
-    return code.co_qualname.startswith("__create_fn__.") or (name == "hash" and code.co_name == "__hash__")
+def _is_harmless(code: types.CodeType, read: Global) -> bool:
+    """Whether a builtin that is barred elsewhere is what it is for here: what `dataclasses` writes, a `__hash__`, and `getattr` where it is
+    seen what that asks for (`by_name.py`)."""
+    if read.module != "builtins":
+        return False
+    if read.name in ASKING:
+        return read.value is ASKING[read.name] and read.name not in reads_of(code).blind
+    return code.co_qualname.startswith("__create_fn__.") or (read.name == "hash" and code.co_name == "__hash__")
 
 
 def _content(cell: Any) -> Any:
