@@ -1,10 +1,12 @@
 """Calls as they are written -> one value per parameter, against `inspect.signature`."""
 
+import contextlib
 import functools
 import inspect
 import math
 from inspect import Parameter
 
+import equinox as eqx
 import hypothesis.strategies as st
 import jax
 import jax.numpy as jnp
@@ -330,3 +332,25 @@ def test_a_type_checker_between_a_function_and_its_program_changes_no_argument()
         for got in (f(X), f(X, 2.0), f(X, times=3), f(X, times=3, scale=2.0)):
             np.testing.assert_array_equal(got, np.arange(3.0) * 6)
         assert f.stats.traces == 1
+
+
+@contextlib.contextmanager
+def scope():
+    """Something to run a function in."""
+    yield
+
+
+@pytest.mark.parametrize("within", [jax.named_scope("here"), scope()], ids=["jax.named_scope", "contextlib"])
+def test_a_scope_around_a_function_passes_all_on(within):
+    """As `jax.named_scope` does around each layer of Equinox: what is left out is the function's default, as if it was written out."""
+
+    @within
+    def body(x, *, key=None):
+        return x if key is None else x + key
+
+    program = optimize(body)
+    np.testing.assert_array_equal(program(X), X)
+    np.testing.assert_array_equal(program(X, key=None), X)
+    assert program.stats.traces == 1
+    assert signature_of(body).parameters["key"].default is None
+    assert signature_of(eqx.nn.MLP.__call__).parameters["key"].default is None

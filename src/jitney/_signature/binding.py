@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import jax
+
 from .._errors import ContractError, Where, misfit
 from .._jax.trees import is_a, type_of
 from .._owners import short
@@ -57,10 +59,15 @@ def signature_of(fn: Callable[..., Any]) -> inspect.Signature:
 
 
 def _passes_all_on(fn: Any) -> bool:
-    """Whether it is a wrapper of a type checker's, which changes no argument: what jaxtyping and beartype make of a function."""
+    """Whether it is a wrapper that changes no argument: of jaxtyping, beartype, `contextlib`, or `jax.named_scope` (Equinox's layers)."""
     if not is_a(fn, types.FunctionType) or not hasattr(fn, "__wrapped__"):
         return False
-    return str(fn.__globals__.get("__name__")).partition(".")[0] == "jaxtyping" or fn.__code__.co_filename.startswith("<@beartype(")
+    of = str(fn.__globals__.get("__name__")).partition(".")[0]
+    return of in ("jaxtyping", "contextlib") or fn.__code__ is _IN_SCOPE or fn.__code__.co_filename.startswith("<@beartype(")
+
+
+_scope: Any = jax.named_scope("")
+_IN_SCOPE: types.CodeType = _scope(lambda: None).__code__
 
 
 def _with_own_default(parameter: inspect.Parameter, own: Mapping[str, inspect.Parameter]) -> inspect.Parameter:
