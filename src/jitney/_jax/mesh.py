@@ -264,3 +264,9 @@ def _abstract(found: Any) -> Any:
 def described(found: Any) -> str:
     """`data=4, model=2`."""
     return ", ".join(f"{name}={size}" for name, size in found.shape.items())
+
+
+def told_of(mesh: Any) -> tuple[str, str]:
+    """A mesh of JAX's in words that mean the same in another process: its axes, and which device stands where."""
+    devices = [(device.platform, device.device_kind, device.id, device.process_index) for device in mesh.devices.flat]
+    return repr((mesh.axis_names, mesh.devices.shape, mesh.axis_types)), repr(devices)

@@ -67,15 +67,14 @@ class Kept:
         """Of each call key, whether its program is kept, and why not."""
 
     def __call__(self, given: Sequence[Any], laid: Laid | None = None) -> Any:
-        mesh = None if laid is None else laid.mesh
         if jit_is_off() or plain_run() is not None or at_any_size():
-            return self._trace(given, mesh)
+            return self._on_mesh(given, laid)
         key = trace_key(*parted(given))
         try:
             asked = self._asked(given, laid)
         except Unsure as unsure:
             self.notes[key] = (False, f"not kept: {unsure}")
-            return self._trace(given, mesh)
+            return self._on_mesh(given, laid)
         stored, changed = self._found(asked, given)
         if stored is None:
             return self._made(asked, given, key, changed)
@@ -145,8 +144,10 @@ class Kept:
         return self._called(asked, stored, given)
 
     def _traced(self, asked: _Asked, given: Sequence[Any]) -> Trace:
-        mesh = None if asked.laid is None else asked.laid.mesh
-        return Trace(lambda given: self._trace(given, mesh), self._body.core.name, given, asked.laid)
+        return Trace(lambda given: self._on_mesh(given, asked.laid), self._body.core.name, given, asked.laid)
+
+    def _on_mesh(self, given: Sequence[Any], laid: Laid | None) -> Any:
+        return self._trace(given, None if laid is None else laid.mesh)
 
     def _stored(self, asked: _Asked, trace: Trace, given: Sequence[Any]) -> Stored:
         arrays, counts = parted(given)

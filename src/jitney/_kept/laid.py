@@ -14,7 +14,7 @@ import jax
 from jax.sharding import AxisType
 
 from .._jax.equinox_checks import own_jit
-from .._jax.mesh import automatic, context
+from .._jax.mesh import automatic, context, told_of
 from .._jax.trees import is_a
 from .._record.unsure import Unsure
 
@@ -48,7 +48,7 @@ class Laid:
         if not around.empty and dict(around.shape) != dict(automatic(self.mesh).shape):
             raise Unsure("programs are not kept under another mesh")
         placed = [None if to is None else (repr(to.spec), to.memory_kind) for to in self.shardings]
-        return [*told_of(self.mesh), repr(placed), repr((around.axis_names, around.axis_types))]
+        return [*told_of(self.mesh), str(_jax.device_count()), repr(placed), repr((around.axis_names, around.axis_types))]
 
     def check_results(self, traced: Callable[..., Any], exported: Callable[..., Any], specs: Sequence[Any]) -> None:
         """Compile both, and compare where their results lie.
@@ -68,9 +68,3 @@ class Laid:
     def jitted(self, flat: Callable[..., Any]) -> Any:
         """JAX's function, told where its arguments lie."""
         return own_jit()(flat, in_shardings=tuple(self.shardings))
-
-
-def told_of(mesh: Any) -> list[str]:
-    """A mesh in words: its axes, and which device stands where."""
-    devices = [(device.platform, device.device_kind, device.id, device.process_index) for device in mesh.devices.flat]
-    return [repr((mesh.axis_names, mesh.devices.shape, mesh.axis_types)), repr(devices), str(_jax.device_count())]

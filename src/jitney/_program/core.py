@@ -47,7 +47,7 @@ class Core(Function):
         self.entries: dict[Hashable, Entry] = {}
         self.direct: dict[tuple[Any, ...], Direct | Literal[False]] = {}  # False where a call has to be taken apart
         self.lock = threading.RLock()
-        self._tried: dict[tuple[Any, ...], int] = {}  # how many calls of a pattern had to be taken apart
+        self.tried: dict[tuple[Any, ...], int] = {}  # how many calls of a pattern had to be taken apart
         self.flattener: Flattener | None = None  # once a module has been among the arguments
         self._variety = Variety(self.where)
         self._parameters = names = [parameter.name for parameter in self.binder.parameters]
@@ -66,7 +66,7 @@ class Core(Function):
     def of(self, fn: Callable[..., Any], options: Options) -> Core:
         """The core of another function of the same arguments, whose result may be anything."""
         same = super().of(fn, options)
-        same.layouts, same.entries, same.direct, same._tried = {}, {}, {}, {}  # a layout knows its entry
+        same.layouts, same.entries, same.direct, same.tried = {}, {}, {}, {}  # a layout knows its entry
         return same
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
@@ -90,8 +90,7 @@ class Core(Function):
             layout = self.layouts.get(key)
             if layout is None:
                 if len(self.layouts) >= MAX_ENTRIES:
-                    self.layouts.clear()
-                    self.direct.clear()
+                    self._drop_layouts()
                 if self.flattener is None and any(isinstance(value, eqx.Module) for value in values):
                     self.flattener = Flattener()
                 layout = self.layouts[key] = Layout(self.binder, self.contract, values, self.options.donate, constants_in(key))
@@ -122,12 +121,12 @@ class Core(Function):
         """
         key = called_with(*called)
         with self.lock:
-            tried = self._tried[key] = self._tried.get(key, 0) + 1
+            tried = self.tried[key] = self.tried.get(key, 0) + 1
             if tried > _TRIES:
                 return
             if len(self.direct) >= MAX_ENTRIES:
                 self.direct.clear()
-                self._tried.clear()
+                self.tried.clear()
             found = self._direct(layout, called, values, arrays)
             if found is not None:
                 self.direct[key] = found
@@ -158,11 +157,14 @@ class Core(Function):
     def forget(self) -> None:
         """Drop every layout and entry, and with them JAX's functions."""
         with self.lock:
-            self.direct.clear()
-            self._tried.clear()
-            self.layouts.clear()
+            self._drop_layouts()
             self.entries.clear()
             self.history.forget()
+
+    def _drop_layouts(self) -> None:
+        self.layouts.clear()
+        self.direct.clear()
+        self.tried.clear()
 
     def _resolve(self) -> None:
         if self.read_again():

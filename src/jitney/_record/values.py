@@ -26,7 +26,7 @@ from jax.core import Tracer
 
 from .._errors import Where
 from .._jax.jitted import JITTED, told
-from .._jax.mesh import Mesh
+from .._jax.mesh import Mesh, told_of
 from .._jax.trees import extended, is_a, is_node, issubdtype, space_of, tree_flatten, type_of
 from .allowed import FORMATS, check_module, check_name
 from .by_name import ASKING
@@ -249,8 +249,7 @@ class Walk:
             self.say("jitney mesh")
             self.add(value.mesh)
         elif kind is _sharding.Mesh:
-            devices = [(device.platform, device.device_kind, device.id, device.process_index) for device in value.devices.flat]
-            self.say("mesh", repr((value.axis_names, value.devices.shape, value.axis_types)), repr(devices))
+            self.say("mesh", *told_of(value))
         elif kind is functools._lru_cache_wrapper:  # pyright: ignore[reportPrivateUsage]
             raise self.fail("remembers what it returned (`functools.cache`), whatever has changed since")
         elif is_a(value, _TEXT) or (kind.__module__ == "typing" and not callable(value)):

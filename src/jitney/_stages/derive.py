@@ -159,10 +159,10 @@ class _Derivation:
         self._check_real()
         self.directions = directions
 
-        self.binder = Binder(derived.where, bound.signature)
+        self._binder = Binder(derived.where, bound.signature)
 
         def primal(at: Any) -> Any:
-            return self.binder.call(derived.fn, tuple({**bound.arguments, **_eqx.combine(at, rest)}.values()))
+            return self._called_with(_eqx.combine(at, rest))
 
         self._once: Callable[[Any], Any] = rolling_tree(primal) if derived.roll == AUTO else primal
         self.primal: Callable[[Any], Any] = _recomputing(self._once, derived.remat)
@@ -210,6 +210,10 @@ class _Derivation:
             )  # fmt: skip
         return pair
 
+    def _called_with(self, changed: Mapping[str, Any]) -> Any:
+        """The function's result with other values of some arguments; the order is that of the parameters."""
+        return self._binder.call(self.derived.fn, tuple({**self.bound.arguments, **changed}.values()))
+
     def _prove_summed(self) -> None:
         """Whether the function is a sum along the axis of unknown size.
 
@@ -220,9 +224,7 @@ class _Derivation:
         arrays, rest = _eqx.partition(self.bound.arguments, _eqx.is_array)
 
         def whole(arrays: Any) -> Any:
-            out = self.binder.call(
-                self.derived.fn, tuple({**self.bound.arguments, **_eqx.combine(arrays, rest)}.values())
-            )  # in their order
+            out = self._called_with(_eqx.combine(arrays, rest))
             return self._two(out)[0] if self.derived.aux else out
 
         program = _jax.make_jaxpr(whole)(arrays)
