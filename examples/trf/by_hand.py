@@ -1,8 +1,9 @@
-"""A batch of fits over several devices as one writes it without jitney: `jax.vmap`, and a sharding for each argument.
+"""A batch of fits as one writes it without jitney, on one device or over several: `jax.vmap`, and a sharding for each argument.
 
 It is what `tests/devices/examples/test_trf.py` compares `curve_fit(..., mesh=mesh)` with.
 """
 
+from functools import lru_cache
 from typing import Any
 
 import equinox as eqx
@@ -13,11 +14,15 @@ from examples.trf._problem import Data, Setup
 from examples.trf._program import Packed, fitted
 
 
-def fit_batch(setup: Setup, mesh: Mesh) -> Any:
+@lru_cache(maxsize=256)
+def fit_batch(setup: Setup, mesh: Mesh | None = None) -> Any:
     """The program of a batch: starts, what each fit has for itself, what all share."""
-    rows, whole = NamedSharding(mesh, PartitionSpec(mesh.axis_names)), NamedSharding(mesh, PartitionSpec())
 
     def fit(x0: Any, mapped: Data, shared: Data) -> Packed:
         return fitted(setup, x0, eqx.combine(mapped, shared))
 
-    return jax.jit(jax.vmap(fit, (0, 0, None)), in_shardings=(rows, rows, whole), out_shardings=rows)
+    batch = jax.vmap(fit, (0, 0, None))
+    if mesh is None:
+        return jax.jit(batch)
+    rows, whole = NamedSharding(mesh, PartitionSpec(mesh.axis_names)), NamedSharding(mesh, PartitionSpec())
+    return jax.jit(batch, in_shardings=(rows, rows, whole), out_shardings=rows)

@@ -1,9 +1,9 @@
 """How many lines of a program are plumbing, before jitney, by hand and after: `python -m tests.perf.automation`.
 
 A line is plumbing if a word of one of the kinds below stands in its code; comments, docstrings, imports and blank lines do not count. A
-decorator with options is plumbing too, so "after" pays for what it asks. "by hand" is `by_hand.py` of each port, one step over several
-devices without jitney; "after" are the functions of the port that do that step. "before" is what the port was written from, on one
-device, without padding or chunks. It is a count of words and no judgement; a line may be of several kinds, and is counted once in the sum.
+decorator with options is plumbing too, so "after" pays for what it asks. "by hand" is `by_hand.py` of each port: the same sizes, pieces
+and devices without jitney; "after" are what the port has for that. "before" is what the port was written from, on one device, without
+padding or chunks. It is a count of words and no judgement; a line may be of several kinds, and is counted once in the sum.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ KINDS = {
     "map": r"in_axes|out_axes|\bvmap\b|filter_vmap|vmap=",
     "shard": r"PartitionSpec|\bP\(|NamedSharding|shard_map|\bpsum\b|device_put|shardings?\b|shard=|\bmesh\b|_specs\b",
     "donate": r"donate",
-    "pad": r"\bpad(ded|ding)?\b|pad=|bucket",
-    "mask": r"masked|arange\(.*<",
+    "pad": r"\bpad(ded|ding)?\b|pad=|bucket|\bPAD\b|BUCKETS",
+    "mask": r"masked|\binside(_sets)?\b|arange\(.*<",
     "chunk": r"\bchunks?\b|microbatch|\bpieces?\b|memory=",
     "cache": r"cache",
     "grad": r"jacfwd|jacrev|value_and_grad|filter_grad|jax\.grad|\.grad\b|partition\(|combine\(|is_array"
     r"|lazy_derivatives|jacobian\(|\bvjp\b|\bjvp\b",
 }
-# port -> way -> where the step is: a file, or a function in a file, without those inside it that do something else
+# port -> where the work is: a name in a file, without the functions inside it that do something else
 AFTER: dict[str, list[tuple[str, str, tuple[str, ...]]]] = {
     "trf": [("_program.py", "programs", ("fit", "evaluate", "evaluate_batch"))],
-    "homodyne": [("_fit.py", "over", ()), ("_fit.py", "streamed", ())],
+    "homodyne": [("_fit.py", name, ()) for name in ("at_once", "in_chunks", "over", "in_memory", "chunked", "streamed")],
     "equilibrium": [("_sweep.py", "program", ())],
-    "surrogate": [("_step.py", "loss_of", ()), ("_step.py", "step_of", ())],
+    "surrogate": [("_step.py", name, ()) for name in ("SHARD", "PAD", "loss_of", "step_of")] + [("_validate.py", "predict", ())],
 }
 
 
 def code_lines(source: str, only: str | None = None, without: tuple[str, ...] = ()) -> list[str]:
-    """The lines of code: without docstrings, comments, imports and blank lines; of one function, if one is named."""
+    """The lines of code: without docstrings, comments, imports and blank lines; of one function or constant, if one is named."""
     tree = ast.parse(source)
     left_out: set[int] = set()
     kept: set[int] = set() if only else set(range(len(source.splitlines()) + 1))
@@ -47,7 +47,8 @@ def code_lines(source: str, only: str | None = None, without: tuple[str, ...] = 
         is_function = isinstance(node, ast.FunctionDef)
         if is_text or isinstance(node, (ast.Import, ast.ImportFrom)) or (is_function and node.name in without):
             left_out.update(spanned(node))
-        if is_function and node.name == only:
+        is_constant = isinstance(node, ast.Assign) and [only] == [x.id for x in node.targets if isinstance(x, ast.Name)]
+        if is_constant or (is_function and node.name == only):
             kept.update(spanned(node))
     lines = [re.sub(r"\s#.*|^#.*", "", line) for line in source.splitlines()]
     return [line for number, line in enumerate(lines, 1) if line.strip() and number in kept - left_out]

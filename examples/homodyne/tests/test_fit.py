@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import jitney
-from examples.homodyne import NAMES, Data, Journal, __main__, before, fit, in_memory, streamed
+from examples.homodyne import NAMES, Data, Journal, __main__, before, by_hand, fit, in_memory, streamed
 from examples.homodyne._data import TRUTH, correlation, pair, place
 from examples.homodyne._fit import BOUNDS, START
 from examples.homodyne.model import Setup, gram, residual
@@ -31,6 +31,15 @@ def test_in_memory_chunked_and_streamed_agree(data, whole):
     chunked = jitney.optimize(vmap="phi", precision="f64", chunk={"points": 1000})(gram)
     for products in (in_memory(data, chunked), streamed(data, chunk=3000), before.products(data)):
         np.testing.assert_allclose(fit(products, data).x, whole.x, rtol=1e-10)
+
+
+def test_by_hand_sums_the_same(data, monkeypatch):
+    """At once, in chunks with a rest, and from disk."""
+    monkeypatch.setattr(by_hand, "CHUNK", 5_000)
+    true = in_memory(data)(START)
+    scale = np.sqrt(np.diag(true))
+    for hand in (by_hand.in_memory(data), by_hand.in_memory(data, by_hand.in_chunks), by_hand.streamed(data, 5_000)):
+        np.testing.assert_allclose(hand(START) / np.outer(scale, scale), true / np.outer(scale, scale), atol=1e-12)
 
 
 def test_the_fit_is_scipys(data, whole):

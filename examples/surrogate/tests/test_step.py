@@ -8,7 +8,7 @@ import optax
 import pytest
 
 import jitney
-from examples.surrogate import before
+from examples.surrogate import before, by_hand
 from examples.surrogate._expert import batch
 from examples.surrogate._losses import FLOOR, certainty, kl
 from examples.surrogate._step import start
@@ -65,6 +65,16 @@ def test_the_step_after_is_the_step_before(model, data, eager):
     same(metrics["loss"], metrics["norm"], after, eager, model)
     assert step.stats.traces == 1
     assert step.stats.padding["vars"] > 0
+
+
+def test_a_padded_step_is_the_one_with_masks_by_hand(model):
+    """Loss, gradient norm, weights and momentum, of 3 and of 4 variables, which share a program."""
+    step, hand = program(RUN.recipe, RUN.precision, RUN.remat), by_hand.step_of(RUN.recipe)
+    for variables in (3, 4):
+        data = batch(np.random.default_rng(variables), 2, variables, samples=6).arrays
+        ours, theirs = (each(*jax.tree.map(jnp.array, (model, start(RUN.recipe, model))), *data) for each in (step, hand))
+        for mine, his in zip(*map(jax.tree.leaves, (ours, theirs)), strict=True):
+            np.testing.assert_allclose(mine, his, rtol=1e-4, atol=1e-6)
 
 
 def test_every_parameter_has_a_gradient(eager):

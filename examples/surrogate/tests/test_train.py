@@ -11,7 +11,7 @@ from rich.console import Console
 
 import jitney
 from examples.surrogate import __main__ as command
-from examples.surrogate import _checkpoint
+from examples.surrogate import _checkpoint, by_hand
 from examples.surrogate._baselines import by_correlation, lasso, prior
 from examples.surrogate._data import draw, parent_sets, true_sets
 from examples.surrogate._expert import batch
@@ -117,6 +117,7 @@ def test_predictions_of_padded_sizes_are_the_networks():
     model, data = RUN.model(), batch(np.random.default_rng(0), 2, 3, samples=6)
     one = eqx.filter_jit(model)(*(part[0] for part in data.arrays[:3]))
     np.testing.assert_allclose(probabilities(model, data)[0], np.exp(one), rtol=1e-4)
+    np.testing.assert_allclose(by_hand.predict(model, *data.arrays[:3])[0], one, rtol=1e-4)
 
 
 def test_the_command_line_trains_compares_and_draws(tmp_path, monkeypatch):

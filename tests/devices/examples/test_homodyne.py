@@ -32,7 +32,7 @@ def products(data):
 def test_products_over_devices_are_those_of_one(data, products):
     """At once, and as by hand; sums in another order."""
     scale = np.sqrt(np.diag(products))
-    for one in (in_memory(data)(START), by_hand.products(data, mesh().mesh, CHUNK)(START)):
+    for one in (in_memory(data)(START), by_hand.streamed(data, CHUNK, mesh().mesh)(START)):
         np.testing.assert_allclose(products / np.outer(scale, scale), one / np.outer(scale, scale), atol=1e-12)
 
 
