@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,10 +13,10 @@ from jax import export
 from ..._jax.jaxprs import opened, programs
 from ..._jax.primitives import HOLDERS
 from ..._jax.user_contexts import FRESH
-from ..._owners import is_users, owner, short
 from ..derivative import demand_no_backward_rules
 from ..refusal import Refused
 from ..typed_jax import make_jaxpr
+from .asked_size import place, why
 from .compare_traces import Witness
 from .scope import SCOPE, Scope
 from .watch import watched
@@ -245,7 +244,7 @@ def _symbolic(
     if failed is not None:
         with _scope(ranges, choices):
             make_jaxpr(_anew(fn))(*avals(known))  # raises what is wrong at any size
-        raise Refused(_place(failed), f"needs to know a size: {_first_line(failed)}{_instead(failed)}") from failed
+        raise Refused(place(failed), why(failed)) from failed
     if seen.refused:  # code that catches everything has caught it
         raise seen.refused[0]
     return jaxpr, seen.looks
@@ -265,30 +264,3 @@ def probes(ranges: Mapping[str, tuple[int, int]]) -> list[dict[str, int]]:
     low = {name: min(first + i, last) for i, (name, (first, last)) in enumerate(ranges.items())}
     high = {name: max(last - i, first) for i, (name, (first, last)) in enumerate(ranges.items())}
     return [low] if low == high else [low, high]
-
-
-_INSTEAD = {
-    "convolve": "`jax.scipy.signal.convolve`",
-    "correlate": "`jax.scipy.signal.correlate`",
-    "accumulate": "`jax.lax.cummax`, `cummin`, `cumsum` or `cumprod`",
-    "take": "`x[i % x.shape[0]]`",
-    "searchsorted": "`jnp.sum(table < x[..., None], -1)`",
-}
-"""Functions of `jax.numpy` that ask for the length of an array as a number, and what does the same without."""
-
-
-def _instead(error: BaseException) -> str:
-    """What to write in place of a function of JAX that asked, if that is known."""
-    frames = [f.name for f in traceback.extract_tb(error.__traceback__) if owner(f.filename) == "jax"]
-    names = [name for name in frames if name in _INSTEAD]
-    return f" (asked by JAX's `{names[0]}`; not by {_INSTEAD[names[0]]})" if names else ""
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().partition("\n")[0].rstrip(":") or type(error).__name__
-
-
-def _place(error: BaseException) -> str:
-    """The innermost line of the user's in a traceback."""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if is_users(f.filename)]
-    return f"{short(frames[-1].filename)}:{frames[-1].lineno} ({frames[-1].name})" if frames else ""

@@ -1,0 +1,77 @@
+"""Where code asks for a size as a number, in the user's words: the line, the expression, and what does the same without the number."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import traceback
+
+import jax.numpy as jnp
+
+from ..._owners import is_users, owner, short
+
+_JAX = {
+    "convolve": "`jax.scipy.signal.convolve`",
+    "correlate": "`jax.scipy.signal.correlate`",
+    "accumulate": "`jax.lax.cummax`, `cummin`, `cumsum` or `cumprod`",
+    "take": "`x[i % x.shape[0]]`",
+    "searchsorted": "`jnp.sum(table < x[..., None], -1)`",
+}
+"""Functions of `jax.numpy` that ask for the length of an array as a number, and what does the same without."""
+
+
+def place(error: BaseException) -> str:
+    """The innermost line of the user's in a traceback, or ""."""
+    frame = _innermost(error)
+    return f"{short(frame.filename)}:{frame.lineno} ({frame.name})" if frame else ""
+
+
+def why(error: BaseException) -> str:
+    """That a size is asked for, by which expression, and what does without.
+
+    Args:
+        error: What JAX, NumPy or Python raised where a symbolic size was taken for a number.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    asking = next((frame.name for frame in frames if owner(frame.filename) == "jax" and frame.name in _JAX), None)
+    if asking:
+        return f"needs to know a size (asked by JAX's `{asking}`; not by {_JAX[asking]})"
+    expression = _expression(_innermost(error))
+    if not expression:
+        return f"needs to know a size: {str(error).strip().partition(chr(10))[0].rstrip(':.') or type(error).__name__}"
+    instead = _instead(expression)
+    return f"needs to know a size, for `{expression}`{f'; {instead}' if instead else ''}"
+
+
+def _instead(expression: str) -> str:
+    """What to write in place of an expression of Python that asks for a number."""
+    try:
+        node = ast.parse(expression, mode="eval").body
+    except SyntaxError:
+        return ""
+    match node:
+        case ast.Call(ast.Name("len"), [array]):
+            return f"`{ast.unparse(array)}.shape[0]` is the same"
+        case ast.Call(ast.Name("int" | "float"), [number]):
+            return f"`{ast.unparse(number)}` alone will do in an operation of JAX"
+        case ast.Call(ast.Name("range")):
+            return "write `jax.lax.fori_loop`, `jax.lax.scan` or `jax.vmap`"
+        case ast.Call(ast.Attribute(ast.Name("np" | "numpy" | "math"), name)) if hasattr(jnp, name):
+            return f"write `jnp.{name}`"
+        case ast.BinOp(ast.List(), ast.Mult()) | ast.BinOp(_, ast.Mult(), ast.List()):
+            return "write `jnp.full` or `jnp.tile`"
+        case _:
+            return ""
+
+
+def _innermost(error: BaseException) -> traceback.FrameSummary | None:
+    users = [frame for frame in traceback.extract_tb(error.__traceback__) if is_users(frame.filename)]
+    return users[-1] if users else None
+
+
+def _expression(frame: traceback.FrameSummary | None) -> str:
+    """The expression that a frame was in, if it stands in one line; Python counts columns in bytes of UTF-8."""
+    if frame is None or frame.lineno is None or frame.colno is None or frame.end_lineno != frame.lineno:
+        return ""
+    line = linecache.getline(frame.filename, frame.lineno).encode()
+    return line[frame.colno : frame.end_colno].decode().strip()

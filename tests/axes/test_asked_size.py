@@ -1,0 +1,66 @@
+"""What a refusal says of code that asks for a size as a number: the expression, and what does without."""
+
+import math
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import Array, Float
+
+import jitney
+
+X = np.arange(1, 6, dtype=np.float32)
+
+
+def mean(x: Float[Array, "n"]) -> Float[Array, ""]:
+    return jnp.sum(x) / len(x)
+
+
+def as_float(x: Float[Array, "n"]) -> Float[Array, ""]:
+    return jnp.sum(x) / float(x.shape[0])
+
+
+def loop(x: Float[Array, "n"]) -> Float[Array, ""]:
+    return jnp.sum(jnp.stack([x[i] for i in range(x.shape[0])]))
+
+
+def root(x: Float[Array, "n"]) -> Float[Array, ""]:
+    return jnp.sum(x) / np.sqrt(x.shape[0]).astype(np.float32)
+
+
+def logarithm(x: Float[Array, "n"]) -> Float[Array, ""]:
+    return jnp.sum(x) / math.log(x.shape[0])
+
+
+def repeated(x: Float[Array, "n"]) -> Float[Array, ""]:
+    return jnp.sum(x * jnp.array([1.0] * x.shape[0]))
+
+
+def across_lines(x: Float[Array, "n"]) -> Float[Array, ""]:
+    return jnp.sum(x) / int(
+        x.shape[0]
+    )  # fmt: skip
+
+
+def as_tuple(größe: Float[Array, "n"]) -> Float[Array, ""]:
+    return jnp.stack(tuple(größe))[0]
+
+
+@pytest.mark.parametrize(
+    ("fn", "words"),
+    [
+        (mean, r"\(mean\) needs to know a size, for `len\(x\)`; `x\.shape\[0\]` is the same\."),
+        (as_float, r"for `float\(x\.shape\[0\]\)`; `x\.shape\[0\]` alone will do"),
+        (loop, r"for `range\(x\.shape\[0\]\)`; write `jax\.lax\.fori_loop`"),
+        (root, r"for `np\.sqrt\(x\.shape\[0\]\)`; write `jnp\.sqrt`"),
+        (logarithm, r"for `math\.log\(x\.shape\[0\]\)`; write `jnp\.log`"),
+        (repeated, r"for `\[1\.0\] \* x\.shape\[0\]`; write `jnp\.full`"),
+        (across_lines, r"\(across_lines\) needs to know a size: "),
+        (as_tuple, r"needs to know a size, for `tuple\(größe\)`\."),
+    ],
+)
+def test_a_refusal_names_the_expression_that_asks(fn, words):
+    """And each runs at its exact size, as it does without `pad`."""
+    program = jitney.optimize(pad={"n": "pow2"})(fn)
+    with pytest.warns(jitney.JitneyWarning, match=words):
+        np.testing.assert_allclose(program(X), fn(jnp.asarray(X)), rtol=1e-6)
