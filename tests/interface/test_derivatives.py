@@ -472,3 +472,20 @@ def test_a_rule_that_closes_over_a_value_of_the_trace_is_a_sentence(options):
         np.testing.assert_allclose(f.grad(x, w, wrt="x"), expected, rtol=1e-6)
     with pytest.raises(TraceError, match=r"a value of a trace that is over is read[\s\S]*Fix: give the rule that value as an argument"):
         optimize(**options)(lambda x, w: body(x, w, hands_in=False)).grad(x, w, wrt="x")
+
+
+def test_stats_of_a_function_count_the_calls_of_its_derivatives():
+    """By derivative, with respect to whatever; its own calls apart."""
+
+    @optimize
+    def square(x: Float[Array, "n"], y: Float[Array, "n"]) -> Float[Array, ""]:
+        return jnp.sum(x * x + y)
+
+    x = jnp.ones(3)
+    square.grad(x, x)
+    square.grad(x, x, wrt="x")
+    square.value_and_grad(x, x)
+    assert square.stats.calls == 0
+    assert square.stats.derivatives == {"grad": 2, "value_and_grad": 1}
+    assert "f.grad" in str(square.stats)
+    assert square.stats.to_dict()["derivatives"] == {"grad": 2, "value_and_grad": 1}

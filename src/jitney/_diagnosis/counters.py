@@ -42,6 +42,7 @@ class Stats(Shown):
     Of `trace_seconds`, `own_seconds` are what tracing took beyond one run of the body: contract, plan, proofs, what pads and cuts.
     `compiles` are of the program; `incidental` ones of what is computed around it, such as arrays that the body makes once.
     `retraces` has a line for each trace, and `causes` all that differed, as data, for each trace and each compile without one.
+    `derivatives` are calls by derivative, each a program of its own with its own count: `f.grad.stats`.
     """
 
     calls: int
@@ -60,6 +61,7 @@ class Stats(Shown):
     incidental: int = 0
     causes: tuple[tuple[Cause, ...], ...] = ()
     own_seconds: float = 0.0
+    derivatives: dict[str, int] = field(default_factory=dict[str, int])
 
     def to_dict(self) -> dict[str, Any]:
         causes = [[cause.to_dict() for cause in each] for each in self.causes]
@@ -77,6 +79,7 @@ class Stats(Shown):
             ("compiles", f"{self.compiles} ({self.compile_seconds:.3f} s), {self.persistent_hits} persistent-cache hits"),
             *([("incidental", f"{self.incidental} small programs besides, for what is around it")] if self.incidental else []),
             *([("verified", f"{self.verified}")] if self.verified else []),
+            *((f"f.{name}", f"{calls} calls, see its own `stats`") for name, calls in self.derivatives.items()),
             *((f"axis {axis}", f"{len(self.sizes[axis])} sizes padded by {part:.1%} on average") for axis, part in self.padding.items()),
             *(("to write", f"{remedy} ({seconds:.3f} s, {times} programs)") for remedy, (seconds, times) in self._remedies()[:_SHOWN]),
             *((f"trace {n}", cause) for n, cause in enumerate(self.retraces, max(1, self.traces - len(self.retraces) + 1))),

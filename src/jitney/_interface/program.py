@@ -9,6 +9,7 @@ import sys
 import types
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
@@ -167,7 +168,10 @@ class Program(Tools[R], Generic[P, R]):
     @property
     def stats(self) -> Stats:
         """Traces, compiles, cache hits and seconds so far; shared by programs of equal functions with equal options."""
-        return self._core.counters.stats()
+        calls: dict[str, int] = {}
+        for key, made in self._made.items():
+            calls[key[0]] = calls.get(key[0], 0) + made.core.counters.calls
+        return replace(self._core.counters.stats(), derivatives=calls)
 
     @property
     def options(self) -> Options:
