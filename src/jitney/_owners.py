@@ -79,6 +79,15 @@ def owner_of(frame: FrameType) -> Owner:
     return "user" if file is None else owner(file)
 
 
+def owner_of_class(kind: type) -> Owner:
+    """Whose a class is: of the module that it names, and of the user where that has no file, as in a notebook."""
+    module = sys.modules.get(kind.__module__)
+    file: str | None = getattr(module, "__file__", None)
+    if file is not None:
+        return owner(file)
+    return "stdlib" if kind.__module__ in sys.stdlib_module_names and kind.__module__ != "__main__" else "user"
+
+
 def is_users(file: str) -> bool:
     """Whether a file is neither jitney's, nor of an installed package or the standard library."""
     return owner(file) in ("user", "generated")

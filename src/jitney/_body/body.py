@@ -20,6 +20,7 @@ from .._jax.mesh import current as current_mesh
 from .._jax.mesh import is_manual
 from .._precision import Policy
 from .._signature.hints import ArrayHint
+from .._signature.plain_objects import Statics
 from .._signature.static_values import snapshot
 from .._stages import Fill, Mask
 from .._stages.plan import Plan
@@ -59,10 +60,13 @@ class Body:
     run: Callable[..., Any]
     """How its calls run; whoever compiles it says so."""
 
-    def __init__(self, core: Function, layout: Layout, statics: tuple[Any, ...], key: Hashable):
+    def __init__(self, core: Function, layout: Layout, statics: Statics, key: Hashable):
         self.core = core
         self.layout = layout
         self.statics = statics
+        self.reads = statics.reads
+        self.generation = 0  # how often what these values hold has changed
+        self.changed: tuple[tuple[str, str, str], ...] = ()  # and what did last: its path, what it was and is
         self.key = key
         donated = () if core.options.debug_nans else layout.donated
         self.request = Request(core.where, core.options, donated, nested=layout.nested and core.differs_nested)
@@ -189,9 +193,14 @@ class Body:
         fn = fn or core.fn()
 
         def body(*flat: Any) -> list[Any]:
-            statics = snapshot(self.statics)  # a body that changes one in place changes it for this trace only
+            given, reading = (self.statics, None) if self.reads is None else self.reads.twins(self.statics)
+            statics = tuple(map(snapshot, given))  # a body that changes one in place changes it for this trace only
             began = time.perf_counter()
-            result = core.binder.call(fn, self.layout.values(flat, statics))
+            try:
+                result = core.binder.call(fn, self.layout.values(flat, statics, for_body=True))
+            finally:
+                if reading is not None:
+                    reading.stop()
             outcome.body_seconds.append(time.perf_counter() - began)
             return outcome.take_apart(result)
 

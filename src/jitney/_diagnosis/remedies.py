@@ -94,6 +94,11 @@ def for_weak_type(leaf: Leaf) -> str:
     return f"{leaf.path} = jnp.asarray({leaf.path}, jnp.{leaf.dtype})"
 
 
+def for_attribute(path: str) -> str:
+    """Of what a static object holds."""
+    return f"make {path!r} an argument, as an array, or keep its value: what the body reads of an object is part of the program"
+
+
 def for_static(asked: Asked, path: str, argument: str, old: Any, new: Any) -> str:
     """Of a static value."""
     listed = argument in asked.options.static

@@ -58,6 +58,8 @@ class TraceRecord:
     padded: bool = False  # whether calls are filled up: the shapes of a call are not those of its program
     placed: bool = False  # whether the program places its arrays itself
     outer: str = ""  # which transform hands in the arrays
+    generation: int = 0  # how often what the same static values hold has changed
+    changed: tuple[tuple[str, str, str], ...] = ()  # what changed in them last: its path, what it was and is
 
     @functools.cached_property
     def identity(self) -> Hashable:
@@ -189,6 +191,9 @@ def _size(shape: Sequence[int]) -> str:
 
 
 def _of_statics(old: TraceRecord, new: TraceRecord, asked: Asked) -> Iterator[Cause]:
+    if old.keys == new.keys and old.generation != new.generation:
+        for path, *texts in new.changed:
+            yield Cause("static value", path, None, *texts, remedy=remedies.for_attribute(path))
     before, arrays = dict(old.static), {leaf.path: leaf for leaf in old.view.leaves}
     for path, value in new.static:
         if path in arrays:

@@ -23,6 +23,7 @@ from .._program.core import REGISTRY
 from .._signature.binding import around_method, where_of
 from .._signature.buckets import Bucket
 from .._signature.options import read_options
+from .._signature.plain_objects import is_plain
 from .._switches import disabled
 from .program import Program
 
@@ -189,5 +190,7 @@ def _unwrapped(fn: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
         bound = getattr(fn, "__self__", None)
         if bound is not None:  # a method of a module, which Equinox wraps in a module of its own
             return fn.__func__, (bound,), {}  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]
+        return type(fn).__call__, (fn,), {}
+    if is_plain(type(fn)) and isinstance(type(fn).__call__, types.FunctionType):  # an object that is called: what it holds may change
         return type(fn).__call__, (fn,), {}
     return fn, (), {}

@@ -51,6 +51,8 @@ def record_of(body: Body, view: View, arrays: Sequence[Any]) -> TraceRecord:
         padded=bool(core.options.pad),
         placed=core.options.shard is not None and not body.request.nested,
         outer=_outer(arrays),
+        generation=body.generation,
+        changed=body.changed,
     )
 
 

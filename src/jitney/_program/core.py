@@ -20,6 +20,7 @@ from .._diagnosis.static_variety import Variety
 from .._signature.hints import AnyHint, ModuleHint, StaticHint
 from .._signature.known_values import Known
 from .._signature.options import Options, fail
+from .._signature.plain_objects import Statics
 from .._signature.static_values import Unkeyed, unkeyed
 from .._view.flatten import Flattener, constants_in
 from .._view.layout import MAX_ENTRIES, Layout, wrap_statics
@@ -100,12 +101,16 @@ class Core(Function):
         """The entry of a call, made if this is the first of its kind."""
         key = (layout.form, layout.nested and self.differs_nested, layout.key(leaves))
         with self.lock:
-            entry = self.entries.get(key)
+            entry = known = self.entries.get(key)
+            while entry is not None and not entry.holds():
+                entry = entry.other
             if entry is None:
-                if len(self.entries) >= MAX_ENTRIES:
+                if known is None and len(self.entries) >= MAX_ENTRIES:
                     oldest = next(iter(self.entries))
                     self.history.drop(self.entries.pop(oldest).key)
-                entry = self.entries[key] = Entry(self, layout, layout.statics(leaves), (layout.form, key[-1]))
+                statics = Statics.of(layout.statics(leaves), layout.loose, twins=self.options.cache != "program")
+                entry = self.entries[key] = Entry(self, layout, statics, (layout.form, key[-1]))
+                entry.follows(known)
                 if layout.static:
                     self._variety.count(layout, leaves, self.counters.total)
             return entry

@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import threading
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from typing import Any, Literal
@@ -29,14 +29,16 @@ from .._diagnosis.nonfinite import nonfinite
 from .._errors import NonFiniteError, sentence
 from .._jax.compile_cache.cache import disabled as cache_disabled
 from .._jax.compile_cache.cache import ensure as ensure_cache
+from .._jax.trees import type_of
 from .._kept.kept import Kept
 from .._kept.laid import Laid
 from .._signature.options import tolerance_of
+from .._signature.plain_objects import Statics
 from .._stages import Jit, Place
 from .._switches import VERIFY
 from .._verify import is_verified
 from .._view.cuts import Cut
-from .._view.layout import Layout, jit_is_off, traced
+from .._view.layout import Layout, jit_is_off, static_text, traced
 from .._view.named_axes import is_count
 from .._view.result import Outcome, unmixed
 from .._view.true_sizes import Counts, KnownSizes, NeedsNumbers, Proof, knowing, known, parted
@@ -49,6 +51,9 @@ from .wrappers import lowered, runner
 
 SCOPE = "jitney.optimize"
 """What all operations of a Program are under in profiles, which tells them from those of plain `jax.jit`."""
+
+
+_MOST_OTHERS = 64  # programs kept of one object, by what it held
 
 
 class Retry(Exception):
@@ -72,6 +77,14 @@ class Flight:
         self.depth = 0  # above 0 while the body runs: a body that calls its own program must not land the outer trace
 
 
+def _told(names: Mapping[int, str], value: Any, attribute: str, before: Any, now: Any) -> tuple[str, str, str]:
+    """The path of something that has changed in a static value, what it was and is."""
+    path = names.get(id(value), type_of(value).__name__)
+    if not attribute or static_text(before) == static_text(now):
+        return f"{path}.{attribute}" if attribute else path, "as it was", "changed in place"
+    return f"{path}.{attribute}", static_text(before), static_text(now)
+
+
 State = Literal["first", "running", "eager"]
 """What the next call of an entry does: decide how calls run, run, or run without Jit."""
 
@@ -79,7 +92,7 @@ State = Literal["first", "running", "eager"]
 class Entry(Body):
     """One function of flat arrays, compiled once for each set of shapes and types that it meets."""
 
-    def __init__(self, core: Function, layout: Layout, statics: tuple[Any, ...], key: Hashable):
+    def __init__(self, core: Function, layout: Layout, statics: Statics, key: Hashable):
         super().__init__(core, layout, statics, key)
         self.flights: dict[Hashable, Flight] = {}
         self.cuts: dict[Hashable, list[Cut]] = {}  # of each padded program, which axes of its results are padded
@@ -95,7 +108,28 @@ class Entry(Body):
         self._settled = False  # whether `run` was chosen for programs without such checks: a new trace may bring one
         self._within: Entry | None = None
         self._derived: Entry | None = None
+        self.other: Entry | None = None  # of the same key, from when its plain objects held something else
         VERIFY.turns(self)
+
+    def holds(self) -> bool:
+        """Whether what its traces read of plain objects, and of static fields, is what it was."""
+        reads = self.reads
+        return reads is None or reads.hold()
+
+    def follows(self, other: Entry | None) -> None:
+        """Stand before the entries of the same key, whose objects held something else; the oldest go."""
+        if other is None:
+            return
+        self.other, self.generation = other, other.generation + 1
+        if other.reads is not None:
+            names = {id(value): name for name, value in zip(self.layout.static_names(), self.statics, strict=True)}
+            self.changed = tuple(_told(names, *each) for each in other.reads.changed())
+        last: Entry = self
+        for _ in range(_MOST_OTHERS):
+            if last.other is None:
+                return
+            last = last.other
+        last.other = None
 
     def _jit(self, mesh: Any = None, shardings: Sequence[Any] | None = None, shapes: Sequence[Any] | None = None) -> Any:
         def body(*arrays: Any) -> Any:

@@ -9,6 +9,7 @@ costs a tenth of flattening.
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -22,10 +23,13 @@ import numpy as np
 from jax.tree_util import all_leaves
 
 from .._jax.trees import Tracer, is_a, tree_flatten, type_of
-from .._signature.static_values import is_constant
+from .._owners import owner_of_class
+from .._signature.plain_objects import is_plain, is_settled
+from .._signature.static_values import is_constant, snapshot
 from .view import is_array
 
 _NODES = (tuple, eqx.Module)
+_OTHERS_OWN = ("user", "generated", "library")
 _APART = "by argument"  # a key starts with it, since that of `f((x,))` would else be that of `f(x)` flattened as a whole
 _MOST_SEEN = 64
 _NEVER = None, False
@@ -53,7 +57,7 @@ _lock = threading.Lock()
 def structure(treedef: Hashable, leaves: Sequence[Any]) -> Structure:
     """The one of a tree with such leaves."""
     arrays = tuple(i for i, leaf in enumerate(leaves) if is_array(leaf))
-    constants = tuple(leaf for leaf in leaves if is_constant(type_of(leaf)) and not is_array(leaf))
+    constants = tuple(leaf for leaf in leaves if is_constant(type_of(leaf)) and not is_plain(type_of(leaf)) and not is_array(leaf))
     with _lock:
         return _structures.setdefault((treedef, *map(type, leaves), *constants), Structure(arrays, len(constants)))
 
@@ -216,6 +220,33 @@ def _nodes(node: Any) -> Iterator[Any]:
         return
     for child in children(node):
         yield from _nodes(child)
+
+
+def loose_parts(values: Any) -> tuple[Any, ...]:
+    """What nodes hold beside their children and callers can change in place: static fields, what a registered class tells JAX."""
+    return tuple(part for node in _nodes(values) for part in _beside(node) if not is_settled(part))
+
+
+def copy_loose(values: Any) -> None:
+    """Give modules that were made for one trace copies of what their static fields hold: JAX knows an array of NumPy's by identity."""
+    for node in _nodes(values):
+        if is_a(node, eqx.Module):
+            for name in _static_names(node):
+                object.__setattr__(node, name, snapshot(getattr(node, name)))
+
+
+def _beside(node: Any) -> Iterator[Any]:
+    if is_a(node, eqx.Module):
+        yield from (getattr(node, name) for name in _static_names(node))
+    elif node is not None and not is_a(node, (tuple, list, dict)) and not is_leaf(node) and owner_of_class(type_of(node)) in _OTHERS_OWN:
+        treedef: Any = tree_flatten(node)[1]
+        told = treedef.node_data()
+        yield None if told is None else told[1]
+
+
+def _static_names(module: Any) -> list[str]:
+    fixed = (field.name for field in dataclasses.fields(module) if field.metadata.get("static", False))
+    return [name for name in fixed if hasattr(module, name)]
 
 
 def is_leaf(node: Any) -> bool:

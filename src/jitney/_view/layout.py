@@ -34,6 +34,7 @@ from .._signature.binding import Binder
 from .._signature.hints import ScalarHint
 from .._signature.known_values import Known
 from .._signature.static_values import Opaque, Unkeyed, keyer_of, snapshot, unkeyed
+from .flatten import copy_loose, loose_parts
 from .view import Leaf, LeafHint, View, is_array, leaf_hints
 
 _T = TypeVar("_T")
@@ -57,6 +58,8 @@ class Layout:
         self._keyers = tuple((i, keyer_of(type_of(leaves[i]))) for i in self.static)
         self.form: tuple[Any, ...] = (self.treedef, self.dynamic, tuple(type_of(leaves[i]) for i in self.static))
         """What two layouts must share for their calls to share programs."""
+        self.loose = loose_parts(values)
+        """What its traces can see beside leaves, and callers can change in place."""
         self.constants = constants
         """How many static values are the same in all of its calls, by the key that finds it."""
         # What runs its calls, kept here because a call has found its layout when it looks for that.
@@ -65,7 +68,7 @@ class Layout:
 
     def remember(self, key: Hashable, entry: _T) -> _T:
         """Find this entry by the key of its static values from now on."""
-        if len(self.static) == self.constants:
+        if len(self.static) == self.constants and not self.loose:
             self.only = entry
         elif len(self.entries) >= MAX_ENTRIES:
             self.entries.clear()
@@ -97,14 +100,17 @@ class Layout:
         values = (leaves[i] for i in self.static)
         return tuple(snapshot(v.value) if isinstance(v, Opaque) else snapshot(v) for v in values)
 
-    def values(self, arrays: Sequence[Any], statics: Sequence[Any]) -> tuple[Any, ...]:
-        """One value per parameter, from arrays (or what stands for them) and static values."""
+    def values(self, arrays: Sequence[Any], statics: Sequence[Any], *, for_body: bool = False) -> tuple[Any, ...]:
+        """One value per parameter, from arrays (or what stands for them) and static values; static fields are copied for a body."""
         leaves: list[Any] = [None] * (len(self.dynamic) + len(self.static))
         for i, array in zip(self.dynamic, arrays, strict=True):
             leaves[i] = array
         for i, value in zip(self.static, statics, strict=True):
             leaves[i] = value
-        return tree_unflatten(self.treedef, leaves)
+        values: tuple[Any, ...] = tree_unflatten(self.treedef, leaves)
+        if for_body and self.loose:
+            copy_loose(values)
+        return values
 
     def static_names(self) -> tuple[str, ...]:
         return tuple(self.names[i][1] for i in self.static)

@@ -1,0 +1,348 @@
+"""Objects of plain classes as static values: a program is of what its body read of them, and holds while that is what it was.
+
+Such an object is keyed by itself, which says nothing of what it holds: `self.tolerance = 1e-6` between two calls of a method must not
+give the first number again. All that it holds would be too much: a trainer keeps its weights in itself, which are new after each step,
+and hands them on as arguments. So the body of a trace gets a twin in its place, of a subclass that notes each attribute that is read, and
+shares the object's dictionary. What was read is compared at each call. An object whose class does not allow for a twin, and one inside of
+other static values, is compared as a whole.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import types
+import typing
+from abc import ABCMeta
+from collections import deque
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from .._jax.trees import is_a, type_of
+from .._owners import owner_of_class
+from .static_values import PLAIN, Unkeyed, snapshot, static_key
+
+_ABSENT = object()
+_HEAP_TYPE = 1 << 9  # of `type.__flags__`: a class that Python code has made
+_CONTAINERS = (list, tuple, dict, set, frozenset, deque, np.ndarray, np.generic, jax.Array)
+_OTHERS = (type, types.ModuleType, BaseException, eqx.Module, *_CONTAINERS)
+_SETTLED = frozenset((*PLAIN, float, complex, types.ModuleType))
+_known_kinds: WeakKeyDictionary[type, bool] = WeakKeyDictionary()
+_twin_classes: WeakKeyDictionary[type, Any] = WeakKeyDictionary()
+
+
+def is_plain(kind: type) -> bool:
+    """Whether instances of a class are equal to nothing but themselves, and hold attributes: an ordinary class, of no package of JAX's."""
+    known = _known_kinds.get(kind)
+    if known is None:
+        known = _known_kinds[kind] = (
+            kind.__hash__ is object.__hash__
+            and kind.__eq__ is object.__eq__
+            and bool(kind.__flags__ & _HEAP_TYPE)
+            and not issubclass(kind, _OTHERS)
+            and not issubclass(kind, _Twin)
+            and owner_of_class(kind) in ("user", "generated", "library")
+        )
+    return known
+
+
+class _Same:
+    """Stands for an object that is compared by being the same one."""
+
+    __slots__ = ("it",)
+
+    def __init__(self, it: Any):
+        self.it = it
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is _Same and other.it is self.it
+
+    def __hash__(self) -> int:
+        return id(self.it)
+
+
+def is_settled(value: Any) -> bool:
+    """Whether a value stays what it is for as long as it is the same object. A class with a hash of its own says so of its instances."""
+    kind = type_of(value)
+    if kind in _SETTLED or is_a(value, (jax.Array, np.generic)):
+        return True
+    if is_a(value, (tuple, frozenset, functools.partial, types.MethodType)):
+        return all(map(is_settled, _parts(value)))
+    if is_plain(kind):
+        return False
+    if dataclasses.is_dataclass(kind):
+        frozen = is_a(value, eqx.Module) or kind.__dataclass_params__.frozen  # pyright: ignore[reportAttributeAccessIssue]
+        return frozen and all(map(is_settled, _parts(value)))
+    return kind.__hash__ is not None
+
+
+def state(value: Any, seen: tuple[int, ...] = ()) -> Hashable:
+    """What a value holds, part by part, to be compared with what it holds later; arrays of JAX by being the same."""
+    kind = type_of(value)
+    if kind in PLAIN or kind is float or kind is complex:
+        return static_key(value)
+    if is_a(value, jax.Array) or kind is types.ModuleType:
+        return _Same(value)
+    if id(value) in seen:
+        return kind, seen.index(id(value))
+    inside = (*seen, id(value))
+    if is_a(value, bytearray):
+        return kind, bytes(value)
+    if is_a(value, (list, tuple, deque)):
+        return kind, tuple(state(part, inside) for part in value), _attributes(value, inside)
+    if is_a(value, (dict, types.MappingProxyType)):
+        return kind, tuple((state(key, inside), state(part, inside)) for key, part in value.items()), _attributes(value, inside)
+    if is_a(value, (set, frozenset)):
+        return kind, frozenset(state(part, inside) for part in value), _attributes(value, inside)
+    if is_a(value, functools.partial):
+        return kind, state((value.func, value.args, value.keywords), inside)
+    if is_a(value, types.MethodType):
+        return kind, _Same(value.__func__), state(value.__self__, inside)
+    if is_a(value, (eqx.Module, types.SimpleNamespace)) or (fields_of(value) and not is_plain(kind)):
+        return kind, _attributes(value, inside)
+    if is_plain(kind):
+        nested = bool(seen) and owner_of_class(kind) == "library"  # a logger's parents, a table's blocks: not ours to look through
+        return kind, _Same(value), None if nested else _attributes(value, inside)
+    return _keyed(value)
+
+
+def _attributes(value: Any, seen: tuple[int, ...]) -> Hashable:
+    held = {**getattr(value, "__dict__", {}), **{name: getattr(value, name) for name in _slots(type_of(value)) if hasattr(value, name)}}
+    return tuple((name, state(part, seen)) for name, part in held.items())
+
+
+def _slots(kind: type) -> Iterator[str]:
+    for base in kind.__mro__:
+        yield from (name for name, part in vars(base).items() if is_a(part, types.MemberDescriptorType))
+
+
+def _keyed(value: Any) -> Hashable:
+    try:
+        return static_key(value)
+    except Unkeyed:
+        return _Same(value)
+
+
+def plain_objects(value: Any, seen: tuple[int, ...] = ()) -> Iterator[Any]:
+    """The objects of plain classes in a static value, without those inside of them."""
+    if is_plain(type_of(value)):
+        yield value
+    elif id(value) not in seen:
+        for part in _parts(value):
+            yield from plain_objects(part, (*seen, id(value)))
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    if is_a(value, (list, tuple, set, frozenset, deque)):
+        return value
+    if is_a(value, (dict, types.MappingProxyType)):
+        return value.values()
+    if is_a(value, functools.partial):
+        return (value.func, *value.args, *value.keywords.values())
+    if is_a(value, types.MethodType):
+        return (value.__self__,)
+    return [part for name in fields_of(value) if (part := getattr(value, name, _ABSENT)) is not _ABSENT]
+
+
+def fields_of(value: Any) -> tuple[str, ...]:
+    """The names of the fields of a dataclass's instance; none of all else."""
+    return tuple(field.name for field in dataclasses.fields(value)) if dataclasses.is_dataclass(value) and not is_a(value, type) else ()
+
+
+class Statics(tuple[Any, ...]):
+    """The static values of an entry, with what its traces have read of them; None where nothing they hold can change."""
+
+    reads: Reads | None = None
+
+    @classmethod
+    def of(cls, values: Sequence[Any], loose: Sequence[Any], *, twins: bool) -> Statics:
+        """Those of a call; `loose` are other things that a caller can change."""
+        statics = cls(values)
+        reads = Reads(values, loose, twins=twins)
+        if reads.attributes or reads.wholes:
+            statics.reads = reads
+        return statics
+
+
+class _Seen:
+    """One thing that was read: the object then, whether that it is the same is enough, and its state; of a nested one a twin was given."""
+
+    __slots__ = ("nested", "settled", "state", "then")
+
+    def __init__(self, value: Any, *, nested: bool = False):
+        self.then = value
+        self.settled = nested or value is _ABSENT or is_settled(value)
+        self.nested = nested
+        self.state = None if self.settled else state(value)
+
+    def holds(self, now: Any) -> bool:
+        if self.settled:
+            return now is self.then or (
+                not self.nested and now is not _ABSENT and self.then is not _ABSENT and state(now) == state(self.then)
+            )
+        return now is not _ABSENT and state(now) == self.state
+
+
+class Reads:
+    """What the traces of one entry have read of the plain objects among its static values.
+
+    Args:
+        statics: The static values, which keep these objects alive.
+        loose: Other things that its traces can see and callers can change: static fields of modules.
+        twins: Whether a trace may get twins.
+    """
+
+    def __init__(self, statics: Sequence[Any], loose: Sequence[Any], *, twins: bool):
+        self.attributes: dict[int, tuple[Any, dict[str, _Seen]]] = {}  # by the `id` of an object
+        self.wholes: list[tuple[Any, _Seen]] = [(value, _Seen(value)) for value in loose]
+        for value in statics:
+            if twins and has_twins(type_of(value)):
+                self.attributes[id(value)] = value, {}
+            else:
+                self.wholes += [(part, _Seen(part)) for part in plain_objects(value)]
+
+    def hold(self) -> bool:
+        """Whether all that was read is what it was."""
+        for value, attributes in [*self.attributes.values()]:
+            for name, seen in [*attributes.items()]:
+                now = _raw(value, name)
+                if not (now is seen.then and seen.settled) and not seen.holds(now):
+                    return False
+        return all(seen.holds(value) for value, seen in self.wholes)
+
+    def changed(self) -> Iterator[tuple[Any, str, Any, Any]]:
+        """Objects, attributes ("" for a whole), what they were and what they are, where these differ."""
+        for value, attributes in [*self.attributes.values()]:
+            for name, seen in [*attributes.items()]:
+                now = _raw(value, name)
+                if not seen.holds(now):
+                    yield value, name, seen.then, now
+        for value, seen in self.wholes:
+            if not seen.holds(value):
+                yield value, "", value, value
+
+    def twins(self, statics: Sequence[Any]) -> tuple[Sequence[Any], Trace | None]:
+        """The static values for one trace, twins in place of objects; and what is to be `stop`ped behind it."""
+        if not self.attributes:
+            return statics, None
+        trace = Trace(self)
+        return [trace.twin(value) if id(value) in self.attributes else value for value in statics], trace
+
+    def noted(self, value: Any) -> dict[str, _Seen]:
+        """What has been read of an object so far."""
+        return self.attributes.setdefault(id(value), (value, {}))[1]
+
+
+class Trace:
+    """One trace: what its body is given in place of what others can change."""
+
+    def __init__(self, reads: Reads):
+        self._reads: Reads | None = reads
+        self._given: dict[int, tuple[Any, Any]] = {}  # by the `id` of what it stands for, which is kept alive
+
+    def stop(self) -> None:
+        """Note nothing any more: the trace is over, and what a callback reads later is read anew each time."""
+        self._reads = None
+
+    def twin(self, value: Any) -> Any:
+        """The twin of an object, one for each."""
+        made = self._given.get(id(value))
+        if made is None:
+            twin = object.__new__(_twin_class(type_of(value)))
+            object.__setattr__(twin, "_jitney_trace", self)
+            object.__setattr__(twin, "_jitney_original", value)
+            object.__setattr__(twin, "__dict__", object.__getattribute__(value, "__dict__"))
+            made = self._given[id(value)] = value, twin
+        return made[1]
+
+    def read(self, value: Any, name: str, part: Any) -> Any:
+        """What a body gets that reads an attribute: it, a twin of it, or a copy that no caller can change."""
+        if self._reads is None:
+            return part
+        noted, raw = self._reads.noted(value), _raw(value, name)
+        nested = raw is part and has_twins(type_of(part)) and owner_of_class(type_of(part)) != "library"
+        if name not in noted:
+            noted[name] = _Seen(raw, nested=nested)
+        if nested:
+            return self.twin(part)
+        if raw is not part or name == "__dict__" or is_settled(part):
+            return part
+        if id(part) not in self._given:
+            self._given[id(part)] = part, snapshot(part)
+        return self._given[id(part)][1]
+
+
+def original(value: Any) -> Any:
+    """The object that a twin stands for; all else is itself."""
+    return object.__getattribute__(value, "_jitney_original") if issubclass(type_of(value), _Twin) else value
+
+
+class _Twin:
+    """What marks the class of a twin."""
+
+    __slots__ = ()
+
+
+def _raw(value: Any, name: str) -> Any:
+    """An attribute as it lies in the object or its classes: functions unbound, properties as what they are."""
+    held = object.__getattribute__(value, "__dict__")
+    if name == "__dict__":
+        return held
+    if name in held:
+        return held[name]
+    for base in type_of(value).__mro__:
+        if name in base.__dict__:
+            part = base.__dict__[name]
+            return getattr(value, name, _ABSENT) if is_a(part, types.MemberDescriptorType) else part
+    return _ABSENT
+
+
+def has_twins(kind: type) -> bool:
+    """Whether there are twins of instances of a class."""
+    return is_plain(kind) and _twin_class(kind) is not None
+
+
+def _twin_class(kind: type) -> Any:
+    """A subclass whose instances note what is read of them; None where the class has its own ways with attributes or subclasses."""
+    if kind not in _twin_classes:
+        _twin_classes[kind] = _made_twin_class(kind)
+    return _twin_classes[kind]
+
+
+def _made_twin_class(kind: type) -> Any:
+    usual: Any = object
+    if (
+        type(kind) not in (type, ABCMeta)
+        or not kind.__dictoffset__
+        or kind.__getattribute__ is not usual.__getattribute__
+        or kind.__new__ is not object.__new__
+        or any("__init_subclass__" in base.__dict__ for base in kind.__mro__[:-1] if base is not typing.Generic)
+    ):
+        return None
+
+    def read(self: Any, name: str) -> Any:
+        if name == "__class__":
+            return kind
+        trace, value = usual.__getattribute__(self, "_jitney_trace"), usual.__getattribute__(self, "_jitney_original")
+        try:
+            part = usual.__getattribute__(self, name)
+        except AttributeError:
+            trace.read(value, name, _ABSENT)
+            raise
+        return trace.read(value, name, part)
+
+    names = {
+        "__slots__": ("_jitney_original", "_jitney_trace"),
+        "__getattribute__": read,
+        "__module__": kind.__module__,
+        "__qualname__": kind.__qualname__,
+    }
+    try:
+        return type(kind)(kind.__name__, (kind, _Twin), names)
+    except TypeError:  # a layout of C's, or a class that says it has no subclasses
+        return None
