@@ -79,7 +79,7 @@ def owner_of(frame: FrameType) -> Owner:
     return "user" if file is None else owner(file)
 
 
-def owner_of_class(kind: type) -> Owner:
+def owner_of_class(kind: type[Any]) -> Owner:
     """Whose a class is: of the module that it names, and of the user where that has no file, as in a notebook."""
     module = sys.modules.get(kind.__module__)
     file: str | None = getattr(module, "__file__", None)

@@ -192,8 +192,8 @@ def _size(shape: Sequence[int]) -> str:
 
 def _of_statics(old: TraceRecord, new: TraceRecord, asked: Asked) -> Iterator[Cause]:
     if old.keys == new.keys and old.generation != new.generation:
-        for path, *texts in new.changed:
-            yield Cause("static value", path, None, *texts, remedy=remedies.for_attribute(path))
+        for path, was, now in new.changed:
+            yield Cause("static value", path, None, was, now, remedy=remedies.for_attribute(path))
     before, arrays = dict(old.static), {leaf.path: leaf for leaf in old.view.leaves}
     for path, value in new.static:
         if path in arrays:

@@ -17,7 +17,7 @@ import numpy as np
 from .._body.plain import without
 from .._errors import OptionError, sentence
 from .._jax.mesh import Mesh
-from .._jax.trees import is_a
+from .._jax.trees import is_a, type_of
 from .._owners import public
 from .._program.core import REGISTRY
 from .._signature.binding import around_method, where_of
@@ -191,6 +191,7 @@ def _unwrapped(fn: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
         if bound is not None:  # a method of a module, which Equinox wraps in a module of its own
             return fn.__func__, (bound,), {}  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]
         return type(fn).__call__, (fn,), {}
-    if is_plain(type(fn)) and isinstance(type(fn).__call__, types.FunctionType):  # an object that is called: what it holds may change
-        return type(fn).__call__, (fn,), {}
+    kind: Any = type_of(fn)
+    if is_plain(kind) and isinstance(kind.__call__, types.FunctionType):  # an object that is called: what it holds may change
+        return kind.__call__, (fn,), {}
     return fn, (), {}

@@ -29,14 +29,14 @@ from .static_values import PLAIN, Unkeyed, snapshot, static_key
 
 _ABSENT = object()
 _HEAP_TYPE = 1 << 9  # of `type.__flags__`: a class that Python code has made
-_CONTAINERS = (list, tuple, dict, set, frozenset, deque, np.ndarray, np.generic, jax.Array)
+_CONTAINERS = (list, tuple, dict, types.MappingProxyType, set, frozenset, deque, np.ndarray, np.generic, jax.Array)
 _OTHERS = (type, types.ModuleType, BaseException, eqx.Module, *_CONTAINERS)
 _SETTLED = frozenset((*PLAIN, float, complex, types.ModuleType))
-_known_kinds: WeakKeyDictionary[type, bool] = WeakKeyDictionary()
+_known_kinds: WeakKeyDictionary[type[Any], bool] = WeakKeyDictionary()
 _twin_classes: WeakKeyDictionary[type, Any] = WeakKeyDictionary()
 
 
-def is_plain(kind: type) -> bool:
+def is_plain(kind: type[Any]) -> bool:
     """Whether instances of a class are equal to nothing but themselves, and hold attributes: an ordinary class, of no package of JAX's."""
     known = _known_kinds.get(kind)
     if known is None:
@@ -76,9 +76,9 @@ def is_settled(value: Any) -> bool:
     if is_plain(kind):
         return False
     if dataclasses.is_dataclass(kind):
-        frozen = is_a(value, eqx.Module) or kind.__dataclass_params__.frozen  # pyright: ignore[reportAttributeAccessIssue]
-        return frozen and all(map(is_settled, _parts(value)))
-    return kind.__hash__ is not None
+        made: Any = kind
+        return (is_a(value, eqx.Module) or made.__dataclass_params__.frozen) and all(map(is_settled, _parts(value)))
+    return kind.__hash__ is not None and not is_a(value, _CONTAINERS)
 
 
 def state(value: Any, seen: tuple[int, ...] = ()) -> Hashable:
@@ -302,6 +302,12 @@ def _raw(value: Any, name: str) -> Any:
     return _ABSENT
 
 
+def _reads_past(kind: type[Any]) -> bool:
+    """Whether a method of a class asks for attributes in a way that a subclass does not see: `super().__getattribute__("x")`."""
+    functions = [part.fget if is_a(part, property) else getattr(part, "__func__", part) for part in vars(kind).values()]
+    return any(is_a(function, types.FunctionType) and "__getattribute__" in function.__code__.co_names for function in functions)
+
+
 def has_twins(kind: type) -> bool:
     """Whether there are twins of instances of a class."""
     return is_plain(kind) and _twin_class(kind) is not None
@@ -321,6 +327,7 @@ def _made_twin_class(kind: type) -> Any:
         or not kind.__dictoffset__
         or kind.__getattribute__ is not usual.__getattribute__
         or kind.__new__ is not object.__new__
+        or any(map(_reads_past, kind.__mro__[:-1]))
         or any("__init_subclass__" in base.__dict__ for base in kind.__mro__[:-1] if base is not typing.Generic)
     ):
         return None

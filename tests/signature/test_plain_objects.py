@@ -1,0 +1,368 @@
+"""What a body reads of an object of a plain class is part of the program: a call after a change gives what the plain function gives."""
+
+import abc
+import functools
+import threading
+from types import SimpleNamespace
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jaxtyping import Array, Float
+
+import jitney
+from jitney import optimize
+
+X = np.ones(3, np.float32)
+
+
+class Settings:
+    def __init__(self, scale=2.0):
+        self.scale = scale
+        self.weights = [1.0, 2.0]
+        self.table = {"shift": 0.5}
+        self.grid = np.arange(3.0)
+        self.steps = 0
+        self.state = jnp.zeros(3)
+        self.lock = threading.Lock()
+
+    @property
+    def doubled(self):
+        return 2 * self.scale
+
+    def helper(self, x):
+        return x * self.doubled + self.table["shift"]
+
+    @optimize
+    def apply(self, x: Float[Array, "n"]) -> Float[Array, "n"]:
+        return self.helper(x) + self.weights[0] + self.grid.astype(np.float32)
+
+
+def set_scale(it):
+    it.scale = 5.0
+
+
+def set_weight(it):
+    it.weights[0] = 7.0
+
+
+def set_table(it):
+    it.table["shift"] = -1.0
+
+
+def set_grid(it):
+    it.grid[1] = 9.0
+
+
+def shadow(it):
+    it.helper = lambda x: x + it.scale
+
+
+CHANGES = [set_scale, set_weight, set_table, set_grid, shadow]
+
+
+def plainly(fn, *args):
+    return np.asarray(fn.__wrapped__(*args))
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_method_sees_what_has_changed_in_its_object(change):
+    """A number, a part of a list, of a dict and of an array, through a property and through a method."""
+    it = Settings()
+    np.testing.assert_allclose(it.apply(X), plainly(Settings.apply, it, X), rtol=1e-6)
+    change(it)
+    np.testing.assert_allclose(it.apply(X), plainly(Settings.apply, it, X), rtol=1e-6)
+
+
+def test_what_the_body_does_not_read_makes_no_new_program():
+    """A trainer keeps its weights and a count in itself, which are new after each step."""
+    it = Settings()
+    before = Settings.apply.stats.traces
+    for _ in range(4):
+        it.apply(X)
+        it.steps += 1
+        it.state = it.state + 1
+    assert Settings.apply.stats.traces == before + 1
+
+
+def test_an_object_that_is_again_what_it_was_finds_its_program():
+    """Whatever it was in between."""
+    it = Settings()
+    before = Settings.apply.stats.traces
+    for scale in (2.0, 3.0, 2.0, 3.0):
+        it.scale = scale
+        it.apply(X)
+    assert Settings.apply.stats.traces == before + 2
+
+
+def test_the_cause_names_the_attribute():
+    """With what it was and is."""
+    it = SimpleSettings()
+    scaled(it, X)
+    it.scale = 3.0
+    scaled(it, X)
+    assert "'it.scale' 2.0 -> 3.0" in scaled.stats.retraces[-1]
+
+
+class SimpleSettings:
+    def __init__(self):
+        self.scale = 2.0
+
+
+@optimize
+def scaled(it, x):
+    return x * it.scale
+
+
+def monkeypatched(it):
+    type(it).rate = 4.0
+
+
+class OfClass:
+    rate = 1.0
+
+
+class Slotted:
+    __slots__ = ("rate",)
+
+    def __init__(self):
+        self.rate = 1.0
+
+
+class Base(abc.ABC):
+    @abc.abstractmethod
+    def get(self): ...
+
+
+class Concrete(Base):
+    def __init__(self):
+        self._rate = 1.0
+
+    def get(self):
+        return super().__getattribute__("_rate")
+
+    @property
+    def rate(self):
+        return self.get()
+
+    @rate.setter
+    def rate(self, value):
+        self._rate = value
+
+
+class Answering:
+    """Its attributes are those of a dict."""
+
+    def __init__(self):
+        self.__dict__["held"] = {"rate": 1.0}
+
+    def __getattr__(self, name):
+        try:
+            return self.__dict__["held"][name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    def __setattr__(self, name, value):
+        self.held[name] = value
+
+
+class Cached:
+    def __init__(self):
+        self.base = 1.0
+
+    @functools.cached_property
+    def rate(self):
+        return self.base
+
+
+@pytest.mark.parametrize("kind", [OfClass, Slotted, Concrete, Answering, Cached])
+def test_classes_of_every_kind(kind):
+    """Of class attributes, slots, abstract classes, `__getattr__`, and properties that are kept."""
+
+    @optimize
+    def times(it, x):
+        return x * it.rate
+
+    it = kind()
+    for value in (1.0, 3.0, 2.0):
+        it.rate = value
+        np.testing.assert_allclose(times(it, X), value * X)
+    if kind is OfClass:
+        del it.rate
+        np.testing.assert_allclose(times(it, X), X)
+
+
+class Outer:
+    def __init__(self):
+        self.inner = SimpleSettings()
+        self.inner.grid = np.arange(3.0)
+
+
+def test_objects_inside_of_objects():
+    """Number and array; what is not read there makes no new program either."""
+
+    @optimize
+    def shifted(it, x):
+        return x * it.inner.scale + it.inner.grid
+
+    it = Outer()
+    shifted(it, X)
+    it.inner.unread = 5
+    shifted(it, X)
+    assert shifted.stats.traces == 1
+    it.inner.scale = 4.0
+    it.inner.grid[0] = 8.0
+    np.testing.assert_allclose(shifted(it, X), X * 4 + np.array([8.0, 1, 2], np.float32))
+    it.inner = SimpleSettings()
+    it.inner.grid = np.zeros(3)
+    np.testing.assert_allclose(shifted(it, X), 2 * X)
+
+
+class Layer(eqx.Module):
+    weight: Array
+    settings: object = eqx.field(static=True)
+
+    def __call__(self, x):
+        held = self.settings
+        rate = held["rate"] if isinstance(held, dict) else held[0] if isinstance(held, (list, np.ndarray)) else held.rate
+        return x * self.weight * np.asarray(rate, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("held", "change"),
+    [
+        ({"rate": 2.0}, lambda held: held.update(rate=5.0)),
+        ([2.0], lambda held: held.__setitem__(0, 5.0)),
+        (np.array([2.0]), lambda held: held.__setitem__(0, 5.0)),
+        (SimpleNamespace(rate=2.0), lambda held: setattr(held, "rate", 5.0)),
+        (OfClass(), lambda held: setattr(held, "rate", 5.0)),
+    ],
+    ids=["dict", "list", "array", "namespace", "object"],
+)
+@pytest.mark.filterwarnings("ignore:A JAX array is being set as static:UserWarning")
+def test_what_static_fields_of_modules_hold(held, change):
+    """Before, after and long after the change."""
+    call = optimize(lambda layer, x: layer(x))
+    layer = Layer(jnp.ones(3), held)
+    for _ in range(3):
+        np.testing.assert_allclose(call(layer, X), layer(X))
+    change(held)
+    for _ in range(3):
+        np.testing.assert_allclose(call(layer, X), 5 * X)
+
+
+def test_objects_inside_of_other_static_values():
+    """Lists, dicts and bound methods are compared as a whole."""
+    it = SimpleSettings()
+    in_list = optimize(lambda them, x: x * them[0].scale)
+    bound = optimize(lambda fn, x: fn(x))
+    it.times = lambda x: x
+    method = Settings(3.0)
+    for scale in (2.0, 6.0):
+        it.scale = method.scale = scale
+        np.testing.assert_allclose(in_list([it], X), scale * X)
+        np.testing.assert_allclose(bound(method.helper, X), method.helper(X))
+
+
+def test_an_object_that_is_called():
+    """Decorated itself, as a module is."""
+
+    class Times:
+        rate = 2.0
+
+        def __call__(self, x: Float[Array, "n"]) -> Float[Array, "n"]:
+            return x * self.rate
+
+    it = Times()
+    program = optimize(it)
+    np.testing.assert_allclose(program(X), 2 * X)
+    it.rate = 3.0
+    np.testing.assert_allclose(program(X), 3 * X)
+
+
+def test_a_body_gets_the_object_back():
+    """As what it is to `isinstance` and `__class__`, and in the result as itself."""
+
+    @optimize
+    def same(it, x):
+        assert isinstance(it, SimpleSettings)
+        assert it.__class__ is SimpleSettings
+        return it, x * it.scale
+
+    it = SimpleSettings()
+    given, _ = same(it, X)
+    assert given is it
+
+
+def test_a_count_in_the_body_counts_calls():
+    """As without `jit`: each call reads another number, and is another program."""
+
+    class Counting:
+        count = 0.0
+
+        @optimize
+        def __call__(self, x: Float[Array, "n"]) -> Float[Array, "n"]:
+            self.count += 1
+            return x * self.count
+
+    it = Counting()
+    np.testing.assert_allclose([it(X)[0] for _ in range(3)], [1, 2, 3])
+
+
+@pytest.mark.parametrize("options", [{"pad": {"n": "pow2"}}, {"chunk": {"n": 2}}, {"vmap": "batch"}, {"remat": True}, {"cache": "program"}])
+def test_under_every_option(options):
+    """And its gradient, which is a program of its own."""
+
+    @optimize(**options)
+    def loss(it, x: Float[Array, "n"]) -> Float[Array, ""]:
+        return jnp.sum(jnp.sin(x) * it.scale)
+
+    it = SimpleSettings()
+    x = np.ones((2, 5), np.float32) if "vmap" in options else np.ones(5, np.float32)
+    for scale in (2.0, 7.0):
+        it.scale = scale
+        true = np.sum(np.sin(x), -1) * scale
+        np.testing.assert_allclose(loss(it, x), true, rtol=1e-5)
+        np.testing.assert_allclose(loss.grad(it, x)["x"], np.cos(x) * scale, rtol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:.*takes its 9th value:jitney.JitneyWarning")
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(["scale", "weights", "table", "grid"]), st.integers(-2, 2)), min_size=1, max_size=8))
+def test_any_changes_between_calls(changes):
+    """One after another, to values that were there before or not."""
+    it = Settings()
+    for name, value in changes:
+        if name == "scale":
+            it.scale = float(value)
+        else:
+            getattr(it, name)["shift" if name == "table" else 0] = float(value)
+        np.testing.assert_allclose(it.apply(X), plainly(Settings.apply, it, X), rtol=1e-6)
+
+
+def test_under_an_outer_jit():
+    """An outer `jax.jit` keeps what it has traced; the program inside is the one of that moment."""
+    it = SimpleSettings()
+    outer = jax.jit(lambda x: scaled(it, x))
+    np.testing.assert_allclose(outer(X), 2 * X)
+    it.scale = 3.0
+    np.testing.assert_allclose(scaled(it, X), 3 * X)
+    np.testing.assert_allclose(jax.jit(lambda x: scaled(it, x) + 0)(X), 3 * X)
+
+
+def test_objects_of_libraries_of_jax_are_themselves():
+    """A function of `jax.custom_jvp` and a program are called, and are not looked through."""
+
+    @jax.custom_jvp
+    def double(x):
+        return 2 * x
+
+    double.defjvp(lambda primals, tangents: (2 * primals[0], 2 * tangents[0]))
+    call = optimize(lambda fn, x: fn(x))
+    np.testing.assert_allclose(call(double, X), 2 * X)
+    np.testing.assert_allclose(call(jitney.optimize(lambda x: 3 * x), X), 3 * X)
+    assert call.stats.traces == 2
