@@ -313,6 +313,24 @@ def test_a_count_in_the_body_counts_calls():
     np.testing.assert_allclose([it(X)[0] for _ in range(3)], [1, 2, 3])
 
 
+def test_what_a_body_writes_for_itself_is_no_argument():
+    """A number on its way kept in the object, as classes do; sizes in turn, each traced once."""
+
+    class Scratch:
+        def __init__(self):
+            self.rate = 2.0
+
+        @optimize
+        def __call__(self, x: Float[Array, "n"]) -> Float[Array, "n"]:
+            self.half = x / 2
+            return self.half * self.rate
+
+    it = Scratch()
+    for size in (3, 5, 3, 5, 3):
+        np.testing.assert_allclose(it(np.ones(size, np.float32)), np.ones(size))
+    assert Scratch.__call__.stats.traces == 2
+
+
 @pytest.mark.parametrize("options", [{"pad": {"n": "pow2"}}, {"chunk": {"n": 2}}, {"vmap": "batch"}, {"remat": True}, {"cache": "program"}])
 def test_under_every_option(options):
     """And its gradient, which is a program of its own."""

@@ -200,6 +200,8 @@ class Reads:
     def __init__(self, statics: Sequence[Any], loose: Sequence[Any], *, twins: bool):
         self.attributes: dict[int, tuple[Any, dict[str, _Seen]]] = {}  # by the `id` of an object
         self.wholes: list[tuple[Any, _Seen]] = [(value, _Seen(value)) for value in loose]
+        self._quick: tuple[bool, list[Any]] | None = None  # of `_quickly`; none until a call asks, and after each first read
+        self._count = 0  # of attributes that were read
         for value in statics:
             if twins and has_twins(type_of(value)):
                 self.attributes[id(value)] = value, {}
@@ -208,6 +210,40 @@ class Reads:
 
     def hold(self) -> bool:
         """Whether all that was read is what it was."""
+        slow, quick = self._quick or self._quickly()
+        for value, own, of_class in quick:
+            held = vars(value)
+            for name, then in own:
+                if held.get(name, _ABSENT) is not then:
+                    return self._hold_as_states()
+            for name, before, then in of_class:
+                if name in held or any(name in each for each in before) or then[0].get(name) is not then[1]:
+                    return self._hold_as_states()
+        return not slow or self._hold_as_states()
+
+    def _quickly(self) -> tuple[bool, list[Any]]:
+        """Whether something is to be compared by what it holds; and what by identity: objects, what lies in them, and in which class."""
+        quick: list[Any] = []
+        slow, count = bool(self.wholes), self._count
+        for value, attributes in [*self.attributes.values()]:
+            own, of_class = [], []
+            for name, seen in [*attributes.items()]:
+                owner = next((i for i, base in enumerate(type_of(value).__mro__) if name in base.__dict__), None)
+                if not seen.settled or name == "__dict__" or seen.then is _ABSENT:
+                    slow = True
+                elif vars(value).get(name, _ABSENT) is seen.then:
+                    own.append((name, seen.then))
+                elif owner is not None and type_of(value).__mro__[owner].__dict__[name] is seen.then:
+                    dicts = [base.__dict__ for base in type_of(value).__mro__[: owner + 1]]
+                    of_class.append((name, tuple(dicts[:-1]), (dicts[-1], seen.then)))
+                else:
+                    slow = True
+            quick.append((value, tuple(own), tuple(of_class)))
+        if count == self._count:  # no other thread has read more meanwhile
+            self._quick = slow, quick
+        return slow, quick
+
+    def _hold_as_states(self) -> bool:
         for value, attributes in [*self.attributes.values()]:
             for name, seen in [*attributes.items()]:
                 now = _raw(value, name)
@@ -233,9 +269,13 @@ class Reads:
         trace = Trace(self)
         return [trace.twin(value) if id(value) in self.attributes else value for value in statics], trace
 
-    def noted(self, value: Any) -> dict[str, _Seen]:
-        """What has been read of an object so far."""
-        return self.attributes.setdefault(id(value), (value, {}))[1]
+    def note(self, value: Any, name: str, raw: Any, *, nested: bool) -> None:
+        """Remember what an attribute is, if it is read for the first time."""
+        noted = self.attributes.setdefault(id(value), (value, {}))[1]
+        if name not in noted:
+            noted[name] = _Seen(raw, nested=nested)
+            self._count += 1
+            self._quick = None
 
 
 class Trace:
@@ -244,6 +284,11 @@ class Trace:
     def __init__(self, reads: Reads):
         self._reads: Reads | None = reads
         self._given: dict[int, tuple[Any, Any]] = {}  # by the `id` of what it stands for, which is kept alive
+        self._written: set[tuple[int, str]] = set()  # attributes that the body itself has set: what it reads there is its own
+
+    def wrote(self, value: Any, name: str) -> None:
+        """The body has set or deleted an attribute."""
+        self._written.add((id(value), name))
 
     def stop(self) -> None:
         """Note nothing any more: the trace is over, and what a callback reads later is read anew each time."""
@@ -262,12 +307,11 @@ class Trace:
 
     def read(self, value: Any, name: str, part: Any) -> Any:
         """What a body gets that reads an attribute: it, a twin of it, or a copy that no caller can change."""
-        if self._reads is None:
+        if self._reads is None or (id(value), name) in self._written:
             return part
-        noted, raw = self._reads.noted(value), _raw(value, name)
+        raw = _raw(value, name)
         nested = raw is part and has_twins(type_of(part)) and owner_of_class(type_of(part)) != "library"
-        if name not in noted:
-            noted[name] = _Seen(raw, nested=nested)
+        self._reads.note(value, name, raw, nested=nested)
         if nested:
             return self.twin(part)
         if raw is not part or name == "__dict__" or is_settled(part):
@@ -343,7 +387,17 @@ def _made_twin_class(kind: type) -> Any:
             raise
         return trace.read(value, name, part)
 
+    def write(self: Any, name: str, part: Any) -> None:
+        usual.__getattribute__(self, "_jitney_trace").wrote(usual.__getattribute__(self, "_jitney_original"), name)
+        kind.__setattr__(self, name, part)
+
+    def delete(self: Any, name: str) -> None:
+        usual.__getattribute__(self, "_jitney_trace").wrote(usual.__getattribute__(self, "_jitney_original"), name)
+        kind.__delattr__(self, name)
+
     names = {
+        "__setattr__": write,
+        "__delattr__": delete,
         "__slots__": ("_jitney_original", "_jitney_trace"),
         "__getattribute__": read,
         "__module__": kind.__module__,
