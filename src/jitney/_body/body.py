@@ -20,7 +20,7 @@ from .._jax.mesh import current as current_mesh
 from .._jax.mesh import is_manual
 from .._precision import Policy
 from .._signature.hints import ArrayHint
-from .._signature.plain_objects import Statics
+from .._signature.reads import Statics
 from .._signature.static_values import snapshot
 from .._stages import Fill, Mask
 from .._stages.plan import Plan

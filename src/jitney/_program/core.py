@@ -20,7 +20,7 @@ from .._diagnosis.static_variety import Variety
 from .._signature.hints import AnyHint, ModuleHint, StaticHint
 from .._signature.known_values import Known
 from .._signature.options import Options, fail
-from .._signature.plain_objects import Statics
+from .._signature.reads import Statics
 from .._signature.static_values import Unkeyed, unkeyed
 from .._view.flatten import Flattener, constants_in
 from .._view.layout import MAX_ENTRIES, Layout, wrap_statics

@@ -33,7 +33,7 @@ from .._jax.trees import type_of
 from .._kept.kept import Kept
 from .._kept.laid import Laid
 from .._signature.options import tolerance_of
-from .._signature.plain_objects import Statics
+from .._signature.reads import Statics
 from .._stages import Jit, Place
 from .._switches import VERIFY
 from .._verify import is_verified

@@ -14,7 +14,7 @@ import jax
 
 from .._axes import Refused, is_symbolic
 from .._jax.trees import is_a, is_of_numbers, register_pytree_node, tree_flatten, tree_map, tree_unflatten, type_of
-from .._signature.plain_objects import original
+from .._signature.reads import original
 from .._signature.static_values import keyer_of, snapshot
 from .building import Build, builder, holds_modules
 from .cuts import Cut
