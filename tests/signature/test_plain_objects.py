@@ -2,7 +2,9 @@
 
 import abc
 import functools
+import random
 import threading
+from collections import deque
 from types import SimpleNamespace
 
 import equinox as eqx
@@ -384,3 +386,44 @@ def test_objects_of_libraries_of_jax_are_themselves():
     np.testing.assert_allclose(call(double, X), 2 * X)
     np.testing.assert_allclose(call(jitney.optimize(lambda x: 3 * x), X), 3 * X)
     assert call.stats.traces == 2
+
+
+@pytest.mark.parametrize("make", [np.random.default_rng, np.random.RandomState, random.Random], ids=lambda make: make.__name__)
+def test_generators_of_random_numbers_draw_anew(make):
+    """Each call draws, as without `jit`: it is another program each time, and the table of `stats` says of which argument."""
+    draw = optimize(lambda generator, x: x * generator.random())
+    if make is np.random.RandomState:
+        draw = optimize(lambda generator, x: x * generator.rand())
+    ours, plain = make(0), make(0)
+    for _ in range(3):
+        value = plain.rand() if make is np.random.RandomState else plain.random()
+        np.testing.assert_allclose(draw(ours, X), value * X, rtol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:Python iterable type:DeprecationWarning")
+def test_what_is_used_up_is_refused():
+    """Iterators as arguments and in results, and functions that run bit by bit, at decoration."""
+    with pytest.raises(jitney.StaticError, match=r"'it' is an iterator \(list_iterator\)(.|\n)*pass a list"):
+        optimize(lambda it, x: x * next(it))(iter([1.0, 2.0]), X)
+    with pytest.raises(jitney.StaticError, match=r"the result is or holds an iterator \(zip\)(.|\n)*return a list"):
+        optimize(lambda x: (x, zip([1], [2], strict=True)))(X)
+
+    async def later(x):
+        return x
+
+    def parts(x):
+        yield x
+
+    for fn in (later, parts):
+        with pytest.raises(jitney.OptionError, match="runs bit by bit"):
+            optimize(fn)
+
+
+def test_results_that_can_be_changed_are_copies():
+    """A byte array and a deque, as lists are."""
+    give = optimize(lambda x: (x, bytearray(b"ab"), deque([1])))
+    for _ in range(2):
+        _, text, queue = give(X)
+        assert (text, queue) == (bytearray(b"ab"), deque([1]))
+        text[:] = b"zz"
+        queue.append(2)

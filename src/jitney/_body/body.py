@@ -202,7 +202,7 @@ class Body:
                 if reading is not None:
                     reading.stop()
             outcome.body_seconds.append(time.perf_counter() - began)
-            return outcome.take_apart(result)
+            return outcome.take_apart(result, core.where)
 
         return body
 

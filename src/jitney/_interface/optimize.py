@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import sys
 import types
@@ -166,6 +167,12 @@ def _decorate(fn: Any, options: Mapping[str, Any], namespace: Mapping[str, Any])
             sentence("optimize()", f"{function.__name__!r} is a ufunc of NumPy's kind: {function!r}.",
                      "It works on the values of NumPy arrays, and what is traced has none.",
                      "decorate the function of that name in `jax.numpy` or `jax.scipy.special`; leave a ufunc of your own as it is.")
+        )  # fmt: skip
+    if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise OptionError(
+            sentence(where, "it is an `async` function or a generator, which runs bit by bit.",
+                     "What is traced runs once, from beginning to end, and returns arrays.",
+                     "decorate the function that computes, and await or yield around it.")
         )  # fmt: skip
     chosen = read_options(where, options)
     off = disabled(where)

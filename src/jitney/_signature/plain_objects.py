@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import random
 import types
 from collections import deque
 from collections.abc import Hashable, Iterable, Iterator
@@ -35,6 +36,7 @@ def is_plain(kind: type[Any]) -> bool:
             and kind.__eq__ is object.__eq__
             and bool(kind.__flags__ & _HEAP_TYPE)
             and not issubclass(kind, _OTHERS)
+            and not hasattr(kind, "__next__")
             and not issubclass(kind, Twin)
             and owner_of_class(kind) in ("user", "generated", "library")
         )
@@ -62,6 +64,26 @@ class _Same:
         return id(self.it)
 
 
+def is_used_up(value: Any) -> bool:
+    """Whether reading a value changes it for good, so that what is traced once cannot read it for each call: an iterator, a coroutine."""
+    return hasattr(type_of(value), "__next__") or is_a(value, (types.CoroutineType, types.AsyncGeneratorType))
+
+
+def article(value: Any) -> str:
+    """`an iterator (zip)`: what is used up when it is read, by its type."""
+    name = type_of(value).__name__
+    return f"an iterator ({name})" if hasattr(type_of(value), "__next__") else f"a {name}"
+
+
+def random_state(value: Any) -> Any:
+    """Where a generator of random numbers of NumPy's or Python's stands; None of all else."""
+    if is_a(value, np.random.Generator):
+        return value.bit_generator.state
+    if is_a(value, np.random.RandomState):
+        return value.get_state(legacy=False)
+    return value.getstate() if is_a(value, random.Random) else None
+
+
 def is_settled(value: Any) -> bool:
     """Whether a value stays what it is for as long as it is the same object. A class with a hash of its own says so of its instances."""
     kind = type_of(value)
@@ -74,7 +96,7 @@ def is_settled(value: Any) -> bool:
     if dataclasses.is_dataclass(kind):
         made: Any = kind
         return (is_a(value, eqx.Module) or made.__dataclass_params__.frozen) and all(map(is_settled, _parts(value)))
-    return kind.__hash__ is not None and not is_a(value, _CONTAINERS)
+    return kind.__hash__ is not None and not is_a(value, _CONTAINERS) and random_state(value) is None
 
 
 def state(value: Any, seen: tuple[int, ...] = ()) -> Hashable:
@@ -104,7 +126,8 @@ def state(value: Any, seen: tuple[int, ...] = ()) -> Hashable:
     if is_plain(kind):
         nested = bool(seen) and owner_of_class(kind) == "library"  # a logger's parents, a table's blocks: not ours to look through
         return kind, _Same(value), None if nested else _attributes(value, inside)
-    return _keyed(value)
+    drawn = random_state(value)
+    return _keyed(value) if drawn is None else (_Same(value), state(drawn, inside))
 
 
 def _attributes(value: Any, seen: tuple[int, ...]) -> Hashable:
@@ -125,8 +148,8 @@ def _keyed(value: Any) -> Hashable:
 
 
 def plain_objects(value: Any, seen: tuple[int, ...] = ()) -> Iterator[Any]:
-    """The objects of plain classes in a static value, without those inside of them."""
-    if is_plain(type_of(value)):
+    """The objects of plain classes in a static value, without those inside of them, and generators of random numbers."""
+    if is_plain(type_of(value)) or random_state(value) is not None:
         yield value
     elif id(value) not in seen:
         for part in _parts(value):

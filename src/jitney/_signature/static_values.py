@@ -13,7 +13,7 @@ import copy
 import dataclasses
 import functools
 import types
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Hashable, Iterable
 from operator import is_
 from typing import Any
@@ -102,6 +102,8 @@ def snapshot(value: Any) -> Any:
         return value
     if is_a(value, np.ndarray):
         return value.copy()
+    if is_a(value, (bytearray, deque)):
+        return _with_attributes(copy.copy(value), value)
     if is_a(value, types.MappingProxyType):
         return types.MappingProxyType[Any, Any](snapshot(dict(value)))
     if is_a(value, (list, dict, set)):

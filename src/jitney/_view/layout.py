@@ -16,7 +16,7 @@ import numpy as np
 from jax.tree_util import DictKey, SequenceKey
 
 from .._contract.contract import Contract
-from .._errors import repr_of
+from .._errors import StaticError, repr_of, sentence
 from .._jax.trees import (
     Path,
     Tracer,
@@ -33,6 +33,7 @@ from .._jax.trees import (
 from .._signature.binding import Binder
 from .._signature.hints import ScalarHint
 from .._signature.known_values import Known
+from .._signature.plain_objects import article, is_used_up
 from .._signature.static_values import Opaque, Unkeyed, keyer_of, snapshot, unkeyed
 from .flatten import copy_loose, loose_parts
 from .view import Leaf, LeafHint, View, is_array, leaf_hints
@@ -56,6 +57,8 @@ class Layout:
         self.nested = traced(leaves)
         self.pick = self._picker(leaves, hints)
         self._keyers = tuple((i, keyer_of(type_of(leaves[i]))) for i in self.static)
+        for i in self.static:
+            self._refuse_used_up(self.names[i][1], unwrapped(leaves[i]))
         self.form: tuple[Any, ...] = (self.treedef, self.dynamic, tuple(type_of(leaves[i]) for i in self.static))
         """What two layouts must share for their calls to share programs."""
         self.loose = loose_parts(values)
@@ -65,6 +68,13 @@ class Layout:
         # What runs its calls, kept here because a call has found its layout when it looks for that.
         self.only: Any = None  # the one entry, where no static value can tell two apart
         self.entries: dict[Hashable, Any] = {}
+
+    def _refuse_used_up(self, name: str, value: Any) -> None:
+        if is_used_up(value):
+            raise StaticError(
+                sentence(self._where, f"{name!r} is {article(value)}.", "It can be read once, and what is traced once serves many calls.",
+                         "pass a list, a tuple or an array.")
+            )  # fmt: skip
 
     def remember(self, key: Hashable, entry: _T) -> _T:
         """Find this entry by the key of its static values from now on."""
@@ -159,10 +169,11 @@ def wrap_statics(values: tuple[Any, ...], positions: Mapping[int, Known], names:
 
 def unwrap_statics(values: tuple[Any, ...]) -> tuple[Any, ...]:
     """The arguments as they were before `wrap_statics`."""
-    return tree_map(_unwrapped, values)
+    return tree_map(unwrapped, values)
 
 
-def _unwrapped(leaf: Any) -> Any:
+def unwrapped(leaf: Any) -> Any:
+    """A leaf as the caller gave it."""
     return leaf.value if isinstance(leaf, Opaque) else leaf
 
 

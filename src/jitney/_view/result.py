@@ -13,7 +13,9 @@ from typing import Any
 import jax
 
 from .._axes import Refused, is_symbolic
+from .._errors import StaticError, Where, sentence
 from .._jax.trees import is_a, is_of_numbers, register_pytree_node, tree_flatten, tree_map, tree_unflatten, type_of
+from .._signature.plain_objects import article, is_used_up
 from .._signature.reads import original
 from .._signature.static_values import keyer_of, snapshot
 from .building import Build, builder, holds_modules
@@ -38,9 +40,19 @@ class Outcome:
         self._build: Build | None = None
         self._is_built = False
 
-    def take_apart(self, result: Any) -> list[Any]:
-        """The arrays of a result; the structure is kept."""
+    def take_apart(self, result: Any, where: Where) -> list[Any]:
+        """The arrays of a result; the structure is kept.
+
+        Raises:
+            StaticError: It holds an iterator or a coroutine, which the first call would use up for all others.
+        """
         leaves, self.treedef = tree_flatten(result)
+        for leaf in leaves:
+            if is_used_up(leaf):
+                raise StaticError(
+                    sentence(where, f"the result is or holds {article(leaf)}.",
+                             "It can be read once, and what is traced once serves many calls.", "return a list, a tuple or an array.")
+                )  # fmt: skip
         self.rest = tuple((i, snapshot(original(leaf))) for i, leaf in enumerate(leaves) if not is_computed(leaf))
         self.seen.append((self.treedef, self.rest))
         self._build, self._is_built = None, False
