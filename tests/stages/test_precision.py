@@ -297,3 +297,4 @@ def test_f64_of_which_an_outer_jit_can_lower_the_forward_derivative_warns():
     with pytest.warns(JitneyWarning, match=r"have 32 bits, differentiated backward \(forward it works\): "):
         value, slope = jax.jit(lambda x: jax.jvp(f, (x,), (jnp.arange(5.0),)))(X)
     assert (value, slope) == (X[2], 2)
+    np.testing.assert_array_equal(jax.jit(lambda x: f.grad(x)["x"])(X), jax.grad(jnp.median)(X))

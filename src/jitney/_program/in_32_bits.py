@@ -22,6 +22,7 @@ from .._jax.trees import issubdtype
 from .._owners import users_level
 
 _jax: Any = jax
+_FIX = 'make the outer function the one with precision="f64", or call it inside `with jax.enable_x64(True):`.'
 
 
 def demand_lowered(body: Body, arrays: Sequence[Any], jitted: Any) -> None:
@@ -49,7 +50,8 @@ def demand_lowered(body: Body, arrays: Sequence[Any], jitted: Any) -> None:
     if error is not None and _not_lowered(forward) is not None:
         raise _not_in_32_bits(body, ", differentiated", error) from error
     if error is not None and body.core.counters.warn_once("gradient in 32 bits"):
-        text = str(_not_in_32_bits(body, ", differentiated backward (forward it works)", error))
+        how, fix = ", differentiated backward (forward it works)", f"take its gradient with `.grad`, a program of its own; or {_FIX}"
+        text = str(_not_in_32_bits(body, how, error, fix))
         warnings.warn(text, JitneyWarning, stacklevel=users_level())
 
 
@@ -90,10 +92,10 @@ def _not_lowered(lower: Callable[[], Any]) -> Exception | None:
     return None
 
 
-def _not_in_32_bits(body: Body, how: str, error: Exception) -> OptionError:
+def _not_in_32_bits(body: Body, how: str, error: Exception, fix: str = _FIX) -> OptionError:
     said = str(error).partition(". ")[0].rstrip(".")
     return OptionError(
         sentence(body.core.where, f'precision="f64" inside an outer `jit` whose numbers have 32 bits{how}: {said}.',
                  "JAX lowers the outer program as a whole, and an operation of this one is made of others there, with 32 bits.",
-                 'make the outer function the one with precision="f64", or call it inside `with jax.enable_x64(True):`.')
+                 fix)
     )  # fmt: skip
