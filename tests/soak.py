@@ -152,12 +152,13 @@ class Soak:
 
 
 def held() -> dict[str, float]:
-    """What this process holds: MB of memory, threads, open files, MB of compiled programs."""
+    """What this process holds: MB of memory, thousands of Python's objects, threads, open files, MB of compiled programs."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     folder = Path(os.environ["JITNEY_CACHE_DIR"])
     kept = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     return {
         "MB": pages * os.sysconf("SC_PAGE_SIZE") / 1e6,
+        "thousand objects": len(gc.get_objects()) / 1e3,
         "threads": threading.active_count(),
         "files": len(list(Path("/proc/self/fd").iterdir())),
         "MB kept": kept / 1e6,

@@ -9,7 +9,7 @@ from jitney import optimize
 from jitney._signature.known_values import Known, is_alike
 from jitney._signature.static_values import Opaque, snapshot, static_key
 
-from .test_static_values import VALUES, change
+from ._static_values import VALUES, change
 
 MANY = settings(max_examples=max(200, settings.default.max_examples))
 X = jnp.ones(2)

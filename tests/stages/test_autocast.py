@@ -2,63 +2,21 @@
 
 import itertools
 
-import equinox as eqx
 import hypothesis.strategies as st
 import jax
 import jax.numpy as jnp
-import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from jax import lax
 from jax.extend import core
-from jaxtyping import Array, Float, Float32
+from jaxtyping import Array, Float
 
-import jitney
 from jitney import OptionError, optimize
-
-rng = np.random.default_rng(5)
-W = jnp.asarray(rng.normal(size=(6, 4)).astype(np.float32))
-X = jnp.asarray(rng.normal(size=(3, 6)).astype(np.float32))
-LOW = {"bf16": jnp.bfloat16, "fp16": jnp.float16}
-HOST = {"bf16": ml_dtypes.bfloat16, "fp16": np.float16}
-
-
-@pytest.fixture
-def native(monkeypatch):
-    """Products in the low type itself, as everywhere but on CPUs."""
-    monkeypatch.setattr("jitney._precision.has_kernels", lambda low: True)  # first, since it is taken from there when it is asked for
-    monkeypatch.setattr("jitney._precision.products.has_kernels", lambda low: True)
-
+from tests.stages._products import LOW, W, X, lines, products, rounded
+from tests.stages._products import native as native
 
 pytestmark = pytest.mark.usefixtures("native")
-
-
-def products(fn, *args):
-    """(type of the factors, type of the result) of each product in the program of a function, at any depth, in order."""
-    found = []
-
-    def visit(jaxpr):
-        for eqn in getattr(jaxpr, "jaxpr", jaxpr).eqns:
-            if eqn.primitive.name in ("dot_general", "conv_general_dilated"):
-                found.append((str(eqn.invars[0].aval.dtype), str(eqn.outvars[0].aval.dtype)))
-                assert eqn.invars[0].aval.dtype == eqn.invars[1].aval.dtype
-            for value in eqn.params.values():
-                for part in value if isinstance(value, (tuple, list)) else (value,):
-                    if hasattr(getattr(part, "jaxpr", part), "eqns"):
-                        visit(part)
-
-    visit(jax.make_jaxpr(fn)(*args))
-    return found
-
-
-def rounded(x, policy="bf16"):
-    """What the low type keeps of an array, in float64."""
-    return np.asarray(x).astype(HOST[policy]).astype(np.float64)
-
-
-def lines(program, *args):
-    return [d["why"] for d in program.plan(*args).to_dict()["decisions"] if d["name"] == "products"]
 
 
 @pytest.mark.parametrize("policy", LOW)
@@ -115,30 +73,6 @@ def test_other_types_are_left_alone():
     for array in (jnp.arange(9).reshape(3, 3), jnp.eye(3, dtype=jnp.complex64), jnp.eye(3, dtype=jnp.float16)):
         f = optimize(precision="bf16")(lambda a: a @ a)
         assert products(f, array) == [(str(array.dtype), str(array.dtype))]
-
-
-class Net(eqx.Module):
-    body: list[eqx.nn.Linear]
-    norm: eqx.nn.LayerNorm
-    head: eqx.nn.Linear
-
-    def __init__(self):
-        keys = jax.random.split(jax.random.key(1), 3)
-        self.body = [eqx.nn.Linear(6, 8, key=keys[0]), eqx.nn.Linear(8, 8, key=keys[1])]
-        self.norm = eqx.nn.LayerNorm(8)
-        self.head = eqx.nn.Linear(8, 2, key=keys[2])
-
-    def __call__(self, x):
-        for layer in self.body:
-            x = jnp.tanh(layer(x))
-        return self.head(self.norm(x))
-
-
-NET = Net()
-
-
-def loss(model: Net, x: Float[Array, "n 6"]) -> Float[Array, ""]:
-    return jnp.mean(jax.nn.logsumexp(jax.vmap(model)(x), axis=-1) ** 2)
 
 
 def test_gradients_are_float32_and_near_from_inside_and_outside():
@@ -277,198 +211,6 @@ def test_a_newton_iteration_stays():
     assert any("iteration of Newton's kind" in line for line in lines(f, a))
 
 
-# By module path.
-
-
-@pytest.mark.parametrize(
-    ("policy", "expected"),
-    [
-        ({"default": "bf16", "head": "f32"}, ["bfloat16", "bfloat16", "float32"]),
-        ({"default": "bf16", "model.body[0]": "f32"}, ["float32", "bfloat16", "bfloat16"]),
-        ({"body": "bf16"}, ["bfloat16", "bfloat16", "float32"]),
-        ({"default": "bf16", "body": "f32", "body[1]": "fp16"}, ["float32", "float16", "bfloat16"]),
-    ],
-)
-def test_a_module_by_its_path(policy, expected):
-    """The part of a path that is named; the longest that fits wins; without a default only what is named is cast."""
-    f = optimize(precision=policy)(loss)
-    assert [factors for factors, _ in products(f, NET, X)] == expected
-
-
-def test_the_backward_pass_of_a_module_follows_its_path():
-    """In `jax.grad` of a program, and in a program that takes the gradient itself."""
-    for fn in (eqx.filter_grad(optimize(precision={"default": "bf16", "head": "f32"})(loss)),
-               optimize(precision={"default": "bf16", "head": "f32"})(eqx.filter_grad(loss))):  # fmt: skip
-        factors = [factors for factors, _ in products(lambda model, x, fn=fn: eqx.filter(fn(model, x), eqx.is_array), NET, X)]
-        assert factors.count("float32") == 3  # of the head: forward, its weight's, and its input's
-        assert factors.count("bfloat16") == 5
-
-
-def test_layers_stacked_for_a_scan_have_the_path_of_the_stack():
-    """And a product of two activations belongs to the module that made both."""
-
-    class Attention(eqx.Module):
-        q: Float[Array, "layers 4 4"]
-        k: Float[Array, "layers 4 4"]
-        out: Float[Array, "4 4"]
-
-        def __call__(self, x):
-            def turn(x, qk):
-                q, k = x @ qk[0], 0.5 * x @ qk[1]
-                return x + jax.nn.softmax(q @ k.T) @ x, None
-
-            return lax.scan(turn, x, (self.q, self.k))[0] @ self.out
-
-    class Outer(eqx.Module):
-        attention: Attention
-
-    model = Outer(Attention(jnp.ones((2, 4, 4)), jnp.ones((2, 4, 4)), jnp.ones((4, 4))))
-    for policy, expected in (
-        ({"default": "bf16", "attention.q": "f32"}, ["float32", "bfloat16", "bfloat16", "bfloat16", "bfloat16"]),
-        ({"default": "bf16", "attention": "f32"}, ["float32"] * 5),
-    ):
-        f = optimize(precision=policy)(lambda model, x: model.attention(x))
-        assert [factors for factors, _ in products(f, model, X[:, :4])] == expected
-
-
-def test_a_source_line_can_be_named_too():
-    """As the report of precision gives it; a line without a product is an error."""
-
-    def body(x, w):
-        y = jnp.tanh(x @ w)
-        return y @ w.T
-
-    number = body.__code__.co_firstlineno + 2
-    f = optimize(precision={"default": "bf16", f"test_autocast.py:{number}": "f32"})(body)
-    assert [factors for factors, _ in products(f, X, W)] == ["bfloat16", "float32"]
-    with pytest.raises(OptionError, match=rf"(?s)no product is computed.*test_autocast.py:{number}"):
-        optimize(precision={"default": "bf16", "test_autocast.py:1": "f32"})(body)(X, W)
-
-
-def test_a_path_that_no_array_has_is_an_error_that_names_near_ones():
-    """When the call is planned."""
-    f = optimize(precision={"default": "bf16", "heads": "f32"})(loss)
-    with pytest.raises(OptionError, match=r"(?s)loss.*'heads'.*near to it are 'head'"):
-        f(NET, X)
-    with pytest.raises(OptionError, match="'heads'"):
-        f.plan(NET, X)
-
-
-def test_an_exact_annotation_keeps_the_products_of_its_argument():
-    """`Float32[...]` says what the body sees."""
-
-    def body(x: Float32[Array, "n k"], w: Float[Array, "k m"]) -> Float[Array, "n k"]:
-        return (x @ w) @ w.T
-
-    assert [factors for factors, _ in products(optimize(precision="bf16")(body), X, W)] == ["float32", "bfloat16"]
-
-
-# Beside other options.
-
-
-def test_with_a_mapped_axis_and_remat():
-    """Each element has products of its own, batched."""
-    f = optimize(precision="bf16", vmap="batch", remat=True)(lambda_of_one)
-    xs = jnp.stack([X[0], X[1]])
-    np.testing.assert_allclose(f(xs, W), np.tanh(rounded(xs) @ rounded(W)), rtol=1e-5, atol=1e-5)
-    grad = jax.grad(lambda w: f(xs, w).sum())(W)
-    assert grad.dtype == jnp.float32
-    np.testing.assert_allclose(grad, jax.grad(lambda w: jnp.tanh(xs @ w).sum())(W), rtol=0.03, atol=0.03)
-
-
-def lambda_of_one(x: Float[Array, "k"], w: Float[Array, "k m"]) -> Float[Array, "m"]:
-    return jnp.tanh(x @ w)
-
-
-def gram(x: Float[Array, "n k"], w: Float[Array, "k m"]) -> Float[Array, "k m"]:
-    return jnp.einsum("nk,nm->km", x, jnp.tanh(x @ w)) / x.shape[0]
-
-
-@pytest.mark.parametrize("options", [{"pad": {"n": [8]}}, {"chunk": {"n": 2}}])
-def test_with_padding_and_with_chunks(options):
-    """The same products of rounded factors, over the true size."""
-    f = optimize(precision="bf16", **options)(gram)
-    for x in (X, jnp.concatenate([X, X])[:5]):
-        y = rounded(np.tanh(rounded(x) @ rounded(W)).astype(np.float32))
-        np.testing.assert_allclose(f(x, W), rounded(x).T @ y / len(x), rtol=2e-3, atol=2e-3)
-    assert f.stats.eager == 0
-    assert any(d["name"] == ("mask" if "pad" in options else "chunk") and d["taken"] for d in f.plan(X, W).to_dict()["decisions"])
-
-
-def test_un_jitted_it_does_the_same():
-    """Inside `jax.disable_jit`."""
-    f = optimize(precision="bf16")(lambda x, w: x @ w)
-    with jax.disable_jit():
-        np.testing.assert_allclose(f(X, W), rounded(X) @ rounded(W), rtol=2e-6, atol=2e-6)
-
-
-def test_a_branch_on_a_value_is_explained_as_ever():
-    """The argument has its name although the body is traced on its own."""
-
-    @optimize(precision="bf16")
-    def body(rate, w):
-        return w if rate > 0 else w @ w
-
-    with pytest.raises(Exception, match="'rate'"):
-        body(jnp.float32(1.0), W)
-
-
-def test_operations_keep_their_lines():
-    """What `debug_nans` names is the line of the user's body, of a cast that overflows too."""
-
-    def body(x, w):
-        return jnp.log(x) @ w
-
-    line = body.__code__.co_firstlineno + 1
-    for policy, x, made in (("bf16", -jnp.ones((1, 6)), "log"), ("fp16", jnp.exp(jnp.full((1, 6), 80.0)), "")):
-        with pytest.raises(jitney.NonFiniteError, match=rf"`{made}.*test_autocast.py:{line} \(body\)"):
-            optimize(precision=policy, debug_nans=True)(body)(x, 1e5 * W)
-
-
-def attention(layers, x):
-    for q, k, v in layers:
-        x = x + jax.nn.softmax((x @ q) @ (x @ k).T) @ jnp.tanh(x @ v)
-    return jnp.mean(x**2)
-
-
-def test_on_a_cpu_rounded_factors_are_multiplied_in_float32(monkeypatch):
-    """The same numbers; gradients and padded Gram matrices, for some of which XLA has no low kernel there, run. The plan says so."""
-    monkeypatch.undo()
-
-    def gram(x: Float[Array, "n k"], w: Float[Array, "k m"]) -> Float[Array, "m m"]:
-        y = jnp.tanh(x @ w)
-        return y.T @ y
-
-    f = optimize(precision="bf16", pad={"n": [8]})(gram)
-    y = rounded(np.tanh(rounded(X) @ rounded(W)).astype(np.float32))
-    np.testing.assert_allclose(f(X, W), y.T @ y, rtol=1e-2, atol=1e-2)
-    layers = [tuple(0.3 * X[:, :3] + i for i in range(3))] * 2
-    g = optimize(precision="bf16")(attention)
-    for grad in (g.grad(layers, X[:, :3], wrt="layers"), jax.jit(jax.grad(g))(layers, X[:, :3])):
-        for leaf, exact in zip(jax.tree.leaves(grad), jax.tree.leaves(jax.jit(jax.grad(attention))(layers, X[:, :3])), strict=True):
-            np.testing.assert_allclose(leaf, exact, rtol=0.1, atol=0.02)
-    (why,) = [d["why"] for d in g.plan(layers, X[:, :3]).to_dict()["decisions"] if d["name"] == "precision"]
-    assert "rounded to bfloat16 and multiplied in float32" in why
-
-
-def test_the_plan_counts_products():
-    """What is pinned is counted by the name that pins it. The body was run for it, which is no trace in `stats`."""
-    f = optimize(precision={"default": "bf16", "head": "f32"})(lambda model, x: loss(model, x))
-    assert lines(f, NET, X) == ["2 products in bfloat16", "1 product in float32, by `head`"]
-    assert f.stats.traces == 0
-
-
-@pytest.mark.parametrize(("flags", "text"), [("avx2", "this CPU emulates"), ("avx512_bf16", None), ("", "most CPUs emulate")])
-def test_the_plan_says_that_a_low_type_is_emulated(monkeypatch, flags, text):
-    """By what the system says of the CPU; where it says nothing, by what most are."""
-    monkeypatch.setattr("jitney._stages.autocast._cpu_flags", lambda: frozenset(flags.split()))
-    (why,) = [d["why"] for d in optimize(precision="bf16")(loss).plan(NET, X).to_dict()["decisions"] if d["name"] == "precision"]
-    assert "emulate" not in why if text is None else text in why
-
-
-# What is refused.
-
-
 @pytest.mark.parametrize(
     ("body", "name"),
     [(jnp.linalg.qr, "qr"), (jnp.linalg.svd, "svd"), (jnp.linalg.eigh, "eigh"), (jnp.linalg.cholesky, "cholesky"),
@@ -485,19 +227,6 @@ def test_casting_all_refuses_solves_and_factorisations(body, name):
         optimize(precision="bf16-all")(fn)(a)
     for out, expected in zip(jax.tree.leaves(optimize(precision="bf16")(fn)(a)), jax.tree.leaves(fn(a)), strict=True):
         np.testing.assert_array_equal(out, expected)
-
-
-@pytest.mark.parametrize("bad", [{"head": "f64"}, {}, {"default": None}, {3: "bf16"}, {"": "bf16"}, "bf17"])
-def test_what_is_no_policy_is_refused_at_decoration(bad):
-    """Types that are none, and names that are none."""
-    with pytest.raises(OptionError, match="precision="):
-        optimize(precision=bad)(loss)
-
-
-def test_a_body_that_cannot_be_traced_has_no_products_to_cast():
-    """So `on_trace_error="eager"` contradicts it."""
-    with pytest.raises(OptionError, match="contradict"):
-        optimize(precision="bf16", on_trace_error="eager")(loss)
 
 
 @settings(max_examples=12)

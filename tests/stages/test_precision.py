@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from jaxtyping import Array, Float, Float32
 
-from jitney import OptionError, optimize
+from jitney import JitneyWarning, OptionError, optimize
 
 X = jnp.asarray(np.linspace(0, 1, 5, dtype=np.float32))
 TYPES = {"bf16-all": jnp.bfloat16, "fp16-all": jnp.float16, "f32": jnp.float32, "f64": np.float64}
@@ -273,3 +273,28 @@ def test_f64_that_an_outer_jit_cannot_lower_is_a_sentence(body):
     with jax.enable_x64(True):
         np.testing.assert_array_equal(jax.jit(lambda x: f(x))(X), expected)
     np.testing.assert_array_equal(optimize(precision="f64")(lambda x: f(x))(X), expected)
+
+
+def max_pool(x):
+    return jnp.sum(jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (2,), (2,), "VALID") ** 2)
+
+
+@pytest.mark.parametrize("body", [max_pool, lambda x: jnp.sum(jax.scipy.special.i1e(x))], ids=["pool", "bessel"])
+def test_f64_whose_derivative_an_outer_jit_cannot_lower_is_a_sentence(body):
+    """Forward and backward. The value, and the derivative with 64 bits around it, are right."""
+    f = optimize(precision="f64")(body)
+    np.testing.assert_allclose(jax.jit(f)(X), body(X), rtol=1e-6)
+    for derivative in (jax.grad(f), lambda x: jax.jvp(f, (x,), (x,))):
+        with pytest.raises(OptionError, match=r"have 32 bits, differentiated: [\s\S]*Fix: make the outer function"):
+            jax.jit(derivative)(X)
+    with jax.enable_x64(True):
+        np.testing.assert_allclose(jax.jit(jax.grad(f))(X), jax.grad(body)(X), rtol=1e-5)
+
+
+def test_f64_of_which_an_outer_jit_can_lower_the_forward_derivative_warns():
+    """JAX's error of the gradient comes when the call is over; the derivative forward is right."""
+    f = optimize(precision="f64")(lambda x: jnp.median(x))
+    with pytest.warns(JitneyWarning, match=r"have 32 bits, differentiated backward \(forward it works\): "):
+        value, slope = jax.jit(lambda x: jax.jvp(f, (x,), (jnp.arange(5.0),)))(X)
+    assert (value, slope) == (X[2], 2)
+    np.testing.assert_array_equal(jax.jit(lambda x: f.grad(x)["x"])(X), jax.grad(jnp.median)(X))

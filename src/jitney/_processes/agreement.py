@@ -18,7 +18,7 @@ import numpy as np
 
 from .._body.body import Body
 from .._errors import OptionError, ProcessError, Where, few, repr_of, sentence
-from .._jax.trees import device_put, is_a, issubdtype
+from .._jax.trees import device_put, is_a, issubdtype, type_of
 from .._signature.static_values import static_key
 from .._stages import Place
 from .._stages.stage import Fn
@@ -203,7 +203,7 @@ def _static(value: Any) -> str:
     key = static_key(value)
     whole = _portable(key)
     if is_a(value, (set, frozenset)):
-        text = f"{{{few(sorted(map(repr, value)))}}}"
+        text = f"{{{few(sorted(map(repr_of, value)))}}}"
     else:
         text = f"a {type(value).__name__}" if _has_set(key) else static_text(value)
     return _ADDRESS.sub("", text) + ("" if len(whole) < 60 and text == repr_of(value) else f" ({_digest(whole.encode())[:8]})")
@@ -215,10 +215,13 @@ def _has_set(key: Any) -> bool:
 
 
 def _portable(key: Any) -> str:
+    """A key in words. What Python does not show is told by its type; the text of the program, which is compared too, tells more."""
+    if type_of(key) is int:
+        return hex(key)  # which has no limit of digits
     if is_a(key, tuple):
         return f"({', '.join(map(_portable, key))})"
     if is_a(key, frozenset):
         return f"{{{', '.join(sorted(map(_portable, key)))}}}"
     if is_a(key, (type, types.FunctionType, types.BuiltinFunctionType)):
         return f"{key.__module__}.{key.__qualname__}"
-    return _ADDRESS.sub("", repr(key))
+    return _ADDRESS.sub("", repr_of(key))

@@ -5,7 +5,6 @@ A program without such an option runs its `jax.jit`-ed function directly.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
@@ -17,7 +16,7 @@ from .._body.body import Body
 from .._body.call_key import trace_key
 from .._checks import Kept
 from .._diagnosis.nonfinite import locate, message, nonfinite
-from .._errors import NonFiniteError, OptionError, sentence
+from .._errors import NonFiniteError
 from .._jax.compile_cache.cache import disabled as cache_disabled
 from .._jax.compile_cache.cache import ensure as ensure_cache
 from .._jax.equinox_checks import has_equinox_checks
@@ -25,6 +24,7 @@ from .._jax.tracing import is_staged
 from .._view.layout import traced
 from .._view.true_sizes import parted
 from .checked_calls import Run, checked_calls
+from .in_32_bits import demand_lowered
 
 _config: Any = jax.config
 
@@ -62,35 +62,11 @@ def lowered(body: Body, arrays: Sequence[Any], jitted: Any) -> Any:
 def _in_x64(body: Body, jitted: Any, run: Run) -> Run:
     def in_x64(*arrays: Any) -> Any:
         if traced(arrays) and is_staged() and not _config.jax_enable_x64:
-            _demand_lowered(body, arrays, jitted)
+            demand_lowered(body, arrays, jitted)
         with jax.enable_x64(True):  # noqa: FBT003
             return run(*arrays)
 
     return in_x64
-
-
-def _demand_lowered(body: Body, arrays: Sequence[Any], jitted: Any) -> None:
-    """Check that an outer program whose numbers have 32 bits can hold this one.
-
-    JAX lowers some operations by tracing what they are made of (`argmax`, random bits, Bessel functions). It does so when it lowers the
-    outer program, with the setting of then.
-
-    Raises:
-        OptionError: It cannot.
-    """
-    like = [jax.ShapeDtypeStruct(x.shape, x.dtype, weak_type=bool(getattr(x, "weak_type", False))) for x in map(jax.typeof, arrays)]
-    with body.numbers():
-        program = jitted.trace(*like)
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Explicitly requested dtype")  # which it says on the way
-            program.lower()
-    except (TypeError, ValueError) as error:
-        raise OptionError(
-            sentence(body.core.where, f'precision="f64" inside an outer `jit` whose numbers have 32 bits: {str(error).partition(". ")[0]}.',
-                     "JAX lowers the outer program as a whole, and an operation of this one is made of others there, with 32 bits.",
-                     'make the outer function the one with precision="f64", or call it inside `with jax.enable_x64(True):`.')
-        ) from error  # fmt: skip
 
 
 def _without_cache(run: Run) -> Run:

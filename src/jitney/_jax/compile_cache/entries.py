@@ -9,7 +9,10 @@ package `zstandard`), the frame has room for one that JAX leaves empty, and XLA 
 - What has none when a process turns the cache on was not finished, or not written by jitney: it is deleted (`sweep`), as is what
   is empty or what others could write.
 - A failed reading is a warning of JAX, which compiles anew and then leaves the damaged entry where it is. That shows: JAX says
-  that it writes, and no file is new. Then all entries are read, and those that are damaged are deleted (`Watch`).
+  that it writes, and no file is new. Then all entries are read, and those that are damaged are deleted (`Watch`). Where several
+  threads write, one of them may see the files of all: what counts is how many are new.
+- To see what is new the folder is listed, a microsecond for each name in it. With zlib that has time, so a folder of many is listed
+  after several writes; with zstd an entry is sealed when it is there.
 
 What another process writes meanwhile is read as it is there: sealed, or written a moment ago, or cut, which its format tells.
 JAX tells of reading and writing through `jax.monitoring`, in the thread that compiles, so this holds for plain `jax.jit` too; a
@@ -40,8 +43,7 @@ _ASKED: Final = "/jax/compilation_cache/compile_requests_use_cache"
 _HIT: Final = "/jax/compilation_cache/cache_hits"
 _WRITES: Final = "/jax/compilation_cache/cache_misses"
 _COMPILED: Final = "/jax/core/compile/backend_compile_duration"
-
-_Mark = tuple[int, int, int] | None
+_ENTRIES_FOR_ONE_MORE: Final = 1000  # in the folder: it is listed a write later
 
 
 @dataclass(frozen=True)
@@ -148,64 +150,100 @@ class Watch:
         self._lock = threading.Lock()
         self._here = threading.local()  # what JAX said last in this thread
         self._folder: Path | None = None
-        self._known = set[str]()
-        self._whole = dict[str, _Mark]()  # what this process has read or sealed
+        self._known = dict[str, int]()  # the mark of each entry that this process has read or sealed, 0 of others
+        self._writing = 0  # in so many threads JAX has said that it writes, and not yet that it has compiled
+        self._written = 0  # so often it has written since the folder was listed last
+        self._early = 0  # new files that were seen before the thread that writes them was done
         self._listens = False
 
     def follow(self, folder: Path | None) -> None:
         """From now on this folder, which has been swept; none of jitney's where None."""
         with self._lock:
-            self._folder, self._whole = folder, {}
-            self._known = set[str]() if folder is None else _entries(folder)
+            self._folder, self._written, self._early = folder, 0, 0
+            self._known = {} if folder is None else dict.fromkeys(_entries(folder), 0)
             if folder is not None and not self._listens:
                 self._listens = True
                 jax.monitoring.register_event_listener(self._event)
                 jax.monitoring.register_event_duration_secs_listener(self._duration)
 
     def _event(self, event: str, **_: Any) -> None:
-        if event in (_ASKED, _HIT, _WRITES):
-            if event == _ASKED and getattr(self._here, "said", None) == _ASKED:
-                self._look()  # it was neither found nor compiled: a failed reading was made an error
-            self._here.said = event
+        if event in (_ASKED, _HIT, _WRITES) and self._said(event) == event == _ASKED:
+            self._wrote()  # it was neither found nor compiled: a failed reading was made an error
 
     def _duration(self, event: str, duration_secs: float, **_: Any) -> None:
-        if event == _COMPILED:
-            if getattr(self._here, "said", None) == _WRITES:
-                self._look()
-            self._here.said = None
+        if event == _COMPILED and self._said(None) == _WRITES:
+            self._wrote()
 
-    def _look(self) -> None:
-        """Seal what is new. Is nothing new, JAX found an entry there that it could not read, and did not write over it."""
+    def _said(self, event: str | None) -> str | None:
+        """Note what JAX says in this thread; what it had said before."""
+        before: str | None = getattr(self._here, "said", None)
+        self._here.said = event
+        if before != event and _WRITES in (before, event):
+            with self._lock:
+                self._writing += 1 if event == _WRITES else -1
+        return before
+
+    def _wrote(self) -> None:
         with self._lock:
-            folder = self._folder
-            if folder is None:
-                return
-            names = _entries(folder)
-            new = names - self._known
-            for name in new or names:
-                if new and CODEC.packed is None:  # of any process: whether it is whole is seen when it is read
-                    _privately(folder / name)
-                elif new or _mark(folder / name) != self._whole.get(name):
-                    _seal(folder / name)
-                    self._whole[name] = _mark(folder / name)
-            self._known = names
+            self._written += 1
+            if self._folder is not None and (CODEC.packed is not None or self._written > len(self._known) // _ENTRIES_FOR_ONE_MORE):
+                self._look(self._folder)
+
+    def _look(self, folder: Path) -> None:
+        """Seal what is new. Is less new than was written, JAX found an entry there that it could not read, and did not write over it."""
+        new = self._new(folder)
+        seen = len(new) + self._early
+        if seen < self._written or CODEC.packed is not None:
+            for name in list(self._known) if seen < self._written else new:
+                self._seal(folder, name)
+        else:
+            for name in new:  # of any process: whether it is whole is seen when it is read
+                _privately(folder / name)
+        self._early = min(max(seen - self._written, 0), self._writing)  # others are of other processes
+        self._written = 0
+
+    def _new(self, folder: Path) -> list[str]:
+        """The entries that were not there at the last look; those that are gone are forgotten."""
+        new: list[str] = []
+        left = 0
+        names = _listed(folder)
+        for name in names:
+            if name in self._known:
+                left += 1
+            elif name.endswith(ENTRY):
+                new.append(name)
+        if left < len(self._known):
+            there = set(names)
+            self._known = {name: mark for name, mark in self._known.items() if name in there}
+        self._known.update(dict.fromkeys(new, 0))
+        return new
+
+    def _seal(self, folder: Path, name: str) -> None:
+        known = self._known[name]
+        if not known or known != _mark(folder / name):
+            _seal(folder / name)
+            self._known[name] = _mark(folder / name)
+
+
+def _listed(folder: Path) -> list[str]:
+    """Names. A folder that is gone has none; `cache.py` sees to that before the next program."""
+    try:
+        return os.listdir(folder)  # noqa: PTH208 - 5000 names need no paths
+    except OSError:
+        return []
 
 
 def _entries(folder: Path) -> set[str]:
-    """Names. A folder that is gone has none; `cache.py` sees to that before the next program."""
-    try:
-        return {name for name in os.listdir(folder) if name.endswith(ENTRY)}  # noqa: PTH208 - 5000 names need no paths
-    except OSError:
-        return set()
+    return {name for name in _listed(folder) if name.endswith(ENTRY)}
 
 
-def _mark(entry: Path) -> _Mark:
-    """What is another after each writing; None of what is gone."""
+def _mark(entry: Path) -> int:
+    """What is another after each writing; 0 of what is gone."""
     try:
         status = entry.stat()
     except OSError:
-        return None
-    return status.st_ino, status.st_size, status.st_mtime_ns
+        return 0
+    return hash((status.st_ino, status.st_size, status.st_mtime_ns))
 
 
 def _privately(entry: Path) -> None:

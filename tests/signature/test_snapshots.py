@@ -1,0 +1,69 @@
+"""A copy of a static value is that value, and no later change reaches it."""
+
+import collections
+import copy
+import functools
+import math
+
+import jax.numpy as jnp
+from hypothesis import given, settings
+
+from jitney._signature.static_values import snapshot, static_key
+from tests.signature._static_values import VALUES, Colour, Frozen, Pair, change, shown, with_unit
+
+X = jnp.arange(3.0)
+MANY = settings(max_examples=max(200, settings.default.max_examples))
+
+
+@MANY
+@given(VALUES)
+def test_any_snapshot_is_the_same_value(value):
+    """In words and in key."""
+    twin = snapshot(value)
+    assert shown(twin) == shown(value)
+    assert static_key(twin) == static_key(value)
+
+
+@MANY
+@given(VALUES)
+def test_no_change_in_place_reaches_a_key_or_a_snapshot(value):
+    """Lists, dicts, sets, arrays and records, at any depth, changed after the call."""
+    key, twin, words = static_key(value), snapshot(value), shown(value)
+    fresh = copy.deepcopy(value)
+    change(value)
+    assert shown(twin) == words
+    assert key == static_key(twin) == static_key(fresh)
+    assert (static_key(value) == key) == (shown(value) == words)
+
+
+def test_a_snapshot_keeps_what_cannot_change():
+    """No copy of strings, functions, JAX arrays, frozen values and tuples of them: `is` still works in a body."""
+    marker = object()
+    for value in ("text", math.sin, X, marker, (1, marker), Frozen(marker), frozenset({1}), Colour.RED, Pair(1, "a")):
+        assert snapshot(value) is value
+
+
+def test_a_snapshot_of_a_subclass_is_of_that_subclass():
+    """Whatever its constructor asks for, and with what it holds besides."""
+
+    class Point(tuple):
+        def __new__(cls, x, y):
+            return super().__new__(cls, (x, y))
+
+    class Bag(dict):
+        def __init__(self, name):
+            super().__init__()
+            self.name = name
+
+    bag = Bag("mine")
+    bag["k"] = [1]
+    point = Point([1], 2)
+    point.name = "p"
+    counted = collections.defaultdict(list, a=[1])
+    for value in (bag, point, counted, Pair([1], 2), with_unit([1.0], "m"), functools.partial(max, [1])):
+        twin = snapshot(value)
+        assert twin is not value
+        assert type(twin) is type(value)
+        assert static_key(twin) == static_key(value)
+        assert vars(twin) == vars(value) if hasattr(value, "__dict__") else True
+    assert snapshot(counted).default_factory is list
