@@ -28,7 +28,7 @@ from .._stages.stage import Request, Stage
 from .._view.layout import Layout
 from .._view.module_axes import InModule, axes_in_modules, with_modules
 from .._view.named_axes import beside, named_axes, sizes_of, with_counts
-from .._view.result import Outcome, unmixed
+from .._view.result import Outcome, refuse_used_up, unmixed
 from .._view.true_sizes import Counts, KnownSizes, knowing, known
 from .._view.view import View
 from .call_key import trace_key
@@ -202,7 +202,8 @@ class Body:
                 if reading is not None:
                     reading.stop()
             outcome.body_seconds.append(time.perf_counter() - began)
-            return outcome.take_apart(result, core.where)
+            refuse_used_up(core.where, result)
+            return outcome.take_apart(result)
 
         return body
 

@@ -9,7 +9,6 @@ costs a tenth of flattening.
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -23,13 +22,10 @@ import numpy as np
 from jax.tree_util import all_leaves
 
 from .._jax.trees import Tracer, is_a, tree_flatten, type_of
-from .._owners import owner_of_class
-from .._signature.plain_objects import is_plain, is_settled
-from .._signature.static_values import is_constant, snapshot
+from .._signature.static_values import is_constant
 from .view import is_array
 
 _NODES = (tuple, eqx.Module)
-_OTHERS_OWN = ("user", "generated", "library")
 _APART = "by argument"  # a key starts with it, since that of `f((x,))` would else be that of `f(x)` flattened as a whole
 _MOST_SEEN = 64
 _NEVER = None, False
@@ -57,7 +53,7 @@ _lock = threading.Lock()
 def structure(treedef: Hashable, leaves: Sequence[Any]) -> Structure:
     """The one of a tree with such leaves."""
     arrays = tuple(i for i, leaf in enumerate(leaves) if is_array(leaf))
-    constants = tuple(leaf for leaf in leaves if is_constant(type_of(leaf)) and not is_plain(type_of(leaf)) and not is_array(leaf))
+    constants = tuple(leaf for leaf in leaves if is_constant(type_of(leaf)) and not is_array(leaf))
     with _lock:
         return _structures.setdefault((treedef, *map(type, leaves), *constants), Structure(arrays, len(constants)))
 
@@ -67,11 +63,11 @@ def constants_in(key: Any) -> int:
     return sum(part.constants for part in key if is_a(part, Structure))
 
 
-class Remembered:
-    """The leaves of one module, and what all of its fields were when it was flattened, or made.
+class Remembered(weakref.ref[Any]):
+    """A weak reference to a module, with its leaves and what all of its fields were when it was flattened, or made.
 
-    Args:
-        module: A weak reference.
+    Attributes:
+        name: Its `id`.
         leaves: In JAX's order.
         structure: Its part of a key.
         holders: What the modules, lists and dicts in it hold now: views and lists, which show each change.
@@ -79,15 +75,14 @@ class Remembered:
         found: Is called when the module is found again.
     """
 
-    __slots__ = ("found", "held", "holders", "leaves", "module", "structure")
+    __slots__ = ("found", "held", "holders", "leaves", "name", "structure")
 
-    def __init__(self, module: weakref.ref[Any], leaves: list[Any], structure: Structure, holders: list[Any], held: list[Any], found: Any):
-        self.module = module
-        self.leaves = leaves
-        self.structure = structure
-        self.holders = holders
-        self.held = held
-        self.found = found
+    name: int
+    leaves: list[Any]
+    structure: Structure
+    holders: list[Any]
+    held: list[Any]
+    found: Callable[[], None] | None
 
     def holds(self) -> bool:
         return all(map(is_, chain.from_iterable(self.holders), self.held))
@@ -99,15 +94,19 @@ _leaves: Any = jax.tree.leaves
 fields_of: Callable[[Any], dict[str, Any]] = vars
 _remembered: dict[int, Remembered] = {}
 remembered: Callable[[int], Remembered | None] = _remembered.get
-"""What is remembered of the module of this `id`; its `module` says whether it is that one."""
+"""What is remembered of the module of this `id`; what it refers to says whether it is that one."""
 
 
 def remember(module: Any, leaves: list[Any], structure: Structure, holders: list[Any], held: list[Any], found: Any = None) -> None:
     """Find these leaves whenever the module is an argument, for as long as it lives. `holders` ends with END."""
-    name = id(module)
-    forget = _remembered.pop  # at exit the module's own names may be gone before the last module is
-    gone = weakref.ref(module, lambda _: forget(name, None))
-    _remembered[name] = Remembered(gone, leaves, structure, holders, held, found)
+    part = Remembered(module, _forget)
+    part.name, part.leaves, part.structure, part.holders, part.held, part.found = id(module), leaves, structure, holders, held, found
+    _remembered[part.name] = part
+
+
+def _forget(part: Any, forget: Any = _remembered.pop) -> None:
+    """Of a module that is gone. At exit the names of this file may be gone before the last module is."""
+    forget(part.name, None)
 
 
 def holders_of(node: Any) -> Iterator[Any]:
@@ -153,7 +152,7 @@ class Flattener:
             key.append(kind)
             return
         part = remembered(id(node))
-        if part is not None and part.module() is node and part.holds():
+        if part is not None and part() is node and part.holds():
             if part.found is not None:
                 part.found()
         elif is_a(node, jax.Array) and not is_a(node, Tracer):
@@ -179,8 +178,10 @@ class Flattener:
 
     def holds_more(self, node: Any) -> bool:
         """Whether it is a tuple of modules, or of tuples, which may be of modules; not one that JAX takes apart in another way."""
-        if not any(isinstance(child, _NODES) for child in node):
-            return False
+        return any(isinstance(child, _NODES) for child in node) and self.is_plain(node)
+
+    def is_plain(self, node: Any) -> bool:
+        """Whether JAX takes a tuple apart as it is."""
         kind = type_of(node)
         plain = self._tuples.get(kind)
         if plain is None:
@@ -220,33 +221,6 @@ def _nodes(node: Any) -> Iterator[Any]:
         return
     for child in children(node):
         yield from _nodes(child)
-
-
-def loose_parts(values: Any) -> tuple[Any, ...]:
-    """What nodes hold beside their children and callers can change in place: static fields, what a registered class tells JAX."""
-    return tuple(part for node in _nodes(values) for part in _beside(node) if not is_settled(part))
-
-
-def copy_loose(values: Any) -> None:
-    """Give modules that were made for one trace copies of what their static fields hold: JAX knows an array of NumPy's by identity."""
-    for node in _nodes(values):
-        if is_a(node, eqx.Module):
-            for name in _static_names(node):
-                object.__setattr__(node, name, snapshot(getattr(node, name)))
-
-
-def _beside(node: Any) -> Iterator[Any]:
-    if is_a(node, eqx.Module):
-        yield from (getattr(node, name) for name in _static_names(node))
-    elif node is not None and not is_a(node, (tuple, list, dict)) and not is_leaf(node) and owner_of_class(type_of(node)) in _OTHERS_OWN:
-        treedef: Any = tree_flatten(node)[1]
-        told = treedef.node_data()
-        yield None if told is None else told[1]
-
-
-def _static_names(module: Any) -> list[str]:
-    fixed = (field.name for field in dataclasses.fields(module) if field.metadata.get("static", False))
-    return [name for name in fixed if hasattr(module, name)]
 
 
 def is_leaf(node: Any) -> bool:

@@ -40,19 +40,9 @@ class Outcome:
         self._build: Build | None = None
         self._is_built = False
 
-    def take_apart(self, result: Any, where: Where) -> list[Any]:
-        """The arrays of a result; the structure is kept.
-
-        Raises:
-            StaticError: It holds an iterator or a coroutine, which the first call would use up for all others.
-        """
+    def take_apart(self, result: Any) -> list[Any]:
+        """The arrays of a result; the structure is kept."""
         leaves, self.treedef = tree_flatten(result)
-        for leaf in leaves:
-            if is_used_up(leaf):
-                raise StaticError(
-                    sentence(where, f"the result is or holds {article(leaf)}.",
-                             "It can be read once, and what is traced once serves many calls.", "return a list, a tuple or an array.")
-                )  # fmt: skip
         self.rest = tuple((i, snapshot(original(leaf))) for i, leaf in enumerate(leaves) if not is_computed(leaf))
         self.seen.append((self.treedef, self.rest))
         self._build, self._is_built = None, False
@@ -106,6 +96,20 @@ class Outcome:
     def output(self, arrays: Sequence[Any]) -> Any:
         """What a transformed function returns to JAX: the result itself if it holds arrays only, in no modules."""
         return Mixed(self, tuple(arrays)) if self.rest or holds_modules(self.treedef) else self.whole(arrays)
+
+
+def refuse_used_up(where: Where, result: Any) -> None:
+    """Check that a result holds nothing that its first reader would use up for all others.
+
+    Raises:
+        StaticError: An iterator or a coroutine.
+    """
+    for leaf in tree_flatten(result)[0]:
+        if is_used_up(leaf):
+            raise StaticError(
+                sentence(where, f"the result is or holds {article(leaf)}.", "It can be read once, and what is traced once serves many calls.",
+                         "return a list, a tuple or an array.")
+            )  # fmt: skip
 
 
 def is_computed(leaf: Any) -> bool:
