@@ -29,6 +29,9 @@ LAYERS = 4
 """Fewer are not worth a loop."""
 OPERATIONS = 40
 """Layers of fewer compile about as fast as the loop with what it takes apart and puts together."""
+STACKED = 12
+"""So many layers are worth one whatever they do, where all of their weights are slices of stacked ones: on CPUs XLA compiles each slice for
+itself, where it compiles equal operations once."""
 COPY = 300
 """As many operations on numbers have to be done for each byte that is stacked, so that stacking takes a twentieth of their time."""
 EACH = 10_000
@@ -135,10 +138,13 @@ def _decided(flat: FlatProgram, stack: Stack, parts: Parts, *, differentiated: b
     if isinstance(chain, Broken):
         return stay(chain.why)
     count = stack.count
-    if count < LAYERS or operations < OPERATIONS:
-        return stay(f"a loop is worth it for {LAYERS} layers or more, of {OPERATIONS} operations or more")
     copied = sum(flat.sizes[n] for row in chain.rows if not _at_hand(flat, row, parts) for n in row) // count
-    if _jax.local_devices()[0].platform == "cpu":
+    on_cpu = _jax.local_devices()[0].platform == "cpu"
+    in_slices = on_cpu and count >= STACKED and bool(chain.rows) and not copied
+    if count < LAYERS or (operations < OPERATIONS and not in_slices):
+        many = f", or on CPUs for {STACKED} or more whose weights are stacked" if on_cpu else ""
+        return stay(f"a loop is worth it for {LAYERS} layers or more, of {OPERATIONS} operations or more{many}")
+    if on_cpu:
         if not differentiated and copied:  # of stacked weights each slice would be an operation of its own
             return stay("on a CPU a forward pass compiles equal operations once as it is; a gradient of it may be rolled")
         if any(eqn.primitive.name == _NO_KERNEL for step in steps for eqn in (step.eqn, *inside(step.eqn))):
