@@ -1,9 +1,9 @@
 """Equal layers as one loop (`roll="auto"`) beside the same layers one behind the other.
 
 `python -m tests.perf.rolled [layers ...]` makes an MLP, a transformer and a residual CNN of 12, 24 and 48 layers, of each the loss, its
-gradient and a step of Adam: as written, as written in layers of `jitney.stack`, and both with `roll="auto"`. It prints the seconds to trace,
-lower and compile without any cache, and the milliseconds of a call: the least of some rounds, in which all take turns. `*`: something was rolled.
-Compiling is in seconds of processors, so that other work on the machine counts less.
+gradient and a step of Adam: of a list of layers and of layers of `jitney.stack`, both as they are and with `roll="auto"`. It prints the
+seconds to trace and lower, and to compile without any cache, of processors, so that other work on the machine counts less; and the
+milliseconds of a call, the least of some rounds, in which all take turns. `*`: something was rolled.
 
 "one layer" is the same of a model of a single layer, which is compiled whatever is rolled: as many times as it is shorter no loop can be.
 `JITNEY_BENCH_MODELS` names some of the models, apart by commas, and `JITNEY_BENCH_KINDS` some of value, gradient and step.
@@ -107,7 +107,7 @@ def program_of(kind: str, options: dict[str, Any]) -> Any:
     def value(layers: Any, x: Float[Array, "batch ..."]) -> Float[Array, ""]:
         return loss(layers, x)
 
-    made: Any = optimize(cache=False, **options)(step if kind == "step" else value)  # pyright: ignore[reportCallIssue, reportArgumentType]
+    made: Any = optimize(cache=False, **options)(step if kind == "step" else value)
     return made.grad.program(wrt="layers") if kind == "gradient" else made
 
 
