@@ -76,7 +76,7 @@ class _Writer:
             self._arrays.append(name)
             return
         part = remembered(id(node))
-        if part is not None and part.module() is node:
+        if part is not None and part() is node:
             self._module(part.structure, name)
         elif is_a(node, tuple) and self._flattener.holds_more(node):
             if not of_known_type:
@@ -97,7 +97,7 @@ class _Writer:
         of = f"of_{name}"
         self._lines.append(f"{of} = remembered(id({name}))")
         self._leave_unless(
-            f"{of} is not None and {of}.structure is {self._constant(structure)} and {of}.module() is {name} "
+            f"{of} is not None and {of}.structure is {self._constant(structure)} and {of}() is {name} "
             f"and all(map(is_, chain({of}.holders), {of}.held))"
         )
         self._lines += [f"if {of}.found is not None:", f"    {of}.found()"]
