@@ -147,11 +147,13 @@ class Core(Function):
             if not kwargs:
                 return layout.only, None
             return layout.only, operator.itemgetter(*order) if len(order) > 1 else tuple
-        if not any(isinstance(value, (tuple, eqx.Module)) for value in values):
-            return False
-        if self.flattener is None or layout.only is None or layout.nested:
+        if layout.only is None or layout.nested:
             return None
-        take = taker(self.flattener, arrays, values, order)
+        flattener = self.flattener
+        if flattener is None:
+            flattener = Flattener()
+            flattener(values)  # so that it knows which types are arrays
+        take = taker(flattener, arrays, values, order)
         return take and (layout.only, take)
 
     def forget(self) -> None:

@@ -178,8 +178,10 @@ class Flattener:
 
     def holds_more(self, node: Any) -> bool:
         """Whether it is a tuple of modules, or of tuples, which may be of modules; not one that JAX takes apart in another way."""
-        if not any(isinstance(child, _NODES) for child in node):
-            return False
+        return any(isinstance(child, _NODES) for child in node) and self.is_plain(node)
+
+    def is_plain(self, node: Any) -> bool:
+        """Whether JAX takes a tuple apart as it is."""
         kind = type_of(node)
         plain = self._tuples.get(kind)
         if plain is None:
