@@ -268,21 +268,53 @@ def test_containers_one_after_another_give_what_the_function_gives(order, repeat
 OF_LEAVES = optimize(of_leaves)
 
 
-def test_containers_of_a_known_pattern_are_not_taken_apart_step_by_step(not_taken_apart):
+def test_containers_of_a_known_pattern_are_not_taken_apart_step_by_step(monkeypatch):
     """Dicts, lists, tuples and named ones of arrays, as optax's states are, without any module."""
-    program = optimize(of_leaves)
+    program = optimize(lambda tree, x: of_leaves(tree, x))
     tree = {"w": [(X, X * 2), Carry(X * 3, None)], "b": {"z": X, "y": X * 4}}
     warm(program, tree, X)
-    not_taken_apart()
+    monkeypatch.setattr("jitney._interface.program.tree_flatten", None)
     doubled = jax.tree.map(lambda x: 2 * x, tree)
     np.testing.assert_allclose(program(doubled, X), of_leaves(doubled, X), rtol=2e-6)
 
 
 def test_containers_of_tracers_are_traced():
     """After warm calls of the same pattern."""
-    program = optimize(of_leaves)
+    program = optimize(lambda tree, x: of_leaves(tree, x))
     tree = {"w": [X, X * 2]}
     warm(program, tree, X)
     grads = jax.grad(program)(tree, X)
     np.testing.assert_allclose(grads["w"], [X, 2 * X])
-    np.testing.assert_allclose(jax.vmap(program, in_axes=({"w": [0, None]}, None))({"w": [jnp.stack([X, X * 3]), X]}, X), [206.0, 210.0])
+    np.testing.assert_allclose(jax.vmap(program, in_axes=({"w": [0, None]}, None))({"w": [jnp.stack([X, X * 3]), X]}, X), [X @ X + 2 * X @ X + 200, 3 * X @ X + 2 * X @ X + 200])
+
+
+class Scaled(eqx.Module):
+    layer: Any
+    rate: Any  # a number that is a leaf, as that of Equinox's Dropout
+
+    def __call__(self, x):
+        return self.rate * self.layer(x)
+
+
+def test_a_model_with_numbers_among_its_leaves_is_not_taken_apart_step_by_step(not_taken_apart):
+    """It is the same model in each call; one with another number is another program."""
+    program = optimize(lambda model, x: model(x))
+    models = [Scaled(Layer(X), rate) for rate in (0.5, 0.25, -0.0, 0.0, 1, 1.0)]
+    for model in models:
+        for _ in range(3):
+            out = program(model, X)
+            np.testing.assert_allclose(out, model(X), rtol=2e-6)
+            np.testing.assert_array_equal(np.signbit(out), np.signbit(model(X)))
+    other = optimize(lambda model, x: model(x))
+    warm(other, models[0], X)
+    not_taken_apart()
+    np.testing.assert_allclose(other(models[0], X), models[0](X), rtol=2e-6)
+
+
+def test_a_number_changed_behind_the_back_of_a_model_counts():
+    """In a field that is a leaf."""
+    program = optimize(lambda model, x: model(x))
+    model = Scaled(Layer(X), 0.5)
+    warm(program, model, X)
+    object.__setattr__(model, "rate", 0.125)
+    np.testing.assert_allclose(program(model, X), 0.125 * jnp.tanh(X), rtol=2e-6)

@@ -15,8 +15,10 @@ from typing import Any
 import equinox as eqx
 
 from .._jax.trees import is_a, tree_flatten, type_of
-from .flatten import Flattener, remembered
+from .._signature.static_values import is_constant
+from .flatten import Flattener, Remembered, remembered
 
+_NUMBERS = (bool, int, float, complex)
 Taker = Callable[[Sequence[Any]], "tuple[Any, ...] | None"]
 """From the arguments of a call to its arrays; None if they are not of the pattern."""
 
@@ -78,7 +80,7 @@ class _Writer:
             return
         part = remembered(id(node))
         if part is not None and part() is node:
-            self._module(part.structure, name)
+            self._module(part, name)
         elif node is None:
             self._leave_unless(f"{name} is None")
         elif kind is dict and (keys := _sorted(node)) is not None:
@@ -112,19 +114,29 @@ class _Writer:
         self._leave_unless(f"t_{name} == {self._constant(treedef)} and [*map(kind_of, l_{name})] == {self._constant(kinds)}")
         self._arrays += [f"*l_{name}"] if leaves else []
 
-    def _module(self, structure: Any, name: str) -> None:
-        of = f"of_{name}"
+    def _module(self, part: Remembered, name: str) -> None:
+        structure, of = part.structure, f"of_{name}"
         self._lines.append(f"{of} = remembered(id({name}))")
         self._leave_unless(
             f"{of} is not None and {of}.structure is {self._constant(structure)} and {of}() is {name} "
             f"and all(map(is_, chain({of}.holders), {of}.held))"
         )
         self._lines += [f"if {of}.found is not None:", f"    {of}.found()"]
-        if structure.constants:
-            self._lines.append(f"l_{name} = {of}.leaves")
-            self._arrays += [f"l_{name}[{i}]" for i in structure.arrays]
-        else:
+        if len(structure.arrays) == len(part.leaves):
             self._arrays.append(f"*{of}.leaves")
+            return
+        self._lines.append(f"l_{name} = {of}.leaves")
+        self._arrays += [f"l_{name}[{i}]" for i in structure.arrays]
+        self._static({i: leaf for i, leaf in enumerate(part.leaves) if i not in structure.arrays}, f"l_{name}")
+
+    def _static(self, leaves: dict[int, Any], name: str) -> None:
+        """What is no array tells the program by its value: functions and texts are in the structure, and numbers are the same objects."""
+        for i, leaf in leaves.items():
+            kind = type_of(leaf)
+            if kind in _NUMBERS:
+                self._leave_unless(f"{name}[{i}] is {self._constant(leaf)}")
+            elif not is_constant(kind):
+                self.is_known = False
 
     def _leave_unless(self, what: str) -> None:
         self._lines += [f"if not ({what}):", "    return None"]
