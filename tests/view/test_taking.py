@@ -285,7 +285,10 @@ def test_containers_of_tracers_are_traced():
     warm(program, tree, X)
     grads = jax.grad(program)(tree, X)
     np.testing.assert_allclose(grads["w"], [X, 2 * X])
-    np.testing.assert_allclose(jax.vmap(program, in_axes=({"w": [0, None]}, None))({"w": [jnp.stack([X, X * 3]), X]}, X), [X @ X + 2 * X @ X + 200, 3 * X @ X + 2 * X @ X + 200])
+    np.testing.assert_allclose(
+        jax.vmap(program, in_axes=({"w": [0, None]}, None))({"w": [jnp.stack([X, X * 3]), X]}, X),
+        [X @ X + 2 * X @ X + 200, 3 * X @ X + 2 * X @ X + 200],
+    )
 
 
 class Scaled(eqx.Module):
