@@ -63,11 +63,11 @@ def constants_in(key: Any) -> int:
     return sum(part.constants for part in key if is_a(part, Structure))
 
 
-class Remembered:
-    """The leaves of one module, and what all of its fields were when it was flattened, or made.
+class Remembered(weakref.ref[Any]):
+    """A weak reference to a module, with its leaves and what all of its fields were when it was flattened, or made.
 
-    Args:
-        module: A weak reference.
+    Attributes:
+        name: Its `id`.
         leaves: In JAX's order.
         structure: Its part of a key.
         holders: What the modules, lists and dicts in it hold now: views and lists, which show each change.
@@ -75,15 +75,14 @@ class Remembered:
         found: Is called when the module is found again.
     """
 
-    __slots__ = ("found", "held", "holders", "leaves", "module", "structure")
+    __slots__ = ("found", "held", "holders", "leaves", "name", "structure")
 
-    def __init__(self, module: weakref.ref[Any], leaves: list[Any], structure: Structure, holders: list[Any], held: list[Any], found: Any):
-        self.module = module
-        self.leaves = leaves
-        self.structure = structure
-        self.holders = holders
-        self.held = held
-        self.found = found
+    name: int
+    leaves: list[Any]
+    structure: Structure
+    holders: list[Any]
+    held: list[Any]
+    found: Callable[[], None] | None
 
     def holds(self) -> bool:
         return all(map(is_, chain.from_iterable(self.holders), self.held))
@@ -95,15 +94,19 @@ _leaves: Any = jax.tree.leaves
 fields_of: Callable[[Any], dict[str, Any]] = vars
 _remembered: dict[int, Remembered] = {}
 remembered: Callable[[int], Remembered | None] = _remembered.get
-"""What is remembered of the module of this `id`; its `module` says whether it is that one."""
+"""What is remembered of the module of this `id`; what it refers to says whether it is that one."""
 
 
 def remember(module: Any, leaves: list[Any], structure: Structure, holders: list[Any], held: list[Any], found: Any = None) -> None:
     """Find these leaves whenever the module is an argument, for as long as it lives. `holders` ends with END."""
-    name = id(module)
-    forget = _remembered.pop  # at exit the module's own names may be gone before the last module is
-    gone = weakref.ref(module, lambda _: forget(name, None))
-    _remembered[name] = Remembered(gone, leaves, structure, holders, held, found)
+    part = Remembered(module, _forget)
+    part.name, part.leaves, part.structure, part.holders, part.held, part.found = id(module), leaves, structure, holders, held, found
+    _remembered[part.name] = part
+
+
+def _forget(part: Any, forget: Any = _remembered.pop) -> None:
+    """Of a module that is gone. At exit the names of this file may be gone before the last module is."""
+    forget(part.name, None)
 
 
 def holders_of(node: Any) -> Iterator[Any]:
@@ -149,7 +152,7 @@ class Flattener:
             key.append(kind)
             return
         part = remembered(id(node))
-        if part is not None and part.module() is node and part.holds():
+        if part is not None and part() is node and part.holds():
             if part.found is not None:
                 part.found()
         elif is_a(node, jax.Array) and not is_a(node, Tracer):
@@ -175,8 +178,10 @@ class Flattener:
 
     def holds_more(self, node: Any) -> bool:
         """Whether it is a tuple of modules, or of tuples, which may be of modules; not one that JAX takes apart in another way."""
-        if not any(isinstance(child, _NODES) for child in node):
-            return False
+        return any(isinstance(child, _NODES) for child in node) and self.is_plain(node)
+
+    def is_plain(self, node: Any) -> bool:
+        """Whether JAX takes a tuple apart as it is."""
         kind = type_of(node)
         plain = self._tuples.get(kind)
         if plain is None:
