@@ -1,12 +1,17 @@
 """Equal layers as one loop (`roll="auto"`) beside the same layers one behind the other.
 
-`python -m tests.perf.rolled [layers ...]` makes an MLP, a transformer and a residual CNN of 12, 24 and 48 layers, of each the loss and its
-gradient: as written, with `roll="auto"`, and with `roll="auto"` on layers of `jitney.stack`. It prints the seconds to trace, lower and
-compile without any cache, and the milliseconds of a call: the least of some rounds, in which all take turns. `*`: something was rolled.
+`python -m tests.perf.rolled [layers ...]` makes an MLP, a transformer and a residual CNN of 12, 24 and 48 layers, of each the loss, its
+gradient and a step of Adam: of a list of layers and of layers of `jitney.stack`, both as they are and with `roll="auto"`. It prints the
+seconds to trace and lower, and to compile without any cache, of processors, so that other work on the machine counts less; and the
+milliseconds of a call, the least of some rounds, in which all take turns. `*`: something was rolled.
+
+"one layer" is the same of a model of a single layer, which is compiled whatever is rolled: as many times as it is shorter no loop can be.
+`JITNEY_BENCH_MODELS` names some of the models, apart by commas, and `JITNEY_BENCH_KINDS` some of value, gradient and step.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -15,6 +20,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import optax
 from jaxtyping import Array, Float
 
 import jitney
@@ -89,45 +95,68 @@ def loss(layers: Any, x: Float[Array, "batch ..."]) -> Float[Array, ""]:
     return jnp.mean(jax.vmap(one)(x) ** 2)
 
 
+def program_of(kind: str, options: dict[str, Any]) -> Any:
+    """A new one, of layers and a batch. A step takes the gradient itself; its state is not carried on, since each call is the same."""
+    adam = optax.adam(1e-3)
+
+    def step(layers: Any, x: Float[Array, "batch ..."]) -> Any:
+        state = adam.init(eqx.filter(layers, eqx.is_array))
+        updates, state = adam.update(eqx.filter_grad(loss)(layers, x), state)
+        return eqx.apply_updates(layers, updates), state
+
+    def value(layers: Any, x: Float[Array, "batch ..."]) -> Float[Array, ""]:
+        return loss(layers, x)
+
+    made: Any = optimize(cache=False, **options)(step if kind == "step" else value)
+    return made.grad.program(wrt="layers") if kind == "gradient" else made
+
+
 def compiled(program: Any, layers: Any, x: Any) -> tuple[float, float, Any, bool]:
-    """Seconds to trace and to lower and compile, what runs, and whether something was rolled."""
-    began = time.perf_counter()
+    """Seconds to trace and lower, and to compile, what runs, and whether something was rolled."""
+    began = time.process_time()
     lowered = program.lower(layers, x)
-    traced = time.perf_counter()
+    traced = time.process_time()
     made = lowered.compile()
-    ended = time.perf_counter()
+    ended = time.process_time()
     rolled = any(d["name"] == "layers" and d["taken"] for d in program.plan(layers, x).to_dict()["decisions"])
     return traced - began, ended - traced, lambda: jax.block_until_ready(eqx.filter(made(layers, x), eqx.is_array)), rolled
+
+
+def rounds(ways: dict[str, Any]) -> dict[str, float]:
+    """Seconds of a call each, in turn."""
+    best = dict.fromkeys(ways, float("inf"))
+    for _ in range(ROUNDS):
+        for how, (_, _, run, _) in ways.items():
+            began = time.perf_counter()
+            run()
+            best[how] = min(best[how], time.perf_counter() - began)
+    return best
+
+
+def chosen(variable: str, default: Any) -> list[str]:
+    """What an environment variable names."""
+    return [name.strip() for name in os.environ.get(variable, ",".join(default)).split(",")]
 
 
 def main() -> None:
     jax.config.update("jax_enable_compilation_cache", False)
     print(f"jax {jax.__version__}, {jax.default_backend()}")
-    print(f"{'model':>13} {'layers':>6} {'of':>8} {'how':>8} {'trace s':>8} {'compile s':>9} {'shorter':>8} {'run ms':>8} {'beside':>7}")
-    chosen = [int(n) for n in sys.argv[1:]] or [12, 24, 48]
-    for name, (make, shape) in MODELS.items():
-        for count in chosen:
+    print(f"{'model':>13} {'layers':>6} {'of':>8} {'how':>15} {'trace s':>8} {'compile s':>9} {'shorter':>8} {'run ms':>8} {'beside':>7}")
+    for name in chosen("JITNEY_BENCH_MODELS", MODELS):
+        make, shape = MODELS[name]
+        for count in [int(n) for n in sys.argv[1:]] or [12, 24, 48]:
             layers = [make(key) for key in jax.random.split(KEY, count)]
-            x = jax.random.normal(KEY, shape)
-            for kind in ("value", "gradient"):
-                ways: dict[str, Any] = {}
-                for how, options, given in (
-                    ("written", {}, layers),
-                    ("rolled", {"roll": "auto"}, layers),
-                    ("stacked", {"roll": "auto"}, jitney.stack(layers)),
-                ):
-                    made: Any = optimize(cache=False, **options)(loss)  # pyright: ignore[reportCallIssue, reportArgumentType]
-                    ways[how] = compiled(made if kind == "value" else made.grad.program(wrt="layers"), given, x)
-                best = dict.fromkeys(ways, float("inf"))
-                for _ in range(ROUNDS):
-                    for how, (_, _, run, _) in ways.items():
-                        began = time.perf_counter()
-                        run()
-                        best[how] = min(best[how], time.perf_counter() - began)
+            x, stacked = jax.random.normal(KEY, shape), jitney.stack(layers)
+            for kind in chosen("JITNEY_BENCH_KINDS", ("value", "gradient", "step")):
+                roll = {"roll": "auto"}
+                given = (("list", {}, layers), ("list, rolled", roll, layers), ("stacked", {}, stacked),
+                         ("stacked, rolled", roll, stacked), ("one layer", {}, layers[:1]))  # fmt: skip
+                ways = {how: compiled(program_of(kind, options), these, x) for how, options, these in given}
+                best = rounds(ways)
                 for how, (traced, took, _, rolled) in ways.items():
-                    shorter, beside = ways["written"][1] / took, best[how] / best["written"]
-                    print(f"{name:>13} {count:>6} {kind:>8} {how + '*' * rolled:>8} {traced:>8.2f} {took:>9.2f} {shorter:>7.1f}x "
-                          f"{1e3 * best[how]:>8.1f} {beside:>7.2f}", flush=True)  # fmt: skip
+                    shorter, beside = ways["list"][1] / took, best[how] / best["list"]
+                    print(f"{name:>13} {count:>6} {kind:>8} {how + '*' * rolled:>16} {traced:>7.2f} {took:>9.3f} {shorter:>7.1f}x "
+                          f"{1e3 * best[how]:>8.2f} {beside:>7.2f}", flush=True)  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -228,3 +228,96 @@ def test_functions_made_anew_do_not_pile_up(monkeypatch):
             out = warm(program, Pair(model, None), X)
         np.testing.assert_array_equal(out, X * n)
         assert len(program._core.layouts) <= 4
+
+
+def of_leaves(tree, x):
+    """Tells each part by its place: by JAX's order, and by the number of parts."""
+    leaves = jax.tree.leaves(tree)
+    return sum((i + 1) * jnp.sum(jnp.asarray(leaf) * x) for i, leaf in enumerate(leaves)) + 100 * len(leaves)
+
+
+TREES = [
+    {"b": X, "a": X * 2},
+    {"a": X, "b": X * 3},
+    {"a": X, "c": X * 3},
+    {"a": X, "b": X, "c": X},
+    {"a": X, "b": None},
+    {"a": None, "b": X},
+    {"a": np.ones(2, np.float32) * 5, "b": X},
+    {"a": X, "b": 4.0},
+    {"a": [X, {"k": X * 2}], "b": (X * 3, None)},
+    {"a": [X * 4, {"k": X}], "b": (None, X)},
+    {"a": [X * 4, {"k": X}], "b": [None, X]},
+    {"a": Carry(X, X * 6), "b": ()},
+    {"a": (X * 6, X), "b": ()},
+    {2: X, 1: X * 7},
+    {},
+]
+
+
+@given(st.lists(st.sampled_from(range(len(TREES))), min_size=1, max_size=12), st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_containers_one_after_another_give_what_the_function_gives(order, repeated):
+    """Of equal types at first sight, and others inside: keys, lengths, what is an array and what is None."""
+    for n in order:
+        for _ in range(1 + 3 * repeated):
+            np.testing.assert_allclose(OF_LEAVES(TREES[n], X), of_leaves(TREES[n], X), rtol=2e-6)
+            np.testing.assert_allclose(OF_LEAVES([TREES[n], X], X), of_leaves([TREES[n], X], X), rtol=2e-6)
+
+
+OF_LEAVES = optimize(of_leaves)
+
+
+def test_containers_of_a_known_pattern_are_not_taken_apart_step_by_step(monkeypatch):
+    """Dicts, lists, tuples and named ones of arrays, as optax's states are, without any module."""
+    program = optimize(lambda tree, x: of_leaves(tree, x))
+    tree = {"w": [(X, X * 2), Carry(X * 3, None)], "b": {"z": X, "y": X * 4}}
+    warm(program, tree, X)
+    monkeypatch.setattr("jitney._interface.program.tree_flatten", None)
+    doubled = jax.tree.map(lambda x: 2 * x, tree)
+    np.testing.assert_allclose(program(doubled, X), of_leaves(doubled, X), rtol=2e-6)
+
+
+def test_containers_of_tracers_are_traced():
+    """After warm calls of the same pattern."""
+    program = optimize(lambda tree, x: of_leaves(tree, x))
+    tree = {"w": [X, X * 2]}
+    warm(program, tree, X)
+    grads = jax.grad(program)(tree, X)
+    np.testing.assert_allclose(grads["w"], [X, 2 * X])
+    np.testing.assert_allclose(
+        jax.vmap(program, in_axes=({"w": [0, None]}, None))({"w": [jnp.stack([X, X * 3]), X]}, X),
+        [X @ X + 2 * X @ X + 200, 3 * X @ X + 2 * X @ X + 200],
+    )
+
+
+class Scaled(eqx.Module):
+    layer: Any
+    rate: Any  # a number that is a leaf, as that of Equinox's Dropout
+
+    def __call__(self, x):
+        return self.rate * self.layer(x)
+
+
+def test_a_model_with_numbers_among_its_leaves_is_not_taken_apart_step_by_step(not_taken_apart):
+    """It is the same model in each call; one with another number is another program."""
+    program = optimize(lambda model, x: model(x))
+    models = [Scaled(Layer(X), rate) for rate in (0.5, 0.25, -0.0, 0.0, 1, 1.0)]
+    for model in models:
+        for _ in range(3):
+            out = program(model, X)
+            np.testing.assert_allclose(out, model(X), rtol=2e-6)
+            np.testing.assert_array_equal(np.signbit(out), np.signbit(model(X)))
+    other = optimize(lambda model, x: model(x))
+    warm(other, models[0], X)
+    not_taken_apart()
+    np.testing.assert_allclose(other(models[0], X), models[0](X), rtol=2e-6)
+
+
+def test_a_number_changed_behind_the_back_of_a_model_counts():
+    """In a field that is a leaf."""
+    program = optimize(lambda model, x: model(x))
+    model = Scaled(Layer(X), 0.5)
+    warm(program, model, X)
+    object.__setattr__(model, "rate", 0.125)
+    np.testing.assert_allclose(program(model, X), 0.125 * jnp.tanh(X), rtol=2e-6)

@@ -96,7 +96,7 @@ class Program(Tools[R], Generic[P, R]):
                     entry = self._entry(layout, leaves)
                 arrays = layout.pick(leaves)
                 if direct is not False:
-                    core.remember(layout, (given, kwargs), values, arrays)
+                    core.remember(layout, entry, (given, kwargs), values, arrays)
             core.counters.calls += 1
             try:
                 out = entry.run(*arrays)

@@ -115,11 +115,13 @@ class Core(Function):
                     self._variety.count(layout, leaves, self.counters.total)
             return entry
 
-    def remember(self, layout: Layout, called: Called, values: tuple[Any, ...], arrays: Sequence[Any]) -> None:
-        """Find the entry of a layout by the types of a call from now on, if it has one only and what was left out is None.
+    def remember(self, layout: Layout, entry: Entry, called: Called, values: tuple[Any, ...], arrays: Sequence[Any]) -> None:
+        """Find the entry of a call by the types of its arguments from now on, if these and what is in modules tell it, and what was left
+        out is None.
 
         Args:
             layout: Of the call.
+            entry: Which it has.
             called: Its arguments, and those by keyword.
             values: One for each parameter.
             arrays: What it was taken apart to.
@@ -132,13 +134,15 @@ class Core(Function):
             if len(self.direct) >= MAX_ENTRIES:
                 self.direct.clear()
                 self.tried.clear()
-            found = self._direct(layout, called, values, arrays)
+            found = self._direct(layout, entry, called, values, arrays)
             if found is not None:
                 self.direct[key] = found
             elif tried == _TRIES:
                 self.direct.setdefault(key, False)
 
-    def _direct(self, layout: Layout, called: Called, values: tuple[Any, ...], arrays: Sequence[Any]) -> Direct | Literal[False] | None:
+    def _direct(
+        self, layout: Layout, entry: Entry, called: Called, values: tuple[Any, ...], arrays: Sequence[Any]
+    ) -> Direct | Literal[False] | None:
         """What `direct` holds of such calls; None if a later call may tell more."""
         args, kwargs = called
         names = [*self._parameters[: len(args)], *kwargs]
@@ -152,12 +156,14 @@ class Core(Function):
             if not kwargs:
                 return layout.only, None
             return layout.only, operator.itemgetter(*order) if len(order) > 1 else tuple
-        if not any(isinstance(value, (tuple, eqx.Module)) for value in values):
-            return False
-        if self.flattener is None or layout.only is None or layout.nested:
+        if layout.nested:
             return None
-        take = taker(self.flattener, arrays, values, order)
-        return take and (layout.only, take)
+        flattener = self.flattener
+        if flattener is None:
+            flattener = Flattener()
+            flattener(values)  # so that it knows which types are arrays
+        take = taker(flattener, arrays, values, order)
+        return take and (entry, take)
 
     def forget(self) -> None:
         """Drop every layout and entry, and with them JAX's functions."""

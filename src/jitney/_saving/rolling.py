@@ -8,7 +8,7 @@ beginning. The rest stays as it is, with the reason.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -23,12 +23,16 @@ from .chain import Broken, Chain, typed
 from .flat import FlatProgram, Step, flattened
 from .flops import flops_text, of_equation
 from .layers import Stack, formed, repetitions
+from .slices import gradients_as_rows, slices_first
 
 _jax: Any = jax
 LAYERS = 4
 """Fewer are not worth a loop."""
 OPERATIONS = 40
 """Layers of fewer compile about as fast as the loop with what it takes apart and puts together."""
+STACKED = 12
+"""So many layers are worth one whatever they do, where all of their weights are slices of stacked ones: on CPUs XLA compiles each slice for
+itself, where it compiles equal operations once."""
 COPY = 300
 """As many operations on numbers have to be done for each byte that is stacked, so that stacking takes a twentieth of their time."""
 EACH = 10_000
@@ -61,11 +65,14 @@ class Rolling:
         flat: The program.
         found: The layers.
         inner: Of its loops those whose bodies have such layers, by step.
+        is_last: Whether nobody differentiates it: then layers may pick what is theirs out of arrays of more. The derivative of that
+            would add up whole arrays in each turn.
     """
 
     flat: FlatProgram
     found: tuple[Layers, ...]
     inner: Mapping[int, Rolling] = field(default_factory=dict[int, "Rolling"])
+    is_last: bool = False
 
     @property
     def chains(self) -> list[Chain]:
@@ -94,11 +101,11 @@ class Rolling:
         return [typed(run.value(ref), self.flat.avals[ref]) if isinstance(ref, int) else ref.value for ref in self.flat.gives]
 
 
-def rolling(traced: Any, *, differentiated: bool = False) -> Rolling:
-    """Find the equal layers of a program, and decide which become loops; whether it is differentiated then, or is a derivative."""
-    flat = slices_first(flattened(traced))
+def rolling(traced: Any, *, differentiated: bool = False, derived: bool = False) -> Rolling:
+    """Find the equal layers of a program, and decide which become loops; whether it is differentiated then, or is part of a derivative."""
+    flat = slices_first(gradients_as_rows(flattened(traced)))
     parts: Parts = dict(_parts(flat))
-    differentiated = differentiated or any(is_backward(step.eqn) for step in flat.steps)
+    derived = derived or any(is_backward(step.eqn) for step in flat.steps)
     stacks = repetitions(flat, OPERATIONS)
     found: list[Layers] = []
     for i, stack in enumerate(stacks):
@@ -106,20 +113,20 @@ def rolling(traced: Any, *, differentiated: bool = False) -> Rolling:
         high = stacks[i + 1].start if i + 1 < len(stacks) else len(flat.steps)
         if found and (before := found[-1].chain) is not None:
             low = before.stack.stop  # which may have grown
-        layers = _decided(flat, _grown(flat, stack, low, high), parts, differentiated=differentiated)
+        layers = _decided(flat, _grown(flat, stack, low, high), parts, differentiated=differentiated, derived=derived)
         found.append(layers)
         if layers.chain is not None:
             parts.update(_made(layers.chain, lambda chain, made: _Turns((chain, made))))
     rolled = {i for each in found if each.chain for i in range(each.chain.stack.start, each.chain.stack.stop)}
     inner = {
-        i: rolling(step.eqn.params["jaxpr"], differentiated=differentiated)
+        i: rolling(step.eqn.params["jaxpr"], differentiated=differentiated, derived=derived)
         for i, step in enumerate(flat.steps)
         if i not in rolled and step.name == "scan"
     }
-    return Rolling(flat, tuple(found), {i: each for i, each in inner.items() if each.changes})
+    return Rolling(flat, tuple(found), {i: each for i, each in inner.items() if each.changes}, is_last=not differentiated)
 
 
-def _decided(flat: FlatProgram, stack: Stack, parts: Parts, *, differentiated: bool) -> Layers:
+def _decided(flat: FlatProgram, stack: Stack, parts: Parts, *, differentiated: bool, derived: bool) -> Layers:
     """Layers as they repeat, and whether they become a loop."""
     steps = flat.steps[stack.bounds[0] : stack.bounds[1]]
     operations = sum(1 + _held(step) for step in steps)
@@ -135,11 +142,14 @@ def _decided(flat: FlatProgram, stack: Stack, parts: Parts, *, differentiated: b
     if isinstance(chain, Broken):
         return stay(chain.why)
     count = stack.count
-    if count < LAYERS or operations < OPERATIONS:
-        return stay(f"a loop is worth it for {LAYERS} layers or more, of {OPERATIONS} operations or more")
-    copied = sum(flat.sizes[n] for row in chain.rows if not _at_hand(flat, row, parts) for n in row) // count
-    if _jax.local_devices()[0].platform == "cpu":
-        if not differentiated and copied:  # of stacked weights each slice would be an operation of its own
+    copied = sum(flat.sizes[n] for row in chain.rows if not _at_hand(flat, row, parts, is_last=not differentiated) for n in row) // count
+    on_cpu = _jax.local_devices()[0].platform == "cpu"
+    in_slices = on_cpu and count >= STACKED and bool(chain.rows) and not copied
+    if count < LAYERS or (operations < OPERATIONS and not in_slices):
+        many = f", or on CPUs for {STACKED} or more whose weights are stacked" if on_cpu else ""
+        return stay(f"a loop is worth it for {LAYERS} layers or more, of {OPERATIONS} operations or more{many}")
+    if on_cpu:
+        if not (differentiated or derived) and copied:  # of stacked weights each slice would be an operation of its own
             return stay("on a CPU a forward pass compiles equal operations once as it is; a gradient of it may be rolled")
         if any(eqn.primitive.name == _NO_KERNEL for step in steps for eqn in (step.eqn, *inside(step.eqn))):
             return stay(f"`{_NO_KERNEL}` has no fast kernel in a loop on CPUs")
@@ -197,24 +207,6 @@ Parts = dict[int, tuple[Any, int]]
 """What is one element along the first axis of an array, by number: of which (a value, by number, or turns of a loop) and at which place."""
 
 
-def slices_first(flat: FlatProgram) -> FlatProgram:
-    """The same with each slice at a fixed place directly behind what it is of: the places of a layer's own tell it from all others."""
-    behind: dict[int, list[int]] = {}  # by step: those that stand behind it; -1 for what the program takes
-    maker = {n: i for i, step in enumerate(flat.steps) for n in step.makes}
-    moved: set[int] = set()
-    for i, step in enumerate(flat.steps):
-        of = maker.get(step.numbers[0], -1) if len(step.numbers) == 1 else -1
-        if step.name == "slice" or (step.name == "squeeze" and of in moved):
-            behind.setdefault(of, []).append(i)
-            moved.add(i)
-
-    def placed(i: int) -> list[int]:
-        return [k for j in behind.get(i, []) for k in (j, *placed(j))]
-
-    order = [*placed(-1), *(k for i in range(len(flat.steps)) if i not in moved for k in (i, *placed(i)))]
-    return replace(flat, steps=tuple(flat.steps[i] for i in order))
-
-
 def _parts(flat: FlatProgram) -> dict[int, tuple[int, int]]:
     """What is one element along the first axis of an array: which array, and at which place."""
     parts: dict[int, tuple[int, int]] = {}
@@ -231,10 +223,12 @@ def _parts(flat: FlatProgram) -> dict[int, tuple[int, int]]:
     return parts
 
 
-def _at_hand(flat: FlatProgram, row: Sequence[int], parts: Parts) -> bool:
+def _at_hand(flat: FlatProgram, row: Sequence[int], parts: Parts, *, is_last: bool) -> bool:
     """Whether nothing is copied to have what is each layer's own in one array."""
     found = _array(row, parts)
-    return found is not None and (is_a(found[0], _Turns) or (flat.avals[found[0]].shape[0] == len(row) and found[1][0] == 0))
+    if found is None:
+        return False
+    return is_last or is_a(found[0], _Turns) or (flat.avals[found[0]].shape[0] == len(row) and found[1][0] == 0)
 
 
 def _made(chain: Chain, array: Callable[[Chain, int], _Turns]) -> Iterator[tuple[int, tuple[_Turns, int]]]:
@@ -261,7 +255,7 @@ class _Run:
     """One evaluation."""
 
     def __init__(self, rolling: Rolling, env: dict[int, Any]):
-        self.flat, self.inner, self.env = rolling.flat, rolling.inner, env
+        self.flat, self.inner, self.env, self.is_last = rolling.flat, rolling.inner, env, rolling.is_last
         self.parts: Parts = dict(_parts(self.flat))
 
     def value(self, n: int) -> Any:
@@ -275,6 +269,9 @@ class _Run:
         for i, step in enumerate(self.flat.steps[start:stop], start):
             if step.makes and step.makes[0] in self.parts:
                 continue  # when it is asked for
+            if step.name == "concatenate" and step.eqn.params["dimension"] == 0:
+                self.env[step.makes[0]] = self.together(step)
+                continue
             values = [self.value(ref) if isinstance(ref, int) else ref.value for ref in step.reads]
             made = self.loop(step, values, self.inner[i]) if i in self.inner else step.bound(values)
             self.env.update(zip(step.makes, made, strict=True))
@@ -309,6 +306,20 @@ class _Run:
         self.parts.update(_made(chain, lambda _, which: _Turns(made[which])))
         self.env.update(chain.handed_on(last))
 
+    def together(self, step: Step) -> Any:
+        """What is put one behind the other. What a loop has made in turns that follow one another is one array already."""
+        runs: list[tuple[Any, list[Any]]] = []  # of turns, their places; of None, one value
+        for ref in step.reads:
+            turns, at = self.parts.get(ref, (None, 0)) if isinstance(ref, int) and ref not in self.env else (None, 0)
+            if not is_a(turns, _Turns):
+                runs.append((None, [self.value(ref) if isinstance(ref, int) else ref.value]))
+            elif runs and runs[-1][0] is turns and _follows(runs[-1][1], at):
+                runs[-1][1].append(at)
+            else:
+                runs.append((turns, [at]))
+        pieces = [which[0] if turns is None else _flat_run(turns.array, which) for turns, which in runs]
+        return pieces[0] if len(pieces) == 1 else _jax.lax.concatenate(pieces, 0)
+
     def stacked(self, row: Sequence[int]) -> tuple[Any, Any]:
         """What is each layer's own, as one array; or an array and which of its elements each layer reads."""
         found = _array(row, self.parts)
@@ -318,10 +329,27 @@ class _Run:
         whole = array.array if is_a(array, _Turns) else self.value(array)
         if places == list(range(whole.shape[0])):
             return None, whole
-        if is_a(array, _Turns):
+        if self.is_last or is_a(array, _Turns):
             return whole, np.asarray(places, np.int32)
-        part = _jax.lax.slice_in_dim(whole, min(places), max(places) + 1)
-        return None, part if places[0] == min(places) else _jax.lax.rev(part, (0,))
+        return None, _run_of(whole, places)
+
+
+def _follows(places: Sequence[int], at: int) -> bool:
+    """Whether a place is the next one, in either direction."""
+    step = at - places[-1]
+    return abs(step) == 1 and (len(places) == 1 or step == places[1] - places[0])
+
+
+def _run_of(whole: Any, places: Sequence[int]) -> Any:
+    """Elements of an array that follow one another, in either direction."""
+    part = _jax.lax.slice_in_dim(whole, min(places), max(places) + 1)
+    return part if places[0] == min(places) else _jax.lax.rev(part, (0,))
+
+
+def _flat_run(whole: Any, places: Sequence[int]) -> Any:
+    """The same, put one behind the other."""
+    part = _run_of(whole, places)
+    return _jax.lax.reshape(part, (part.shape[0] * part.shape[1], *part.shape[2:]))
 
 
 @dataclass(frozen=True)

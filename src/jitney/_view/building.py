@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from itertools import chain
 from typing import Any
 
 import equinox as eqx
@@ -18,6 +17,7 @@ import equinox as eqx
 from .._jax.trees import Tracer, is_a, tree_flatten, tree_unflatten, type_of
 from .flatten import END, Structure, children, fields_of, is_leaf, remember, structure
 
+_FIELDS: Any = vars(eqx.Module)["__dict__"]  # what a module's `__dict__` is set by: `object.__setattr__` looks for it each time
 _IN_VAIN = 32  # results that no call took, until none is remembered any more
 Build = Callable[[Sequence[Any]], Any]
 
@@ -103,6 +103,7 @@ class _Outermost:
     """A module of the result with no other around it, in the words of the function."""
 
     holders: list[str] = dataclasses.field(default_factory=list[str])
+    held: list[str] = dataclasses.field(default_factory=list[str])  # what they hold, one by one
     is_known: bool = True  # whether all of its nodes are
 
 
@@ -110,7 +111,7 @@ class _Writer:
     """Writes the function of one structure."""
 
     def __init__(self, treedef: Any, held: dict[int, Any], fresh: Callable[[Any], Any]):
-        self._names: dict[str, Any] = {"new": object.__new__, "put": object.__setattr__, "fresh": fresh, "END": END}
+        self._names: dict[str, Any] = {"new": object.__new__, "put": _FIELDS.__set__, "fresh": fresh, "END": END, "end": END[0]}
         self._names["unflatten"] = tree_unflatten
         self._lines: list[str] = []
         self._keeps: list[str] = []
@@ -153,7 +154,7 @@ class _Writer:
             return self._container(node, around)
         if kind is tuple or (is_a(node, tuple) and hasattr(kind, "_fields")):
             parts = "".join(f"{self._part(part, around)}, " for part in node)
-            return f"({parts})" if kind is tuple else f"{self._constant(kind)}({parts})"
+            return self._named(f"({parts})" if kind is tuple else f"{self._constant(kind)}({parts})", around)
         if around is not None:
             around.is_known = False
         leaves, treedef = tree_flatten(node)
@@ -164,34 +165,40 @@ class _Writer:
 
     def _container(self, node: Any, around: _Outermost | None) -> str:
         """A list or a dict, which has a name where it may be looked at again."""
-        if is_a(node, list):
-            text = f"[{', '.join(self._part(part, around) for part in node)}]"
-        else:
-            text = f"{{{', '.join(f'{self._constant(key)}: {self._part(part, around)}' for key, part in node.items())}}}"
+        parts = [self._part(part, around) for part in (node if is_a(node, list) else node.values())]
+        keys = [] if is_a(node, list) else [*map(self._constant, node)]
+        text = f"{{{', '.join(map(': '.join, zip(keys, parts, strict=True)))}}}" if not is_a(node, list) else f"[{', '.join(parts)}]"
+        name = self._named(text, around)
+        if around is not None:
+            around.holders += [name, "END"] if is_a(node, list) else [f"{name}.keys()", f"{name}.values()", "END"]
+            around.held += [*keys, *parts, "end"]
+        return name
+
+    def _named(self, text: str, around: _Outermost | None) -> str:
+        """An expression; in a module a name of what it makes, which is looked at again."""
         if around is None:
             return text
         name = f"h{len(self._lines)}"
         self._lines.append(f"{name} = {text}")
-        around.holders += [name, "END"] if is_a(node, list) else [f"{name}.keys()", f"{name}.values()", "END"]
         return name
 
     def _module(self, node: Any, around: _Outermost | None) -> str:
         outer = around or _Outermost()
         traced = {field.name for field in dataclasses.fields(node) if not field.metadata.get("static")}
-        parts = [f"{name!r}: {self._part(part, outer) if name in traced else self._constant(part)}" for name, part in _items(node).items()]
+        parts = {name: self._part(part, outer) if name in traced else self._constant(part) for name, part in _items(node).items()}
+        fields = ", ".join(f"{name!r}: {part}" for name, part in parts.items())
         name, number = self._constant(type_of(node)), len(self._lines)
-        self._lines += [f"d{number} = {{{', '.join(parts)}}}", f"m{number} = new({name})", f"put(m{number}, '__dict__', d{number})"]
+        self._lines += [f"d{number} = {{{fields}}}", f"m{number} = new({name})", f"put(m{number}, d{number})"]
         outer.holders.append(f"d{number}.values()")
+        outer.held += parts.values()
         if around is None and outer.is_known:
             self._keep(node, f"m{number}", outer)
         return f"m{number}"
 
     def _keep(self, node: Any, name: str, outer: _Outermost) -> None:
         leaves, treedef = tree_flatten(node)
-        memory, holders = self._constant(_Memory(treedef)), ", ".join([*outer.holders, "END"])
-        self._names["chain"] = chain.from_iterable
-        self._keeps += [f"if {memory}.wanted:", f"    holders = [{holders}]",
-                        f"    {memory}.keep({name}, [{self._flat(leaves)}], holders, [*chain(holders)])"]  # fmt: skip
+        memory, holders, held = self._constant(_Memory(treedef)), ", ".join([*outer.holders, "END"]), ", ".join([*outer.held, "end"])
+        self._keeps += [f"if {memory}.wanted:", f"    {memory}.keep({name}, [{self._flat(leaves)}], [{holders}], [{held}])"]
 
 
 def _lies_in_vars(module: Any) -> bool:

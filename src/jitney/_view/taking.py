@@ -1,4 +1,4 @@
-"""Take calls of one pattern apart in one function, written for it: modules that are remembered, arrays, and tuples of them.
+"""Take calls of one pattern apart in one function, written for it: modules that are remembered, arrays, and containers of them.
 
 `Flattener` asks of each argument what it is, and finds a layout by the answers. A call whose arguments are of the same types as those of
 an earlier one will get the same answers nearly always. So the answers are asserted, in the order of the leaves, by a function without
@@ -12,9 +12,13 @@ from itertools import chain
 from operator import is_
 from typing import Any
 
-from .._jax.trees import is_a, tree_flatten, type_of
-from .flatten import Flattener, remembered
+import equinox as eqx
 
+from .._jax.trees import is_a, tree_flatten, type_of
+from .._signature.static_values import is_constant
+from .flatten import Flattener, Remembered, remembered
+
+_NUMBERS = (bool, int, float, complex)
 Taker = Callable[[Sequence[Any]], "tuple[Any, ...] | None"]
 """From the arguments of a call to its arrays; None if they are not of the pattern."""
 
@@ -29,12 +33,12 @@ def taker(flattener: Flattener, arrays: Sequence[Any], values: Sequence[Any], or
         order: Which argument, as the call has them, each parameter gets.
 
     Returns:
-        None if no module among them is remembered yet, or JAX would take them apart in part.
+        None if a module among them is not remembered yet, or something in them is static.
     """
     writer = _Writer(flattener)
     for value, place in zip(values, order, strict=True):
         writer.add(value, f"a{place}", of_known_type=True)
-    if not writer.modules or not writer.is_known:
+    if not writer.is_known:
         return None
     take = writer.written(len(order))
     given: list[Any] = [None] * len(order)
@@ -50,7 +54,6 @@ class _Writer:
     """Writes the function of one pattern; its parts follow `Flattener.__call__`."""
 
     def __init__(self, flattener: Flattener):
-        self.modules = 0
         self.is_known = True
         self._flattener = flattener
         self._names: dict[str, Any] = {"remembered": remembered, "chain": chain.from_iterable, "is_": is_}
@@ -63,7 +66,7 @@ class _Writer:
             *self._lines,
             f"return ({''.join(f'{part}, ' for part in self._arrays)})",
         ]
-        source = "\n    ".join(["def take(given):", *lines])
+        source = "\n    ".join(["def take(given):", "try:", *(f"    {line}" for line in lines), "except KeyError:", "    return None"])
         exec(compile(source, "<a call, taken apart by jitney>", "exec"), self._names)  # noqa: S102 - of names and numbers made here
         return self._names["take"]
 
@@ -76,36 +79,64 @@ class _Writer:
             self._arrays.append(name)
             return
         part = remembered(id(node))
-        if part is not None and part.module() is node:
-            self._module(part.structure, name)
-        elif is_a(node, tuple) and self._flattener.holds_more(node):
-            if not of_known_type:
-                self._leave_unless(f"type({name}) is {self._constant(kind)}")
-            self._leave_unless(f"len({name}) == {len(node)}")
-            names = [f"{name}_{i}" for i in range(len(node))]
-            self._lines.append(f"{''.join(f'{each}, ' for each in names)}= {name}")
-            for child, each in zip(node, names, strict=True):
-                self.add(child, each)
-        elif tree_flatten(node)[0]:
-            self.is_known = False
+        if part is not None and part() is node:
+            self._module(part, name)
+        elif node is None:
+            self._leave_unless(f"{name} is None")
+        elif kind is dict and (keys := _sorted(node)) is not None:
+            self._container(node, name, [node[key] for key in keys], of_known_type=of_known_type, keys=keys)
+        elif kind is list or (is_a(node, tuple) and self._flattener.is_plain(node)):
+            self._container(node, name, [*node], of_known_type=of_known_type)
         else:
-            self._names["flatten"] = tree_flatten
-            self._leave_unless(f"flatten({name}) == {self._constant(tree_flatten(node))}")
+            self._tree(node, name)
 
-    def _module(self, structure: Any, name: str) -> None:
-        self.modules += 1
-        of = f"of_{name}"
+    def _container(self, node: Any, name: str, parts: Sequence[Any], *, of_known_type: bool, keys: Sequence[Any] | None = None) -> None:
+        """A container of Python's: so many parts, of these keys."""
+        of_type = "" if of_known_type else f"type({name}) is {self._constant(type_of(node))} and "
+        self._leave_unless(f"{of_type}len({name}) == {len(parts)}")
+        names = [f"{name}_{i}" for i in range(len(parts))]
+        if keys is None:
+            self._lines += [f"{''.join(f'{each}, ' for each in names)}= {name}"] if names else []
+        else:
+            self._lines += [f"{each} = {name}[{self._constant(key)}]" for each, key in zip(names, keys, strict=True)]
+        for part, each in zip(parts, names, strict=True):
+            self.add(part, each)
+
+    def _tree(self, node: Any, name: str) -> None:
+        """What JAX takes apart: another container of arrays, or nothing. A module is remembered first, which is faster."""
+        leaves, treedef = tree_flatten(node)
+        kinds = [*map(type_of, leaves)]
+        if is_a(node, eqx.Module) or not all(map(self._flattener.is_array, kinds)):
+            self.is_known = False
+            return
+        self._names |= {"flatten": tree_flatten, "kind_of": type_of}
+        self._lines.append(f"l_{name}, t_{name} = flatten({name})")
+        self._leave_unless(f"t_{name} == {self._constant(treedef)} and [*map(kind_of, l_{name})] == {self._constant(kinds)}")
+        self._arrays += [f"*l_{name}"] if leaves else []
+
+    def _module(self, part: Remembered, name: str) -> None:
+        structure, of = part.structure, f"of_{name}"
         self._lines.append(f"{of} = remembered(id({name}))")
         self._leave_unless(
-            f"{of} is not None and {of}.structure is {self._constant(structure)} and {of}.module() is {name} "
+            f"{of} is not None and {of}.structure is {self._constant(structure)} and {of}() is {name} "
             f"and all(map(is_, chain({of}.holders), {of}.held))"
         )
         self._lines += [f"if {of}.found is not None:", f"    {of}.found()"]
-        if structure.constants:
-            self._lines.append(f"l_{name} = {of}.leaves")
-            self._arrays += [f"l_{name}[{i}]" for i in structure.arrays]
-        else:
+        if len(structure.arrays) == len(part.leaves):
             self._arrays.append(f"*{of}.leaves")
+            return
+        self._lines.append(f"l_{name} = {of}.leaves")
+        self._arrays += [f"l_{name}[{i}]" for i in structure.arrays]
+        self._static({i: leaf for i, leaf in enumerate(part.leaves) if i not in structure.arrays}, f"l_{name}")
+
+    def _static(self, leaves: dict[int, Any], name: str) -> None:
+        """What is no array tells the program by its value: functions and texts are in the structure, and numbers are the same objects."""
+        for i, leaf in leaves.items():
+            kind = type_of(leaf)
+            if kind in _NUMBERS:
+                self._leave_unless(f"{name}[{i}] is {self._constant(leaf)}")
+            elif not is_constant(kind):
+                self.is_known = False
 
     def _leave_unless(self, what: str) -> None:
         self._lines += [f"if not ({what}):", "    return None"]
@@ -114,3 +145,11 @@ class _Writer:
         name = f"c{len(self._names)}"
         self._names[name] = value
         return name
+
+
+def _sorted(node: dict[Any, Any]) -> list[Any] | None:
+    """Its keys as JAX takes them; None if they have no order."""
+    try:
+        return sorted(node)
+    except TypeError:
+        return None
