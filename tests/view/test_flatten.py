@@ -206,8 +206,8 @@ jax.tree_util.register_pytree_node(Opaque, lambda node: ((node.value,), None), l
 @pytest.mark.parametrize("model", [Leaf(X), Leaf(Opaque(X))], ids=["remembered", "flattened each time"])
 def test_a_module_is_looked_through_once(model, monkeypatch):
     """Whether it can be remembered is asked in its second call, and in no later one."""
-    looked, through = [], flatten._nodes
-    monkeypatch.setattr(flatten, "_nodes", lambda node: looked.append(node) or through(node))
+    looked, through = [], flatten.nodes
+    monkeypatch.setattr(flatten, "nodes", lambda node: looked.append(node) or through(node))
     f = optimize(lambda model: jax.tree.leaves(model)[0] + 1)
     for _ in range(5):
         np.testing.assert_array_equal(f(model), [2, 2])

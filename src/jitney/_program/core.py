@@ -158,6 +158,8 @@ class Core(Function):
             return layout.only, operator.itemgetter(*order) if len(order) > 1 else tuple
         if layout.nested:
             return None
+        if entry.reads is not None:  # what objects hold is compared at each call
+            return False
         flattener = self.flattener
         if flattener is None:
             flattener = Flattener()

@@ -22,6 +22,7 @@ import numpy as np
 from jax.tree_util import all_leaves
 
 from .._jax.trees import Tracer, is_a, tree_flatten, type_of
+from .._signature.plain_objects import is_plain
 from .._signature.static_values import is_constant
 from .view import is_array
 
@@ -53,7 +54,7 @@ _lock = threading.Lock()
 def structure(treedef: Hashable, leaves: Sequence[Any]) -> Structure:
     """The one of a tree with such leaves."""
     arrays = tuple(i for i, leaf in enumerate(leaves) if is_array(leaf))
-    constants = tuple(leaf for leaf in leaves if is_constant(type_of(leaf)) and not is_array(leaf))
+    constants = tuple(leaf for leaf in leaves if is_constant(type_of(leaf)) and not is_plain(type_of(leaf)) and not is_array(leaf))
     with _lock:
         return _structures.setdefault((treedef, *map(type, leaves), *constants), Structure(arrays, len(constants)))
 
@@ -202,8 +203,7 @@ class Flattener:
             return None
         if is_settled:
             return None
-        nodes = list(_nodes(module))
-        holders = [holder for node in nodes for holder in holders_of(node)]
+        holders = [holder for node in nodes(module) for holder in holders_of(node)]
         if any(holder is None for holder in holders):
             self._seen[name] = seen, True
             return None
@@ -214,13 +214,14 @@ class Flattener:
         return remembered(name)
 
 
-def _nodes(node: Any) -> Iterator[Any]:
+def nodes(node: Any) -> Iterator[Any]:
     """It, and every node in it."""
-    yield node
-    if node is None or is_leaf(node):
-        return
-    for child in children(node):
-        yield from _nodes(child)
+    waiting = [node]
+    while waiting:
+        each = waiting.pop()
+        yield each
+        if each is not None and not is_leaf(each):
+            waiting += reversed(children(each))
 
 
 def is_leaf(node: Any) -> bool:

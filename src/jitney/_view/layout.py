@@ -35,7 +35,7 @@ from .._signature.hints import ScalarHint
 from .._signature.known_values import Known
 from .._signature.plain_objects import article, is_used_up
 from .._signature.static_values import Opaque, Unkeyed, keyer_of, snapshot, unkeyed
-from .flatten import copy_loose, loose_parts
+from .static_fields import copy_loose, loose_parts
 from .view import Leaf, LeafHint, View, is_array, leaf_hints
 
 _T = TypeVar("_T")

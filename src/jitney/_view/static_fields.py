@@ -12,19 +12,19 @@ from .._jax.trees import is_a, tree_flatten, type_of
 from .._owners import owner_of_class
 from .._signature.plain_objects import is_settled
 from .._signature.static_values import snapshot
-from .flatten import is_leaf, nodes_of
+from .flatten import is_leaf, nodes
 
 _OTHERS = ("user", "generated", "library")
 
 
 def loose_parts(values: Any) -> tuple[Any, ...]:
     """Those parts, of all nodes."""
-    return tuple(part for node in nodes_of(values) for part in _beside(node) if not is_settled(part))
+    return tuple(part for node in nodes(values) for part in _beside(node) if not is_settled(part))
 
 
 def copy_loose(values: Any) -> None:
     """Give modules that were made for one trace copies of what their static fields hold: JAX knows an array of NumPy's by identity."""
-    for node in nodes_of(values):
+    for node in nodes(values):
         if is_a(node, eqx.Module):
             for name in _names(node):
                 object.__setattr__(node, name, snapshot(getattr(node, name)))
