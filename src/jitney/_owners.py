@@ -54,9 +54,9 @@ _STDLIB = tuple(_whole(os.path.realpath(sysconfig.get_path(name))) for name in (
 def _real(file: str) -> str:
     """`os.path.realpath`, which looks at each folder on the way again for each file."""
     folder, name = os.path.split(file)
-    if name in ("", ".", "..") or not os.path.isabs(file) or os.path.islink(file):
+    if name in ("", ".", "..") or not os.path.isabs(file) or os.path.islink(file):  # noqa: PTH114, PTH117 - see `_whole`
         return os.path.realpath(file)
-    return os.path.join(_real_folder(folder), name)  # noqa: PTH118 - see `_whole`
+    return os.path.join(_real_folder(folder), name)  # noqa: PTH118
 
 
 _real_folder = functools.cache(os.path.realpath)

@@ -19,7 +19,6 @@ from .._jax.trees import is_a
 from .by_name import ASKING, Site, site
 
 
-
 def _numbers(*names: str) -> frozenset[int]:
     """Those of these instructions that this Python has."""
     return frozenset(dis.opmap[name] for name in names if name in dis.opmap)
@@ -186,7 +185,7 @@ def _attributes_behind(steps: list[Step], at: int) -> Iterator[str]:
 
 def _level(steps: list[Step], at: int) -> int:
     """How many packages up an import begins; -1 where that is not written as expected."""
-    level = steps[at - 2][1] if at >= 2 else None
+    level: Any = steps[at - 2][1] if at >= 2 else None
     return level if is_a(level, int) else -1
 
 

@@ -68,6 +68,7 @@ class Walk:
         self.modules: dict[str, types.ModuleType] = {}
         """Those that are values, of which code may ask for any name."""
         self._installed: list[Any] = []  # classes, of which code may ask for what somebody has set in them
+        self._passed: set[str] = set()
         self._asked: set[str] = set()
         self._words: set[str] = set()
         self._later: list[tuple[Any, list[str]]] = []  # functions and classes: a chain of calls may be long
@@ -256,7 +257,9 @@ class Walk:
 
     def _named(self, named: tuple[str, str]) -> None:
         module, name = named
-        check_module(module, stdlib=whose(module) == "stdlib")
+        if module not in self._passed:  # of many functions it is the same one
+            check_module(module, stdlib=whose(module) == "stdlib")
+            self._passed.add(module)
         check_name(module, name)
         self.say("named", module, name)
 
