@@ -217,4 +217,4 @@ def _class(value: type, *, is_core: bool) -> str:
         names = [name for name in names if not is_a(space[name], type)]
     if not is_core:
         names = [f"{name}={space[name]!r}" if is_a(space[name], _PLAIN) else name for name in names]
-    return f"{value.__module__}.{value.__qualname__} {' '.join(names)}"
+    return "\0".join((value.__module__, value.__qualname__, *names))  # no name that is written holds that
