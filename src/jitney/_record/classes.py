@@ -12,6 +12,7 @@ import numbers
 import os
 import sys
 import types
+from collections.abc import Iterator
 from typing import Any
 
 import equinox
@@ -65,27 +66,30 @@ def registered(kind: Any) -> list[str]:
     """
     if not is_a(kind, abc.ABCMeta):
         return []
-    found, waiting, seen = set[str](), [kind], {kind}
+    return sorted({name for _, name in _registered_under([kind])})
+
+
+def registered_anywhere() -> list[str]:
+    """Those of abstract classes that installed packages ask for, or of classes under these, each behind the one it is registered at."""
+    return sorted(f"{at.__module__}.{at.__qualname__} {name}" for at, name in _registered_under(list(_ROOTS)))
+
+
+def _registered_under(roots: list[Any]) -> Iterator[tuple[Any, str]]:
+    dump: Any = getattr(abc, "_get_dump")  # noqa: B009 - not in its types
+    waiting, seen = roots, set(roots)
     while waiting:
         at = waiting.pop()
         if "_abc_impl" in space_of(at):
-            dump: Any = getattr(abc, "_get_dump")  # noqa: B009 - not in its types
             members: list[Any] = [reference() for reference in dump(at)[0]]
-            found.update(f"{m.__module__}.{m.__qualname__}" for m in members if m is not None and not _is_installed(str(m.__module__)))
+            yield from ((at, f"{m.__module__}.{m.__qualname__}") for m in members if m is not None and not _is_installed(str(m.__module__)))
         under = [sub for sub in type.__subclasses__(at) if sub not in seen]
         seen.update(under)
         waiting += under
-    return sorted(found)
 
 
 def _is_installed(module: str) -> bool:
     """Whether a module is, or the package that it says it is of: what is written in another language names modules that nobody imports."""
     return is_installed(module) or is_installed(module.partition(".")[0])
-
-
-def registered_anywhere() -> list[str]:
-    """The user's classes that pass for subclasses of abstract ones which installed packages ask for."""
-    return [name for root in _ROOTS for name in registered(root)]
 
 
 _ROOTS: Any = (

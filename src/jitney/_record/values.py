@@ -16,7 +16,6 @@ import sys
 import types
 import typing
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import equinox
@@ -61,7 +60,7 @@ class Walk:
     """Goes through values, and puts what they are into one digest."""
 
     def __init__(self) -> None:
-        self._digest = hashlib.blake2b(digest_size=32)
+        self._said: list[str] = []
         self._at: dict[int, int] = {}
         self._held: list[Any] = []  # so that each id stays its own
         self._trail: list[str] = []
@@ -69,6 +68,7 @@ class Walk:
         self.modules: dict[str, types.ModuleType] = {}
         """Those that are values, of which code may ask for any name."""
         self._installed: list[Any] = []  # classes, of which code may ask for what somebody has set in them
+        self._passed: set[str] = set()
         self._asked: set[str] = set()
         self._words: set[str] = set()
         self._later: list[tuple[Any, list[str]]] = []  # functions and classes: a chain of calls may be long
@@ -79,7 +79,8 @@ class Walk:
         """Of everything that was added, with what its functions, classes and modules say."""
         self._drain()
         self._read_names()
-        return self._digest.hexdigest()
+        said = "".join([f"{len(text)}:{text}" for text in self._said])  # each behind its length, so that no two say what others say
+        return hashlib.blake2b(said.encode("utf-8", "surrogatepass"), digest_size=32).hexdigest()
 
     def _drain(self) -> None:
         at = 0
@@ -100,38 +101,33 @@ class Walk:
         Raises:
             Unsure: It is, or holds, what nobody can tell from another by content.
         """
-        with self._inside(name):
-            kind = type_of(value)
-            if kind is int:
-                self.say("int", f"{value:x}")  # in decimal Python shows no more digits than `sys.get_int_max_str_digits()`
-            elif kind in _ATOMS:
-                self.say(kind.__name__, repr(value))
-            elif kind in (float, complex):
-                self.say(kind.__name__, repr(static_text(value)))
-            elif id(value) in self._at:
-                self.say("again", str(self._at[id(value)]))
-            else:
-                self._at[id(value)] = len(self._held)
-                self._held.append(value)
-                self._compound(value, kind)
-
-    def say(self, *texts: str) -> None:
-        """Put words in."""
-        for text in texts:
-            data = text.encode("utf-8", "surrogatepass")
-            self._digest.update(f"{len(data)}:".encode() + data)
-
-    @contextmanager
-    def _inside(self, name: str) -> Generator[None]:
         self._depth += 1
         if self._depth > _DEEPEST:
             raise self.fail("lies too deep")
         if name:
             self._trail.append(name)
-        yield
+        self._add(value, type_of(value))
         self._depth -= 1
         if name:
             self._trail.pop()
+
+    def _add(self, value: Any, kind: Any) -> None:
+        if kind is int:
+            self.say("int", f"{value:x}")  # in decimal Python shows no more digits than `sys.get_int_max_str_digits()`
+        elif kind in _ATOMS:
+            self.say(kind.__name__, repr(value))
+        elif kind in (float, complex):
+            self.say(kind.__name__, static_text(value))
+        elif id(value) in self._at:
+            self.say("again", str(self._at[id(value)]))
+        else:
+            self._at[id(value)] = len(self._held)
+            self._held.append(value)
+            self._compound(value, kind)
+
+    def say(self, *texts: str) -> None:
+        """Put words in."""
+        self._said += texts
 
     def fail(self, what: str) -> Unsure:
         """Why it cannot be told."""
@@ -205,7 +201,7 @@ class Walk:
         weak = bool(getattr(value, "weak_type", False))
         laid = repr(host.strides) if kind is np.ndarray else repr(getattr(value, "sharding", None))
         self.say("array", kind.__name__, host.dtype.str, repr(host.shape), str(weak), laid)
-        self._digest.update(np.ascontiguousarray(host).tobytes())
+        self.say(hashlib.blake2b(np.ascontiguousarray(host).tobytes(), digest_size=32).hexdigest())
 
     def _dtype(self, dtype: np.dtype[Any]) -> None:
         if dtype.metadata is not None:
@@ -261,7 +257,9 @@ class Walk:
 
     def _named(self, named: tuple[str, str]) -> None:
         module, name = named
-        check_module(module, stdlib=whose(module) == "stdlib")
+        if module not in self._passed:  # of many functions it is the same one
+            check_module(module, stdlib=whose(module) == "stdlib")
+            self._passed.add(module)
         check_name(module, name)
         self.say("named", module, name)
 
@@ -401,10 +399,9 @@ class Walk:
             return
         self.codes.add(codes_in(fn.__code__), None)
         for read in reads:
-            with self._inside(f"{fn.__name__}: {read.name}"):
-                self.say("reads", read.name)
-                if not _is_harmless(fn.__code__, read):
-                    self.add(read.value)
+            self.say("reads", read.name)
+            if not _is_harmless(fn.__code__, read):
+                self.add(read.value, f"{fn.__name__}: {read.name}")
 
     def _instance(self, value: Any, kind: Any) -> None:
         self.say("instance")

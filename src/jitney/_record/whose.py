@@ -28,8 +28,10 @@ def whose(name: str) -> str:
     module = sys.modules.get(name)
     if module is None:
         return "user"
-    spec: Any = getattr(module, "__spec__", None)
-    file: Any = getattr(module, "__file__", None) or getattr(spec, "origin", None)
+    file: Any = getattr(module, "__file__", None)
+    if type(file) is str and file not in ("", "built-in", "frozen"):  # of most
+        return owner(file)
+    file = file or getattr(getattr(module, "__spec__", None), "origin", None)
     if is_a(file, str) and file in ("built-in", "frozen"):
         return "stdlib"
     if not is_a(file, str):
