@@ -13,6 +13,7 @@ from operator import is_
 from typing import Any
 
 from .._jax.trees import is_a, tree_flatten, type_of
+from .._signature.told_apart import exactly
 from .flatten import Flattener, remembered
 
 Taker = Callable[[Sequence[Any]], "tuple[Any, ...] | None"]
@@ -89,8 +90,15 @@ class _Writer:
         elif tree_flatten(node)[0]:
             self.is_known = False
         else:
-            self._names["flatten"] = tree_flatten
-            self._leave_unless(f"flatten({name}) == {self._constant(tree_flatten(node))}")
+            self._without_leaves(node, name)
+
+    def _without_leaves(self, node: Any, name: str) -> None:
+        structure = tree_flatten(node)[1]
+        told = exactly([structure])
+        self._names |= {"flatten": tree_flatten, "exactly": exactly}
+        self._leave_unless(f"flatten({name}) == {self._constant(([], structure))}")
+        if told:
+            self._leave_unless(f"exactly(flatten({name})[1:]) == {self._constant(told)}")
 
     def _module(self, structure: Any, name: str) -> None:
         self.modules += 1
