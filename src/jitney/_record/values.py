@@ -29,7 +29,17 @@ from .._jax.mesh import Mesh, told_of
 from .._jax.trees import extended, is_a, is_node, issubdtype, space_of, tree_flatten, type_of
 from .allowed import FORMATS, check_module, check_name
 from .by_name import ASKING
-from .classes import LEFT_OUT, annotations_text, class_items, holds_hidden_state, instance_items, is_set_by_user, registered
+from .classes import (
+    LEFT_OUT,
+    annotations_text,
+    answers_itself,
+    array_classes,
+    class_items,
+    holds_hidden_state,
+    instance_items,
+    is_set_by_user,
+    registered,
+)
 from .functions import Global, attribute_of, globals_of, is_users
 from .instructions import Codes, codes_in, digest_of, reads_of
 from .unsure import Unsure
@@ -52,6 +62,7 @@ class _OfOne(NamedTuple):
 
 
 _FIELD: Any = type_of(space_of(_OfOne)["one"])
+_OF_VIEWS = frozenset(("base", "as_strided"))  # what shows more of an array than its elements
 _DEEPEST = 60  # of values in values
 _TREEDEF: Any = type(tree_flatten(0)[1])
 
@@ -63,12 +74,14 @@ class Walk:
         self._said: list[str] = []
         self._at: dict[int, int] = {}
         self._held: list[Any] = []  # so that each id stays its own
+        self._open: set[int] = set()  # classes whose instances show what they hold, by id: those held keep them
         self._trail: list[str] = []
         self._depth = 0
         self.modules: dict[str, types.ModuleType] = {}
         """Those that are values, of which code may ask for any name."""
-        self._installed: list[Any] = []  # classes, of which code may ask for what somebody has set in them
+        self._installed: list[Any] = array_classes()  # classes, of which code may ask for what somebody has set in them
         self._passed: set[str] = set()
+        self._views: list[np.ndarray[Any, Any]] = []  # of which code may ask for the array that they are a view of
         self._asked: set[str] = set()
         self._words: set[str] = set()
         self._later: list[tuple[Any, list[str]]] = []  # functions and classes: a chain of calls may be long
@@ -79,6 +92,10 @@ class Walk:
         """Of everything that was added, with what its functions, classes and modules say."""
         self._drain()
         self._read_names()
+        for at, view in enumerate(self._views):
+            if _OF_VIEWS & self._asked:
+                self.say("view", str(at))
+                self.add(view.base, "base")
         said = "".join([f"{len(text)}:{text}" for text in self._said])  # each behind its length, so that no two say what others say
         return hashlib.blake2b(said.encode("utf-8", "surrogatepass"), digest_size=32).hexdigest()
 
@@ -135,6 +152,11 @@ class Walk:
         return Unsure(f"{f'`{named}` ' if named else 'it '}{what}")
 
     def _compound(self, value: Any, kind: Any) -> None:
+        if id(kind) not in self._open:
+            answers = answers_itself(kind)
+            if answers is not None:
+                raise self.fail(f"is of a class with a `{answers}` of its own, so that nobody sees what it holds")
+            self._open.add(id(kind))
         if is_a(value, Tracer):
             raise self.fail("is traced by an outer transform")
         if is_a(value, types.ModuleType):
@@ -199,6 +221,8 @@ class Walk:
         host = np.asarray(value)
         self._dtype(host.dtype)
         weak = bool(getattr(value, "weak_type", False))
+        if is_a(value, np.ndarray) and value.base is not None:
+            self._views.append(value)
         laid = repr(host.strides) if kind is np.ndarray else repr(getattr(value, "sharding", None))
         self.say("array", kind.__name__, host.dtype.str, repr(host.shape), str(weak), laid)
         self.say(hashlib.blake2b(np.ascontiguousarray(host).tobytes(), digest_size=32).hexdigest())
@@ -261,6 +285,7 @@ class Walk:
             check_module(module, stdlib=whose(module) == "stdlib")
             self._passed.add(module)
         check_name(module, name)
+        self._asked |= _OF_VIEWS & {name}
         self.say("named", module, name)
 
     def _ufunc(self, value: Any) -> None:

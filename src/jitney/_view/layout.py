@@ -34,6 +34,7 @@ from .._signature.binding import Binder
 from .._signature.hints import ScalarHint
 from .._signature.known_values import Known
 from .._signature.static_values import Opaque, Unkeyed, keyer_of, snapshot, unkeyed
+from .._signature.told_apart import exactly
 from .view import Leaf, LeafHint, View, is_array, leaf_hints
 
 _T = TypeVar("_T")
@@ -55,7 +56,8 @@ class Layout:
         self.nested = traced(leaves)
         self.pick = self._picker(leaves, hints)
         self._keyers = tuple((i, keyer_of(type_of(leaves[i]))) for i in self.static)
-        self.form: tuple[Any, ...] = (self.treedef, self.dynamic, tuple(type_of(leaves[i]) for i in self.static))
+        kinds = tuple(type_of(leaves[i]) for i in self.static)
+        self.form: tuple[Any, ...] = (self.treedef, exactly([self.treedef]), self.dynamic, kinds)
         """What two layouts must share for their calls to share programs."""
         self.constants = constants
         """How many static values are the same in all of its calls, by the key that finds it."""
