@@ -54,6 +54,17 @@ class Program:
         text = f"sum(jnp.sum(jnp.sin(leaf).astype(jnp.float32)) for leaf in jax.tree.leaves(({', '.join(self.gives)},)) if is_float(leaf))"
         return replace(self, lines=(*self.lines, ("total", text)), gives=("total",), bare=True)
 
+    def floats(self, form: str) -> Program:
+        """All floating results, as a tree: one by itself, by name, or beside None."""
+        text = f"[leaf for leaf in jax.tree.leaves(({', '.join(self.gives)},)) if is_float(leaf)]"
+        shape = {"bare": "kept[0] if len(kept) == 1 else tuple(kept)", "dict": "{'a': kept, 'b': ()}", "none": "(None, kept)"}[form]
+        return replace(self, lines=(*self.lines, ("kept", text), ("shaped", shape)), gives=("shaped",), bare=True)
+
+    def number_and_rest(self) -> Program:
+        """The number, and all results beside it."""
+        made = self.number()
+        return replace(made, lines=(*made.lines, ("both", f"(total, {{'rest': ({', '.join(self.gives)},), 'none': None}})")), gives=("both",))
+
     def source(self, name: str = "f") -> str:
         """The function alone."""
         arguments = ", ".join(f'{each}: Shaped[Array, "{axes}"]' for each, axes in self.takes)
