@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from . import _sizes, _structure
+from . import _libraries, _sizes, _structure
 
 HEADER = """import copy, math, numbers, operator
 from fractions import Fraction
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -93,7 +94,7 @@ _FLOAT = """
 def is_float(leaf):
     return jnp.issubdtype(leaf.dtype, jnp.floating)
 """
-PRELUDE = "\n\n" + _FLOAT + "\n\n" + _structure.PRELUDE + "\n" + _sizes.PRELUDE + "\n\n"
+PRELUDE = "\n\n" + _FLOAT + "\n\n" + _structure.PRELUDE + "\n" + _sizes.PRELUDE + "\n" + _libraries.PRELUDE + "\n\n"
 PRELUDES = re.split(r"\n\n\n+", PRELUDE.strip())
 
 
@@ -105,7 +106,7 @@ def evaluated(text: str, values: Mapping[str, Any]) -> Any:
     """One expression, of values or of abstract ones under a trace."""
     if not _NAMESPACE:
         exec(compile(HEADER + PRELUDE, "hunted.py", "exec"), _NAMESPACE)
-    return eval(text, _NAMESPACE, dict(values))
+    return eval(text, {**_NAMESPACE, **values})  # one namespace: what stands inside a lambda is looked up among globals alone
 
 
 def joined(programs: Sequence[Program]) -> Program:
