@@ -16,7 +16,7 @@ import numpy as np
 import jitney
 from jitney import optimize
 
-from ._options import MOST_DIFFERENTIATED, NotFloatingError, Option, Way, _chunk, _filled, _planned, _refusal, plain
+from ._options import MOST_DIFFERENTIATED, NotFloatingError, Option, Way, _chunk, _filled, _planned, plain
 from ._program import Program
 from ._sizes import pick
 
@@ -24,7 +24,7 @@ Arrays = Mapping[str, Any]
 KINDS = ("grad", "value_and_grad", "jacobian", "value_and_jacobian", "hessian", "jvp", "vjp", "hvp", "linearize")
 NUMBERS = ("grad", "value_and_grad", "hessian", "hvp")  # of one number
 HARMLESS: tuple[dict[str, Any], ...] = (
-    {}, {}, {}, {"remat": True}, {"remat": "dots_saveable"}, {"checks": "later"}, {"memory": "1GiB"}, {"roll": "auto"}, {"compiler": "fast"},
+    {}, {}, {}, {"remat": True}, {"remat": "dots_saveable"}, {"checks": "later"}, {"roll": "auto"}, {"compiler": "fast"},
     {"precision": "f32"}, {"on_trace_error": "eager"}, {"max_compiles": 1000},
 )  # fmt: skip
 
@@ -81,10 +81,8 @@ def _draw(rng: Any, program: Program, n: int) -> _Drawn | None:
         if copies and rng.random() < 0.5:
             pad["b"] = "pow2"
         options["pad"] = pad
-        options.pop("memory", None)
     else:
         options["chunk"] = {"b": 2} if copies and rng.random() < 0.3 else {"n": _chunk(rng, n)}
-        options.pop("memory", None)
     keywords: dict[str, Any] = {}
     if "jacobian" in kind or kind == "hessian":
         keywords["mode"] = str(pick(rng, ("auto", "forward", "reverse", "coloured", "coloured")))
@@ -128,8 +126,8 @@ def derivative(rng: Any, fn: Any, program: Program, n: int) -> Way | None:
 
     listed = ", ".join(f"{k}={v!r}" for k, v in drawn.options.items())
     extra = "".join(f", {k}={v!r}" for k, v in drawn.keywords.items())
-    code = f"jitney.lazy_derivatives(optimize({listed})(f){extra}).{drawn.kind}"
-    code += f"  # {'all' if drawn.many else 'one'} from {drawn.start}, {drawn.copies} copies, shared {drawn.shared}, {form}; "
+    how = f"{'all' if drawn.many else 'one'} from {drawn.start}, {drawn.copies} copies, shared {drawn.shared}, {form}"
+    code = f'("{how}", jitney.lazy_derivatives(optimize({listed})(f){extra}).{drawn.kind})[1]'
     return Way(
         ours, task.theirs, code, refusal, "alone", "close", task.stacked, shown=of,
         blurred="jacobian" in drawn.kind or drawn.kind == "hessian",
@@ -177,7 +175,11 @@ class _Task:
 
     def back(self, arrays: Arrays) -> Any:
         """Ones and twos, as large as the result."""
-        run = (lambda a: jax.vmap(lambda a: self.body(**a), in_axes=(self._axes(arrays),))(a)) if self.drawn.copies else (lambda a: self.body(**a))
+        run = (
+            (lambda a: jax.vmap(lambda a: self.body(**a), in_axes=(self._axes(arrays),))(a))
+            if self.drawn.copies
+            else (lambda a: self.body(**a))
+        )
         return jax.tree.map(
             lambda out: jnp.asarray(np.resize(np.arange(1, 3), out.shape).astype(out.dtype)), jax.eval_shape(run, dict(arrays))
         )
@@ -232,7 +234,6 @@ def accumulated(rng: Any, fn: Any, program: Program, n: int) -> Way | None:
     of = program.number_and_rest() if aux else program.number()
     body = of.compiled()
     options: dict[str, Any] = dict(pick(rng, HARMLESS))
-    options.pop("memory", None)
     size, many, start, through = _chunk(rng, n), bool(rng.random() < 0.5), int(rng.integers(8)), bool(rng.random() < 0.3)
     stepped = bool(rng.random() < 0.3)
 
@@ -252,7 +253,6 @@ def accumulated(rng: Any, fn: Any, program: Program, n: int) -> Way | None:
         if stepped:
             return optimize(lambda arrays: run(**arrays))(dict(arrays))
         if through:
-            loss = optimize(**options)(body)
             call = jitney.lazy_derivatives(optimize(**options, chunk={"n": size})(body)).value_and_grad
             return call(**arrays, wrt=parts(arrays), **({"has_aux": True} if aux else {}))
         return run(**arrays)
@@ -261,14 +261,17 @@ def accumulated(rng: Any, fn: Any, program: Program, n: int) -> Way | None:
         names = parts(arrays)
         names = names if many else (names,)
         rest = {name: x for name, x in arrays.items() if name not in names}
-        value, grad = jax.jit(jax.value_and_grad(lambda some: body(**rest, **some), has_aux=aux))({name: jnp.asarray(arrays[name]) for name in names})
+        value, grad = jax.jit(jax.value_and_grad(lambda some: body(**rest, **some), has_aux=aux))(
+            {name: jnp.asarray(arrays[name]) for name in names}
+        )
         return value, grad if many else grad[names[0]]
 
     def refusal(arrays: Arrays) -> str | None:
         return _planned(made(arrays))(arrays)
 
     listed = ", ".join(f"{k}={v!r}" for k, v in options.items())
-    code = f'jitney.accumulate(optimize({listed})(f), axis="n", microbatch={size}, has_aux={aux})  # {many} {start} {through} {stepped}; '
+    how = f"{'all' if many else 'one'} from {start}{', by chunk' if through else ''}{', in a step' if stepped else ''}"
+    code = f'("{how}", jitney.accumulate(optimize({listed})(f), axis="n", microbatch={size}, has_aux={aux}))[1]'
     return Way(ours, theirs, code, refusal, "alone", "close", shown=of)
 
 

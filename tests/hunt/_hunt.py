@@ -13,9 +13,9 @@ import numpy as np
 
 import jitney
 
+from . import _combined, _options
 from ._draw import ALL, Case, Expression, drawn
 from ._judge import difference, is_unstable, leaves_of, unblurred
-from . import _combined, _options
 from ._options import NotFloatingError, Way
 from ._program import Program, joined
 from ._recipe import Exact, Recipe

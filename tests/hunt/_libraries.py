@@ -104,7 +104,8 @@ RARE = [
         abs(jnp.diagonal(jax.scipy.linalg.qr({m}, mode='economic')[1]))
         lax.linalg.cholesky_update(jnp.eye(3, dtype={m}.dtype), {m}[0])
         """,
-        "solve", "loose",
+        "solve",
+        "loose",
     ),
     *lines("jnp.log2(jnp.abs({x}) + 1)\nbatched({x})\njax.vmap(batched)({x})", "wide"),
     *lines(

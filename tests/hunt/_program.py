@@ -64,7 +64,9 @@ class Program:
     def number_and_rest(self) -> Program:
         """The number, and all results beside it."""
         made = self.number()
-        return replace(made, lines=(*made.lines, ("both", f"(total, {{'rest': ({', '.join(self.gives)},), 'none': None}})")), gives=("both",))
+        return replace(
+            made, lines=(*made.lines, ("both", f"(total, {{'rest': ({', '.join(self.gives)},), 'none': None}})")), gives=("both",)
+        )
 
     def source(self, name: str = "f") -> str:
         """The function alone."""

@@ -187,7 +187,7 @@ class Choices:
                     make_jaxpr(_anew(fn))(*avals(sizes))
             except Refused:
                 raise
-            except Exception as error:  # noqa: BLE001 - whatever it is, the sizes at hand may do without it
+            except Exception as error:
                 at = " and ".join(map(str, sizes.values()))
                 raise Refused(_place(error), f"cannot be traced at size {at}: {_first_line(error)}") from error
             yield scope.rehearsed or []
