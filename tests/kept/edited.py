@@ -3,8 +3,8 @@
 Run from the project's root: `python -m tests.kept.edited [NAME ...]`. The first process makes the programs, the second finds or traces
 them, and the third has the edited sources (`edited.json`: in a text {n} is the name of the case and {d} a folder of its own). In each the
 reference is `jax.jit` of the same function, by `eqx.filter_jit`. A case may say `OPTIONS` of its program, how its result is read
-(`READ`), and how many `devices` it takes; where a run-time check fails, what it says is compared. The status is 1 if any result differs.
-Those that change what others see have processes of their own.
+(`READ`), that it is read in chunks (`STREAM`), and how many `devices` it takes; where a run-time check fails, what it says is compared.
+The status is 1 if any result differs. Those that change what others see have processes of their own.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -93,10 +94,21 @@ def child(names: list[str]) -> None:
         module = importlib.import_module(f"edited_{name}")
         program = jitney.optimize(cache="program", **getattr(module, "OPTIONS", {}))(module.body)
         plain = eqx.filter_jit(lambda x, body=module.body: body(x))
-        got, want = (outcome_of(fn, getattr(module, "READ", np.asarray)) for fn in (program, plain))
+        streams: list[str] = []
+        called = program if not hasattr(module, "STREAM") else partial(streamed, program, module.STREAM, streams)
+        got, want = (outcome_of(fn, getattr(module, "READ", np.asarray)) for fn in (called, plain))
         kept = [entry.kept for entry in program.core.entries.values() if entry.kept is not None]
-        outcomes[name] = {"got": got, "want": want, "notes": [why for each in kept for _, why in each.notes.values()]}
+        outcomes[name] = {"got": got, "want": want, "notes": [*streams, *(why for each in kept for _, why in each.notes.values())]}
     print(json.dumps(outcomes))
+
+
+def streamed(program: Any, chunk: Any, notes: list[str], x: Any) -> Any:
+    """The value of a stream over the argument."""
+    import jitney
+
+    value, stats = jitney.stream(program, {"x": x}, chunk=chunk, progress=False)
+    notes.append(str(stats.kept))
+    return value
 
 
 def outcome_of(fn: Any, read: Any) -> Any:

@@ -73,8 +73,16 @@ class Key:
     codes: Codes
 
 
-def key_of(body: Body, arrays: Sequence[Any], counts: Counts | None = None, reads: Sequence[Read] = (), laid: Laid | None = None) -> Key:
-    """The key of a call; with what its trace asked modules for by computed names, the second one.
+def key_of(
+    body: Body,
+    arrays: Sequence[Any],
+    counts: Counts | None = None,
+    reads: Sequence[Read] = (),
+    laid: Laid | None = None,
+    of: Sequence[str] = (),
+) -> Key:
+    """The key of a call, or of what else is computed of its function (`of`); with what its trace asked modules for by computed names, the
+    second one.
 
     Raises:
         Unsure: Something that may be read cannot be told by content.
@@ -83,9 +91,10 @@ def key_of(body: Body, arrays: Sequence[Any], counts: Counts | None = None, read
     if refused is not None:
         raise Unsure(refused)
     walk = Walk()
+    walk.say(*of)
     walk.say(*_versions(), *_settings(), *_machine(laid), *registered_anywhere())
     if any(memory is not None for memory in _budgets(body.core)):
-        walk.say(*_processor())
+        walk.say(*processor())
     _add_call(walk, body, arrays)
     if counts is not None:  # of a padded call; its true sizes are data
         walk.say("padded", repr(counts.key))
@@ -122,7 +131,7 @@ def _budgets(core: Function) -> tuple[Any, Any]:
 
 
 @cache
-def _processor() -> tuple[str, ...]:
+def processor() -> tuple[str, ...]:
     """What the compiler's count of bytes may depend on, by which a program with `memory` is chosen: what the processors can do, as Linux
     says it, and how many there are.
 
