@@ -30,7 +30,7 @@ X = np.arange(1, 4, dtype=np.float32)
 
 
 def main(names: list[str]) -> int:
-    """Run the cases, print what falls and how many were found."""
+    """Run the cases, print what falls, how many were found, and of those that were asked for what became of each."""
     cases = [case for case in json.loads(CASES.read_text()) if not names or case["name"] in names]
     counts = {case["name"]: case.get("devices", 1) for case in cases}
     together = [
@@ -47,6 +47,8 @@ def main(names: list[str]) -> int:
     stale = [name for name, phases in said.items() if any(not same(phases[phase]) for phase in PHASES)]
     for name in stale:
         print("STALE", name, {phase: (said[name][phase]["got"], said[name][phase]["want"]) for phase in PHASES})
+    for name in names:
+        print(name, *(": ".join((phase, *said[name][phase]["notes"])) for phase in PHASES), sep="\n  ")
     found = sum("found" in " ".join(phases["again"]["notes"]) for phases in said.values())
     print(f"{len(said)} edits: {len(stale)} stale; {found} found by the second process, the others traced")
     return int(bool(stale))

@@ -9,6 +9,7 @@ import importlib.util
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
@@ -17,8 +18,10 @@ from .._errors import VerificationError, sentence
 from .._jax.compile_cache.cache import own
 from .._record.libraries import Libraries
 from .._record.looked_up import LookedUp, Read
+from .._record.remembered import Traced
 from .._record.running import watched
 from .._record.unsure import Unsure
+from .._record.values import alone
 from .._view.true_sizes import parted
 from .form import Forms
 from .key import Key, key_of
@@ -102,15 +105,20 @@ class Asked:
         Raises:
             Unsure: It is not sure that the key holds all that it read.
         """
-        looked_up = LookedUp(self.key.codes, self._again)
-        with watched(self.key.codes, looked_up) as ran:
+        traced = Traced(self.key.remembering, alone(self.key.scope))
+        looked_up = LookedUp(self.key.codes, partial(self._again, traced=traced))
+        with watched(self.key.codes, looked_up, traced) as ran:
             made = make()
         if ran.problem is not None:
             raise Unsure(ran.problem)
         libraries = Libraries.of(ran.libraries)
-        if self._again().text != self.key.text:
+        traced.check()
+        if self._again(traced=traced).text != self.key.text:
             raise Unsure("the trace changes what it reads")
-        return Recorded(made, libraries, looked_up.reads, looked_up.text())
+        second = looked_up.text()
+        if self.key.is_as_computed:
+            traced.remember()
+        return Recorded(made, libraries, looked_up.reads, second)
 
     def check_same(self, fresh: Stored, stored: Stored) -> None:
         """Compare what is traced now with what was found.
@@ -125,9 +133,9 @@ class Asked:
                          f"this is a fault of jitney's: please report it; until then delete {self.entry}, and leave `cache` out.")
             )  # fmt: skip
 
-    def _again(self, reads: Sequence[Read] = ()) -> Key:
+    def _again(self, reads: Sequence[Read] = (), traced: Traced | None = None) -> Key:
         """The key as it is now; with what a trace asked for by computed names, the second one."""
-        return key_of(self.body, *parted(self.given), reads, self.laid, self.of)
+        return key_of(self.body, *parted(self.given), reads, self.laid, self.of, traced)
 
     def _reads_other(self, stored: Stored) -> str | None:
         """Why what its trace asked for by computed names is not what it was."""

@@ -6,6 +6,7 @@ program is traced.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import sys
@@ -31,6 +32,7 @@ from .._owners import STARTED
 from .._record.classes import registered_anywhere
 from .._record.instructions import Codes
 from .._record.looked_up import Read
+from .._record.remembered import Traced
 from .._record.unsure import Unsure
 from .._record.values import Walk
 from .._signature.options import AUTO, tolerance_of
@@ -67,10 +69,16 @@ class Key:
     Args:
         text: The key.
         codes: The user's code that was followed: all that may run in its trace, and of some why it may not.
+        remembering: The functions among it that remember what they returned.
+        is_as_computed: Whether all that these remember is what they would compute now.
+        scope: The settings, by one digest.
     """
 
     text: str
     codes: Codes
+    remembering: Sequence[Any]
+    is_as_computed: bool
+    scope: str
 
 
 def key_of(
@@ -80,6 +88,7 @@ def key_of(
     reads: Sequence[Read] = (),
     laid: Laid | None = None,
     of: Sequence[str] = (),
+    traced: Traced | None = None,
 ) -> Key:
     """The key of a call, or of what else is computed of its function (`of`); with what its trace asked modules for by computed names, the
     second one.
@@ -90,9 +99,9 @@ def key_of(
     refused = unsupported(body.core)
     if refused is not None:
         raise Unsure(refused)
-    walk = Walk()
-    walk.say(*of)
-    walk.say(*_versions(), *_settings(), *_machine(laid), *registered_anywhere())
+    scope = hashlib.blake2b(repr([_versions(), _settings(), _machine(laid), registered_anywhere()]).encode()).hexdigest()
+    walk = Walk(scope, traced)
+    walk.say(scope, *of)
     if any(memory is not None for memory in _budgets(body.core)):
         walk.say(*processor())
     _add_call(walk, body, arrays)
@@ -102,7 +111,8 @@ def key_of(
     walk.add(fn, "")
     for module, name in reads:
         walk.ask(module, name)
-    return Key(walk.digest(), walk.codes)
+    text = walk.digest()
+    return Key(text, walk.codes, walk.remembering, walk.is_as_computed, scope)
 
 
 def unsupported(core: Function) -> str | None:
