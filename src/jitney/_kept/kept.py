@@ -45,12 +45,12 @@ class Kept:
         self._cuts = cuts
         self._proofs = proofs
         self.notes: dict[Hashable, tuple[bool, str]] = {}
-        """Of each call key, whether its program is kept, and why not."""
+        """Of each call key and mesh, whether its program is kept, and why not."""
 
     def __call__(self, given: Sequence[Any], laid: Laid | None = None) -> Any:
         if jit_is_off() or plain_run() is not None or at_any_size():
             return self._on_mesh(given, laid)
-        key = trace_key(*parted(given))
+        key = _told_of(given, laid and laid.mesh)
         try:
             asked = self._asked(given, laid)
         except Unsure as unsure:
@@ -64,13 +64,13 @@ class Kept:
         self.notes[key] = (True, FOUND)
         return self._called(asked, stored)
 
-    def note(self, given: Sequence[Any]) -> tuple[bool, str]:
-        """Whether the program of a call, padded if it is, is kept, and why not."""
+    def note(self, given: Sequence[Any], mesh: Any = None) -> tuple[bool, str]:
+        """Whether the program of a call on a mesh, padded if it is, is kept, and why not."""
         refused = unsupported(self._body.core)
         if refused is not None:
             return False, f"not kept: {refused}"
         with self._body.numbers():
-            return self.notes.get(trace_key(*parted(given)), (True, "not called yet"))
+            return self.notes.get(_told_of(given, mesh), (True, "not called yet"))
 
     def _asked(self, given: Sequence[Any], laid: Laid | None) -> Asked:
         arrays, counts = parted(given)
@@ -132,3 +132,7 @@ class Kept:
         with KEPT(object()):
             fresh = self._stored(asked, trace)
         asked.check_same(fresh, stored)
+
+
+def _told_of(given: Sequence[Any], mesh: Any) -> Hashable:
+    return trace_key(*parted(given)), mesh

@@ -127,10 +127,6 @@ def unsupported(core: Function) -> str | None:
         'on_trace_error="eager"': options.on_trace_error == "eager",
     }  # fmt: skip
     named = [name for name, is_given in given.items() if is_given]
-    beside = {"pad": options.pad, "chunk": options.chunk, "memory": options.memory, "roll": options.roll, "remat": options.remat}
-    both = [name for name, is_given in beside.items() if is_given and options.shard is not None]
-    if both:
-        return f"programs with `shard` and `{both[0]}` are not kept yet"
     return f"programs with `{named[0]}` are not kept yet" if named else None
 
 
