@@ -183,6 +183,17 @@ def k():
 def called(x):
     return x * k()
 """,
+    "a result that was remembered before": """
+import functools
+K = {}
+@functools.cache
+def k(n):
+    return n * K
+k(1)
+K = 5.0
+def called(x):
+    return x * k(1)
+""",
     "the names of a module": """
 K = {}
 def called(x):

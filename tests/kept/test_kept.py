@@ -329,7 +329,7 @@ def of_another_version(entry):
 
     content = read(entry)
     entry.unlink()
-    write(entry, content.replace(b"jitney program 3", b"jitney program 9"))
+    write(entry, content.replace(b"jitney program 4", b"jitney program 9"))
 
 
 def under_another_key(entry):
@@ -386,9 +386,9 @@ def test_an_entry_that_is_damaged_or_foreign_is_not_run(folder, tmp_path, harm):
 
 def test_a_folder_that_cannot_be_written_keeps_nothing(folder, tmp_path, monkeypatch):
     """And costs a trace."""
-    from jitney._kept import kept
+    from jitney._kept import asked
 
-    monkeypatch.setattr(kept, "own", lambda: folder / "not there")
+    monkeypatch.setattr(asked, "own", lambda: folder / "not there")
     lab.write(tmp_path, {"lab_main.py": TEXT})
     with lab.process(tmp_path) as main:
         layer, x = main.arguments()

@@ -121,6 +121,16 @@ def surrogate() -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
     return step_of(recipe).__wrapped__, (model, start(recipe, model), *arrays), {"pad": PAD}
 
 
+def posterior() -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+    """The exact posterior of `examples/surrogate`: a padded gradient, of a function that remembers tables."""
+    import numpy as np
+
+    from examples.surrogate._expert import log_sum
+
+    options = {"vmap": "example", "pad": {"example": [32, 256, 1024]}, "precision": "f64", "gradient": True}
+    return log_sum.__wrapped__, (np.random.default_rng(5).normal(size=(20, 5, 15)),), options
+
+
 def homodyne() -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
     """The products of two angles in chunks, of `examples/homodyne`."""
     import numpy as np
@@ -167,8 +177,8 @@ def path() -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
 
 
 PROBLEMS: dict[str, Callable[[], Any]] = {
-    "layers": layers, "module": module, "ode": ode, "solver": solver, "trf": trf, "surrogate": surrogate, "homodyne": homodyne,
-    "steady": steady, "path": path,
+    "layers": layers, "module": module, "ode": ode, "solver": solver, "trf": trf, "surrogate": surrogate, "posterior": posterior,
+    "homodyne": homodyne, "steady": steady, "path": path,
 }  # fmt: skip
 
 
@@ -180,12 +190,18 @@ def measure(problem: str, mode: str) -> None:
     import jitney
 
     fn, arguments, *options = PROBLEMS[problem]()
-    program = jitney.optimize(cache=MODES[mode][0], **dict(*options))(fn)
+    given = dict(*options)
+    gradient = given.pop("gradient", False)
+    made = jitney.optimize(cache=MODES[mode][0], **given)(fn)
+    program = made.grad if gradient else made
     jax.block_until_ready(jnp.sin(jnp.ones(3)))
     wall, cpu = time.perf_counter(), time.process_time()
     if mode != "imports":
         jax.block_until_ready(jax.tree.leaves(program(*arguments)))
-    print(time.perf_counter() - wall, time.process_time() - cpu, time.process_time(), program.stats.traces)
+    print(time.perf_counter() - wall, time.process_time() - cpu, time.process_time(), made.stats.traces)
+    if mode != "imports":
+        told = [line.why for line in program.plan(*arguments).lines if line.name == "kept program"]
+        print(made.stats.traces, *told, file=sys.stderr)
 
 
 def run(problem: str, mode: str, folder: str) -> tuple[float, ...]:

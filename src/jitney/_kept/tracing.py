@@ -93,7 +93,7 @@ class Trace:
             Unsure: It is not all that the body is.
         """
         specs, table = self._specs(), Table()
-        jitted = self.jitted if self._laid is None else self._laid.jitted(self._flat)
+        jitted = self.jitted if self._laid is None else self._laid.jitted(self._flat, len(specs))
         traced = jitted.trace(*specs)
         weak = tuple(i for i, aval in enumerate(traced.jaxpr.out_avals) if getattr(aval, "weak_type", False))
         if has_equinox_checks(traced.jaxpr):

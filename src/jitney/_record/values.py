@@ -15,7 +15,7 @@ import struct
 import sys
 import types
 import typing
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple
 
 import equinox
@@ -42,6 +42,7 @@ from .classes import (
 )
 from .functions import Global, attribute_of, globals_of, is_users
 from .instructions import Codes, codes_in, digest_of, reads_of
+from .remembered import Memory, Traced, attributes_of, is_as_computed, is_remembering, name_of, options_of
 from .unsure import Unsure
 from .whose import importable, is_installed, whose
 
@@ -68,9 +69,14 @@ _TREEDEF: Any = type(tree_flatten(0)[1])
 
 
 class Walk:
-    """Goes through values, and puts what they are into one digest."""
+    """Goes through values, and puts what they are into one digest.
 
-    def __init__(self) -> None:
+    Args:
+        scope: The settings under which functions compute what they remember; None leaves out what they do.
+        traced: What a trace has computed that functions remember: it is left out.
+    """
+
+    def __init__(self, scope: str | None = None, traced: Traced | None = None) -> None:
         self._said: list[str] = []
         self._at: dict[int, int] = {}
         self._held: list[Any] = []  # so that each id stays its own
@@ -85,6 +91,12 @@ class Walk:
         self._asked: set[str] = set()
         self._words: set[str] = set()
         self._later: list[tuple[Any, list[str]]] = []  # functions and classes: a chain of calls may be long
+        self._scope = scope
+        self._traced = traced
+        self.remembering: list[Any] = []
+        """Functions that remember what they returned (`remembered.py`)."""
+        self.is_as_computed = True
+        """Whether all that those remember is what they would compute now."""
         self.codes = Codes()
         """The user's code, and why what it reads cannot be followed; nothing is read in that way while it does not run."""
 
@@ -96,6 +108,8 @@ class Walk:
             if _OF_VIEWS & self._asked:
                 self.say("view", str(at))
                 self.add(view.base, "base")
+        if self._scope is not None:
+            self._read_memories(alone(self._scope))
         said = "".join([f"{len(text)}:{text}" for text in self._said])  # each behind its length, so that no two say what others say
         return hashlib.blake2b(said.encode("utf-8", "surrogatepass"), digest_size=32).hexdigest()
 
@@ -199,7 +213,7 @@ class Walk:
         walk = Walk()
         walk.add(part)
         digest = walk.digest()
-        if walk.modules or walk.codes:
+        if walk.modules or walk.codes or walk.remembering:
             raise self.fail("is a set of functions or modules")
         return digest
 
@@ -270,8 +284,10 @@ class Walk:
             self.add(value.mesh)
         elif kind is _sharding.Mesh:
             self.say("mesh", *told_of(value))
-        elif kind is functools._lru_cache_wrapper:  # pyright: ignore[reportPrivateUsage]
-            raise self.fail("remembers what it returned (`functools.cache`), whatever has changed since")
+        elif is_remembering(value):
+            self.say("remembers", options_of(value))
+            self._many([("", Memory.of(value).fn), *attributes_of(value)])
+            self.remembering.append(value)
         elif is_a(value, _TEXT) or (kind.__module__ == "typing" and not callable(value)):
             self.say("text", repr(value))
             self._many([(name, getattr(value, name)) for name in _OF_TEXT if getattr(value, name, None) is not None])
@@ -356,6 +372,27 @@ class Walk:
                     self.say("of", of, asked)
                     self.add(space_of(place)[asked], f"{of}.{asked}")
                     self._drain()
+
+    def _read_memories(self, digest: Callable[[Any], str]) -> None:
+        """What functions remember, of all of them if of any it is not what would be computed."""
+        told = 0
+        while told < len(self.remembering):
+            start, told = told, len(self.remembering)
+            memories = [(one, self._entries(one)) for one in self.remembering[:told]]
+            if self.is_as_computed and all(is_as_computed(*memory, digest) for memory in memories):
+                continue
+            start = 0 if self.is_as_computed else start
+            self.is_as_computed = False
+            for one, entries in memories[start:]:
+                if entries:
+                    self.say("remembered", str(self._at[id(one)]))
+                    self._many([(name_of(one), part) for entry in entries for part in entry])
+            self._drain()
+            self._read_names()
+
+    def _entries(self, remembering: Any) -> Sequence[tuple[Any, Any]]:
+        entries = Memory.of(remembering).entries
+        return entries if self._traced is None else self._traced.before(remembering, entries)
 
     def _set_in(self, kind: Any) -> set[str]:
         return {name for name in self._asked & space_of(kind).keys() if is_set_by_user(space_of(kind)[name])}
@@ -452,6 +489,18 @@ class Walk:
             raise self.fail(f"is a {kind.__module__}.{kind.__qualname__}, whose content is not known")
         self.add(kind)
         self._many(instance_items(value))
+
+
+def alone(scope: str) -> Callable[[Any], str]:
+    """One digest of a value and what it reads, under some settings."""
+
+    def digest(value: Any) -> str:
+        walk = Walk()
+        walk.say(scope)
+        walk.add(value)
+        return walk.digest()
+
+    return digest
 
 
 def _checked(fn: types.FunctionType) -> Generator[Global]:
