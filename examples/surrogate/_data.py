@@ -31,8 +31,13 @@ def most_parents(variables: int) -> int:
 @lru_cache
 def parent_sets(variables: int, target: int) -> tuple[frozenset[int], ...]:
     """All sets of other variables that a target may have as parents, the empty one first."""
+    return tuple(map(frozenset, parents(variables, target)))
+
+
+def parents(variables: int, target: int) -> list[tuple[int, ...]]:
+    """The members of each."""
     others = [i for i in range(variables) if i != target]
-    return tuple(frozenset(chosen) for size in range(most_parents(variables) + 1) for chosen in combinations(others, size))
+    return [chosen for size in range(most_parents(variables) + 1) for chosen in combinations(others, size)]
 
 
 @lru_cache

@@ -8,6 +8,7 @@ Bayesian structure discovery in Bayesian networks", 2004), with the probabilitie
 of that sum has as its derivative with respect to the score of one parent set the posterior probability of that set.
 """
 
+import math
 from functools import lru_cache
 
 import jax
@@ -17,7 +18,20 @@ from jaxtyping import Array, Bool, Float
 from scipy.special import gammaln
 
 import jitney
-from examples.surrogate._data import EXACT, OMEGA, SPREAD, Batch, Samples, arrays_of, draw, inputs, most_parents, parent_sets, true_sets
+from examples.surrogate._data import (
+    EXACT,
+    OMEGA,
+    SPREAD,
+    Batch,
+    Samples,
+    arrays_of,
+    draw,
+    inputs,
+    most_parents,
+    parent_sets,
+    parents,
+    true_sets,
+)
 
 A0, B0 = 2.0, 0.5  # of the inverse gamma distribution of the variance of the noise
 _NEVER = -1e30  # of what is left out of a sum of exponentials; minus infinity has no derivative
@@ -85,7 +99,7 @@ def _tables(variables: int) -> tuple[np.ndarray, tuple[tuple[np.ndarray, np.ndar
     choices = np.array([[_choose(n, k) for k in range(most + 1)] for n in range(variables + 1)], float)
     prior = []
     for variable in range(variables):
-        sets = parent_sets(variables, variable)
+        sets = parents(variables, variable)
         bits, size = np.array([sum(1 << i for i in s) for s in sets]), np.array([len(s) for s in sets])
         fits = (bits[None] & ~subsets[:, None]) == 0
         chance = 1 / np.maximum(choices[sizes][:, size], 1) / (1 + np.minimum(most, sizes))[:, None]
@@ -110,7 +124,7 @@ def log_sum(local: Float[Array, "vars sets"]) -> Float[Array, ""]:
     total = jnp.full(prior.shape[1], _NEVER, local.dtype).at[0].set(0.0)
     for here, members, left in levels:
         total = total.at[here].set(jax.nn.logsumexp(total[left] + before[members, left], axis=1))
-    return total[-1] - float(gammaln(local.shape[0] + 1.0))
+    return total[-1] - math.lgamma(local.shape[0] + 1.0)
 
 
 def posterior(local: Float[np.ndarray, "example vars sets"]) -> Float[np.ndarray, "example vars sets"]:

@@ -51,12 +51,23 @@ _SITES = tuple(
 _STDLIB = tuple(_whole(os.path.realpath(sysconfig.get_path(name))) for name in ("stdlib", "platstdlib"))
 
 
+def _real(file: str) -> str:
+    """`os.path.realpath`, which looks at each folder on the way again for each file."""
+    folder, name = os.path.split(file)
+    if name in ("", ".", "..") or not os.path.isabs(file) or os.path.islink(file):  # noqa: PTH114, PTH117 - see `_whole`
+        return os.path.realpath(file)
+    return os.path.join(_real_folder(folder), name)  # noqa: PTH118
+
+
+_real_folder = functools.cache(os.path.realpath)
+
+
 @functools.cache
 def owner(file: str) -> Owner:
     """Whose a file is. Text that was never a file (`<string>`, `<stdin>`) is generated; its frame says more: see `owner_of`."""
     if file.startswith("<"):
         return "stdlib" if file.startswith("<frozen") else "generated"
-    path = _whole(os.path.realpath(file))
+    path = _whole(_real(file))
     for name, folder in _PACKAGES.items():
         if path.startswith(folder):
             return name

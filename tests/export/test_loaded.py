@@ -208,6 +208,27 @@ def test_a_gradient_passes_what_is_no_real_number(tmp_path):
         )
 
 
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_it_is_differentiated_as_often_as_it_was_exported_for(tmp_path, order):
+    """Each derivative is of the one before, in `jit` too; one more is a sentence. What is no real number is passed by all of them."""
+
+    def f(x, n, key):
+        return jnp.sum(jnp.sin(x) * n.astype(x.dtype)), n + 1, key
+
+    given = (X, jnp.int32(3), jax.random.key(0))
+    loaded = saved(tmp_path, jitney.optimize(f), *given, vjp_order=order)
+
+    def derivative(x):
+        return loaded(x, *given[1:])[0]
+
+    expected = [3 * np.sin(X), 3 * np.cos(X), -3 * np.sin(X), -3 * np.cos(X)]
+    for wanted in expected[1 : order + 1]:
+        derivative = jax.grad(lambda x, before=derivative: jnp.sum(before(x)))
+        np.testing.assert_allclose(jax.jit(derivative)(X), wanted, rtol=1e-5, atol=1e-6)
+    with pytest.raises(DerivativeError, match="exported with its gradient, and not with that of its gradient"):
+        jax.grad(lambda x: jnp.sum(derivative(x)))(X)
+
+
 def test_a_check_raises_as_it_did(tmp_path):
     """The message of `eqx.error_if`, by Equinox's own error; the messages of branches by their number."""
     f = jitney.optimize(lambda x: eqx.error_if(x, jnp.sum(x) < 0, "a negative sum") * 2)

@@ -256,7 +256,7 @@ ORDERED = [
         jnp.argwhere({v}, size=2)
         jnp.extract({b}, {v}, size=3)
         jnp.where({v} != 0, size=3)[0]
-        jnp.compress(jnp.array([True, False, True]), {t}, axis=0)
+        jnp.compress(np.array([True, False, True]), {t}, axis=0)
         jnp.digitize({v}, jnp.sort({u}))
         jax.scipy.stats.rankdata({v})
         jax.scipy.stats.mode({v}).mode
@@ -295,7 +295,6 @@ MOVED = [
         {x}[jnp.where({b}, size=2)[0]]
         {x}.at[{i}].get(mode='fill')
         {x}.at[{i}].get(mode='clip')
-        {x}.at[{i}].get(mode='wrap')
         {x}.at[{i}].get(mode='promise_in_bounds') * 0
         {x}.at[{j}].get(mode='fill', fill_value=1)
         jnp.take({x}, {i}, axis={A})

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from . import _arrays, _elementwise, _sizes, _structure, _values
+from . import _arrays, _elementwise, _libraries, _sizes, _structure, _values
 from ._program import Program, evaluated
 from ._recipe import CLASSES, PLACE, Exact, Recipe
 from ._sizes import pick
@@ -22,7 +22,7 @@ GROUPS: Mapping[str, Sequence[Recipe]] = {
     "elementwise": _elementwise.RECIPES, "reduced": _arrays.REDUCED, "linear": _arrays.LINEAR, "ordered": _arrays.ORDERED,
     "moved": _arrays.MOVED, "shaped": _arrays.SHAPED, "polynomials": _arrays.POLYNOMIALS, "drawn": _arrays.DRAWN,
     "structure": _structure.SAME, "rows": _structure.ROWS, "loops": _structure.LOOPS, "together": _structure.TOGETHER,
-    "sizes": _sizes.RECIPES,
+    "libraries": _libraries.RECIPES, "sizes": _sizes.RECIPES,
 }  # fmt: skip
 ALL = [*(recipe for group in GROUPS.values() for recipe in group), *GROUPS["sizes"] * 2]
 LIGHT = [recipe for name in ("elementwise", "reduced", "ordered", "moved", "sizes") for recipe in GROUPS[name]]

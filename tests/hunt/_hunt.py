@@ -13,9 +13,10 @@ import numpy as np
 
 import jitney
 
+from . import _combined, _options
 from ._draw import ALL, Case, Expression, drawn
 from ._judge import difference, is_unstable, leaves_of, unblurred
-from ._options import OPTIONS, NotFloatingError, Way
+from ._options import NotFloatingError, Way
 from ._program import Program, joined
 from ._recipe import Exact, Recipe
 
@@ -23,6 +24,7 @@ from ._recipe import Exact, Recipe
 # devices, `lax.mulhi` of integers of 4 bits, and `lax.reduce` with a computation of its own.
 XLAS = ("does not support custom element sizes", "Unable to convert MHLO to StableHLO", "Unsupported reduction computation")
 FEW = 3  # expressions of a case under an option that takes one at a time
+OPTIONS = {**_options.OPTIONS, **_combined.OPTIONS}
 JITNEY = (jitney.JitneyError, jitney.JitneyWarning)
 
 
@@ -201,6 +203,8 @@ def _alone(
     made = way(e.program)
     if made is None:
         return
+    if "pad" in option and not also:
+        also = (case.other,)  # the same program, another size of its bucket
     for n in dict.fromkeys((case.n, *also)):
         arrays = made.reshaped(taken(e.program, case.arrays(n)))
         try:

@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from . import _sizes, _structure
+from . import _libraries, _sizes, _structure
 
 HEADER = """import copy, math, numbers, operator
 from fractions import Fraction
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -54,6 +55,19 @@ class Program:
         text = f"sum(jnp.sum(jnp.sin(leaf).astype(jnp.float32)) for leaf in jax.tree.leaves(({', '.join(self.gives)},)) if is_float(leaf))"
         return replace(self, lines=(*self.lines, ("total", text)), gives=("total",), bare=True)
 
+    def floats(self, form: str) -> Program:
+        """All floating results, as a tree: one by itself, by name, or beside None."""
+        text = f"[leaf for leaf in jax.tree.leaves(({', '.join(self.gives)},)) if is_float(leaf)]"
+        shape = {"bare": "kept[0] if len(kept) == 1 else tuple(kept)", "dict": "{'a': kept, 'b': ()}", "none": "(None, kept)"}[form]
+        return replace(self, lines=(*self.lines, ("kept", text), ("shaped", shape)), gives=("shaped",), bare=True)
+
+    def number_and_rest(self) -> Program:
+        """The number, and all results beside it."""
+        made = self.number()
+        return replace(
+            made, lines=(*made.lines, ("both", f"(total, {{'rest': ({', '.join(self.gives)},), 'none': None}})")), gives=("both",)
+        )
+
     def source(self, name: str = "f") -> str:
         """The function alone."""
         arguments = ", ".join(f'{each}: Shaped[Array, "{axes}"]' for each, axes in self.takes)
@@ -82,7 +96,7 @@ _FLOAT = """
 def is_float(leaf):
     return jnp.issubdtype(leaf.dtype, jnp.floating)
 """
-PRELUDE = "\n\n" + _FLOAT + "\n\n" + _structure.PRELUDE + "\n" + _sizes.PRELUDE + "\n\n"
+PRELUDE = "\n\n" + _FLOAT + "\n\n" + _structure.PRELUDE + "\n" + _sizes.PRELUDE + "\n" + _libraries.PRELUDE + "\n\n"
 PRELUDES = re.split(r"\n\n\n+", PRELUDE.strip())
 
 
@@ -94,7 +108,7 @@ def evaluated(text: str, values: Mapping[str, Any]) -> Any:
     """One expression, of values or of abstract ones under a trace."""
     if not _NAMESPACE:
         exec(compile(HEADER + PRELUDE, "hunted.py", "exec"), _NAMESPACE)
-    return eval(text, _NAMESPACE, dict(values))
+    return eval(text, {**_NAMESPACE, **values})  # one namespace: what stands inside a lambda is looked up among globals alone
 
 
 def joined(programs: Sequence[Program]) -> Program:

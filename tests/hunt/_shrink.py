@@ -11,9 +11,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from ._hunt import JITNEY, Finding
+from ._hunt import JITNEY, OPTIONS, Finding
 from ._judge import difference, is_unstable, leaves_of, unblurred
-from ._options import OPTIONS, NotFloatingError, Way
+from ._options import NotFloatingError, Way
 from ._program import HEADER, Program
 
 SMALLER = (0, 1, 2, 3, 5, 6, 7, 8, 9, 16, 17, 33, 64, 127, 128, 129, 255, 256, 257, 300)

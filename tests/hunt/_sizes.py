@@ -65,8 +65,8 @@ RECIPES = [
         jnp.sum({x}) / ({P})
         jnp.sum({x}) * ({P})
         jnp.where({x} > ({P}), {x}, 0)
-        jnp.float32({P}) * {s}
-        jnp.array([{P}, 1.0]) * {s}
+        jnp.float32({P}) * jnp.sum({v})
+        jnp.array([{P}, 1.0]) * jnp.sum({v})
         np.array([{P}, 1.0]) * jnp.float32(2) + 0 * jnp.sum({x})
         jnp.full(3, {P}) + 0 * jnp.sum({x})
         {x}[({P}) % 4]

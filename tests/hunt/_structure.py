@@ -89,7 +89,7 @@ LOOPS = [  # each ends whatever wraps: int4 ends at 7
         lax.cond({x}.shape[0] > 3, lambda a: a * 2, lambda a: a, {x})
         lax.cond(jnp.any({v} > 1), lambda a: jnp.cumsum(a), lambda a: a, {v})
         lax.associative_scan(lambda a, b: a + b, {v})
-        lax.custom_root(lambda a: a * 2 - {s}, {s}, lambda f, a: {s} / 2, lambda g, y: y / 2)
+        lax.custom_root(lambda a: a * 2 - jnp.sum({v}), {s}, lambda f, a: jnp.sum({v}) / 2, lambda g, y: y / 2)
         """, "real",
     ),
     *lines(  # loops and branches over another axis that look along this one
@@ -157,7 +157,7 @@ TOGETHER = [
         jax.vmap(lambda a: a * lax.axis_index('k'), axis_name='k')({x})
         jax.vmap(lambda a: a * lax.axis_size('k'), axis_name='k')({x})
         jax.vmap(lambda a: lax.all_gather(a, 'k'), axis_name='k')({v})
-        jax.vmap(lambda a: lax.ppermute(a, 'k', [(0, 1), (1, 0)]), axis_name='k')({v})
+        jax.vmap(lambda a: lax.ppermute(a, 'k', [(0, 1), (1, 2), (2, 0)]), axis_name='k')({t})
         jax.vmap(lambda a: lax.pshuffle(a, 'k', [1, 2, 0]), axis_name='k')({t})
         jax.vmap(lambda a: lax.all_to_all(a, 'k', 0, 0), axis_name='k')({q})
         jax.vmap(lambda a: lax.psum_scatter(a, 'k'), axis_name='k')({q})

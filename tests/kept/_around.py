@@ -183,6 +183,17 @@ def k():
 def called(x):
     return x * k()
 """,
+    "a result that was remembered before": """
+import functools
+K = {}
+@functools.cache
+def k(n):
+    return n * K
+k(1)
+K = 5.0
+def called(x):
+    return x * k(1)
+""",
     "the names of a module": """
 K = {}
 def called(x):
@@ -493,6 +504,35 @@ def g(x):
 g.__module__ = 'g{}'
 def called(x):
     return x * float(g.__module__[1:])
+""",
+    "an array that another is a view of": """
+import numpy as np
+V = (np.arange(3.0) * {})[:1]
+def called(x):
+    return x * V.base.sum() / 3
+""",
+    "a class of Python's that passes for one of the user's": """
+import abc
+class A(abc.ABC):
+    pass
+if {} > 3:
+    A.register(int)
+def called(x):
+    return x * (3.5 if isinstance(1, A) else 2.5)
+""",
+    "an attribute of what is traced": """
+import jax
+jax.core.Tracer.lab_number = {}
+def called(x):
+    return x * x.lab_number
+""",
+    "an instance that answers for itself": """
+class C:
+    def __getattribute__(self, name):
+        return {}
+O = C()
+def called(x):
+    return x * O.anything
 """,
 }
 

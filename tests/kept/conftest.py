@@ -5,7 +5,7 @@ from pathlib import Path
 import jax
 import pytest
 
-from jitney._kept import kept
+from jitney._kept import asked
 
 
 @pytest.fixture(scope="session")
@@ -19,7 +19,7 @@ def shared(lasting: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where programs are kept by one test after the other."""
     if len(jax.devices()) != 1:
         pytest.skip("programs are kept on one device")
-    monkeypatch.setattr(kept, "own", lambda: lasting)
+    monkeypatch.setattr(asked, "own", lambda: lasting)
     return lasting
 
 
@@ -30,5 +30,5 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         pytest.skip("programs are kept on one device")
     base = tmp_path / "kept"
     base.mkdir(mode=0o700)
-    monkeypatch.setattr(kept, "own", lambda: base)
+    monkeypatch.setattr(asked, "own", lambda: base)
     return base

@@ -3,8 +3,8 @@
 Run from the project's root: `python -m tests.kept.edited [NAME ...]`. The first process makes the programs, the second finds or traces
 them, and the third has the edited sources (`edited.json`: in a text {n} is the name of the case and {d} a folder of its own). In each the
 reference is `jax.jit` of the same function, by `eqx.filter_jit`. A case may say `OPTIONS` of its program, how its result is read
-(`READ`), and how many `devices` it takes; where a run-time check fails, what it says is compared. The status is 1 if any result differs.
-Those that change what others see have processes of their own.
+(`READ`), that it is read in chunks (`STREAM`), and how many `devices` it takes; where a run-time check fails, what it says is compared.
+The status is 1 if any result differs. Those that change what others see have processes of their own.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ X = np.arange(1, 4, dtype=np.float32)
 
 
 def main(names: list[str]) -> int:
-    """Run the cases, print what falls and how many were found."""
+    """Run the cases, print what falls, how many were found, and of those that were asked for what became of each."""
     cases = [case for case in json.loads(CASES.read_text()) if not names or case["name"] in names]
     counts = {case["name"]: case.get("devices", 1) for case in cases}
     together = [
@@ -46,6 +47,8 @@ def main(names: list[str]) -> int:
     stale = [name for name, phases in said.items() if any(not same(phases[phase]) for phase in PHASES)]
     for name in stale:
         print("STALE", name, {phase: (said[name][phase]["got"], said[name][phase]["want"]) for phase in PHASES})
+    for name in names:
+        print(name, *(": ".join((phase, *said[name][phase]["notes"])) for phase in PHASES), sep="\n  ")
     found = sum("found" in " ".join(phases["again"]["notes"]) for phases in said.values())
     print(f"{len(said)} edits: {len(stale)} stale; {found} found by the second process, the others traced")
     return int(bool(stale))
@@ -93,10 +96,21 @@ def child(names: list[str]) -> None:
         module = importlib.import_module(f"edited_{name}")
         program = jitney.optimize(cache="program", **getattr(module, "OPTIONS", {}))(module.body)
         plain = eqx.filter_jit(lambda x, body=module.body: body(x))
-        got, want = (outcome_of(fn, getattr(module, "READ", np.asarray)) for fn in (program, plain))
+        streams: list[str] = []
+        called = program if not hasattr(module, "STREAM") else partial(streamed, program, module.STREAM, streams)
+        got, want = (outcome_of(fn, getattr(module, "READ", np.asarray)) for fn in (called, plain))
         kept = [entry.kept for entry in program.core.entries.values() if entry.kept is not None]
-        outcomes[name] = {"got": got, "want": want, "notes": [why for each in kept for _, why in each.notes.values()]}
+        outcomes[name] = {"got": got, "want": want, "notes": [*streams, *(why for each in kept for _, why in each.notes.values())]}
     print(json.dumps(outcomes))
+
+
+def streamed(program: Any, chunk: Any, notes: list[str], x: Any) -> Any:
+    """The value of a stream over the argument."""
+    import jitney
+
+    value, stats = jitney.stream(program, {"x": x}, chunk=chunk, progress=False)
+    notes.append(str(stats.kept))
+    return value
 
 
 def outcome_of(fn: Any, read: Any) -> Any:

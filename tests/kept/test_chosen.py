@@ -94,7 +94,7 @@ def test_other_processors_are_another_program_where_bytes_are_counted(folder, tm
     """The compiler counts for the processor that it compiles for."""
     lab.write(tmp_path, {"lab_main.py": TEXT, "lab_helper.py": "shift = 1.0\n"})
     for processor, note in (("one", KEPT), ("one", FOUND), ("another", KEPT)):
-        monkeypatch.setattr(key, "_processor", lambda told=processor: (told,))
+        monkeypatch.setattr(key, "processor", lambda told=processor: (told,))
         with lab.process(tmp_path) as main:
             main.programs["memory"](*arguments("memory"))
             assert lab.notes(main.programs["memory"]) == note

@@ -76,6 +76,46 @@ def test_it_is_found_by_the_first_call_of_a_fresh_process(tmp_path):
     assert said == [f"{KEPT}\n", f"{FOUND}\n"]
 
 
+OUTSIDE = """
+import sys
+
+import jax.numpy as jnp
+import jitney
+import numpy as np
+
+
+@jitney.optimize(cache="program")
+def double(x):
+    return jnp.tanh(x * 2) + jnp.sort(x)
+
+
+@jitney.optimize(cache="program")
+def solved(a, b):
+    return jnp.linalg.solve(a, b)
+
+
+a = np.array([[2.0, 1.0], [1.0, 3.0]], np.float32)
+np.testing.assert_allclose(double(a[0]), np.tanh(2 * a[0]) + np.sort(a[0]), rtol=1e-6)
+began = "scipy.linalg" in sys.modules
+np.testing.assert_allclose(solved(a, a[0]), np.linalg.solve(a, a[0]), rtol=1e-5)
+from tests.kept import _lab
+
+print(_lab.notes(double), _lab.notes(solved), began)
+"""
+
+
+def test_scipy_is_imported_for_programs_that_call_it(tmp_path):
+    """JAX imports it for each exported program. One that solves finds LAPACK there; one that calls nothing outside of XLA leaves it out."""
+    lab.write(tmp_path, {"lab_main.py": OUTSIDE})
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]), "JITNEY_CACHE_DIR": str(tmp_path / "cache")}
+    env.pop("XLA_FLAGS", None)
+    said = [
+        subprocess.run([sys.executable, "-c", "import lab_main"], env=env, capture_output=True, text=True, check=True).stdout
+        for _ in range(2)
+    ]
+    assert said == [f"{KEPT} {KEPT} False\n", f"{FOUND} {FOUND} False\n"]
+
+
 def test_what_runs_when_garbage_is_collected_is_not_the_bodys(folder, tmp_path):
     """Tools have callbacks there: a program is kept all the same, and garbage is collected as before."""
 
@@ -289,7 +329,7 @@ def of_another_version(entry):
 
     content = read(entry)
     entry.unlink()
-    write(entry, content.replace(b"jitney program 3", b"jitney program 9"))
+    write(entry, content.replace(b"jitney program 4", b"jitney program 9"))
 
 
 def under_another_key(entry):
@@ -346,9 +386,9 @@ def test_an_entry_that_is_damaged_or_foreign_is_not_run(folder, tmp_path, harm):
 
 def test_a_folder_that_cannot_be_written_keeps_nothing(folder, tmp_path, monkeypatch):
     """And costs a trace."""
-    from jitney._kept import kept
+    from jitney._kept import asked
 
-    monkeypatch.setattr(kept, "own", lambda: folder / "not there")
+    monkeypatch.setattr(asked, "own", lambda: folder / "not there")
     lab.write(tmp_path, {"lab_main.py": TEXT})
     with lab.process(tmp_path) as main:
         layer, x = main.arguments()

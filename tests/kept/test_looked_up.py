@@ -121,3 +121,32 @@ def test_where_nobody_sees_what_is_asked_for_nothing_is_kept(folder, tmp_path, l
         [(is_kept, said)] = lab.notes(main.program)
         assert not is_kept
         assert why in said
+
+
+OWN = {"__getattribute__": "lambda self, name: 2.0", "__class__": "property(lambda self: int)", "__dict__": "property(lambda self: {})"}
+
+
+@pytest.mark.parametrize(("of", "name"), [*(("an instance", name) for name in OWN), ("a class", "__getattribute__")])
+def test_what_answers_for_itself_is_not_kept(folder, tmp_path, of, name):
+    """Nobody sees what it holds; the answer is never an error of jitney's, and the plan says which name it is."""
+    base = "type" if of == "a class" else "object"
+    made = "C('D', (), {})" if of == "a class" else "C()"
+    text = f"""
+import jitney
+
+C = type("C", ({base},), {{"{name}": {OWN[name]}}})
+HELD = {made}
+
+
+def called(x):
+    return x * 2.0 if HELD is not None else x
+
+
+program = jitney.optimize(cache="program")(called)
+"""
+    lab.write(tmp_path, {"lab_main.py": text})
+    with lab.process(tmp_path) as main:
+        np.testing.assert_array_equal(main.program(jnp.ones(2)), np.full(2, 2.0))
+        [(kept, why)] = lab.notes(main.program)
+    assert not kept
+    assert f"a `{name}` of its own" in why

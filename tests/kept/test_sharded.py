@@ -74,17 +74,40 @@ explicit = jitney.mesh(data=2, devices=jax.devices()[:2], explicit=True)
 one = jitney.mesh(data=2, devices=jax.devices()[:2])
 said["no shard"] = told(jitney.optimize(cache="program")(plain), x)
 said["explicit"] = told(jitney.optimize(cache="program", shard={"batch": "data"}, mesh=explicit)(plain), x)
-said["chunk"] = told(jitney.optimize(cache="program", shard={"batch": "data"}, mesh=one, chunk={"batch": 2})(plain), x)
+either = jitney.optimize(cache="program", shard={"batch": "data"})(plain)
+said["meshes"] = []
+for devices in (jax.devices()[:2], jax.devices()[2:4]):
+    with jitney.mesh(data=2, devices=devices):
+        said["meshes"] += [line.why for line in either.plan(x).lines if line.name == "kept program"] + told(either, x)
+
+
+def statistics(x: Float[Array, "batch d"]) -> tuple[Float[Array, ""], Float[Array, "batch d"], Float[Array, "d"]]:
+    return jnp.var(x), helper.K * jax.nn.softmax(x, 0), jnp.sum(x, 0)
+
+
+rules, rows = {"batch": "data"}, jnp.asarray(rng.normal(size=(27, 4)), jnp.float32)
+for name, options in (("chunk", {"chunk": {"batch": 4}}), ("pad", {"pad": {"batch": [8, 32]}})):
+    made = []
+    for cache in (True, "program"):
+        program = jitney.optimize(cache=cache, shard=rules, mesh=one, **options)(statistics)
+        given = rows if name == "pad" else jnp.tile(x, (2, 1))
+        out = program(given)
+        made.append((laid(out), [np.asarray(part).tobytes() for part in out]))
+    assert made[0] == made[1], name
+    said[name] = told(program, given)
+said["checks"] = told(jitney.optimize(cache="program", shard=rules, mesh=one)(checked), x)
 with one:
     said["context"] = told(jitney.optimize(cache="program", shard={"batch": "data"})(plain), x)
 print(json.dumps(said))
 """
-SEVERAL = ("several", "annotated", "loss", "context")
+TOGETHER = ("chunk", "pad")
+SEVERAL = ("several", "annotated", "loss", *TOGETHER, "context")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="owners and modes")
 def test_results_lie_where_they_lie_where_it_is_traced(tmp_path):
-    """With equal numbers; a helper that is edited is the one that is computed with."""
+    """With equal numbers; a helper that is edited is the one that is computed with. Chunks, padding and what is computed again go together
+    with it, and each mesh has a note of its own."""
     runs: list[dict[str, list[str]]] = []
     for k in (2.0, 2.0, 3.0):
         lab.write(tmp_path, {"lab_main.py": TEXT, "lab_helper.py": f"K = {k}\n"})
@@ -92,9 +115,12 @@ def test_results_lie_where_they_lie_where_it_is_traced(tmp_path):
         env["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
         run = subprocess.run([sys.executable, "-c", "import lab_main"], env=env, check=True, stdout=subprocess.PIPE, text=True)
         runs.append(json.loads(run.stdout.splitlines()[-1]))
-    kept, edited = "kept for other processes", ("several", "annotated", "loss")
+    kept, edited = "kept for other processes", ("several", "annotated", "loss", *TOGETHER)
     for run, made in zip(runs, ((*edited, "context"), (), edited), strict=True):
         assert [name for name in SEVERAL if run[name] == [kept]] == list(made)
         assert all(run[name][0].startswith("found") for name in SEVERAL if name not in made)
-    for name, why in (("no shard", "without `shard`"), ("explicit", "explicit axes"), ("chunk", "`shard` and `chunk`")):
+    for name, why in (("no shard", "without `shard`"), ("explicit", "explicit axes"), ("checks", "run-time checks, and runs over several")):
         assert why in runs[0][name][0]
+    found = "found: neither traced nor lowered in this process"
+    assert [run["meshes"][::2] for run in runs] == [["not called yet"] * 2] * 3
+    assert [run["meshes"][1::2] for run in runs] == [[kept, kept], [found, found], [found, found]]

@@ -1,7 +1,8 @@
 """What the first call takes in a fresh process: without any cache, with compiled programs kept, and with `cache="program"`.
 
-Run from the project's root: `python -m tests.perf.starts`. Three processes each, in turn, after one that fills the folder. Wall and CPU
-seconds of the first call, behind the imports and the start of the backend.
+Run from the project's root: `python -m tests.perf.starts [PROBLEM ...]`. Five processes each, in turn, after one that fills the folder.
+Wall and CPU seconds of the first call, behind the imports and the start of the backend, and CPU seconds of all that the process did until
+then; of "imports" it ends before the call, so that is the floor. Bytecode is written, as where jitney is installed.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-ROUNDS = 3
-MODES = {"cold": (True, "off"), "compiled": (True, "on"), "program": ("program", "on")}
+ROUNDS = 5
+MODES = {"imports": (True, "on"), "cold": (True, "off"), "compiled": (True, "on"), "program": ("program", "on")}
 
 
 def layers() -> tuple[Callable[..., Any], tuple[Any, ...]]:
@@ -120,6 +121,16 @@ def surrogate() -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
     return step_of(recipe).__wrapped__, (model, start(recipe, model), *arrays), {"pad": PAD}
 
 
+def posterior() -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+    """The exact posterior of `examples/surrogate`: a padded gradient, of a function that remembers tables."""
+    import numpy as np
+
+    from examples.surrogate._expert import log_sum
+
+    options = {"vmap": "example", "pad": {"example": [32, 256, 1024]}, "precision": "f64", "gradient": True}
+    return log_sum.__wrapped__, (np.random.default_rng(5).normal(size=(20, 5, 15)),), options
+
+
 def homodyne() -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
     """The products of two angles in chunks, of `examples/homodyne`."""
     import numpy as np
@@ -166,8 +177,8 @@ def path() -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
 
 
 PROBLEMS: dict[str, Callable[[], Any]] = {
-    "layers": layers, "module": module, "ode": ode, "solver": solver, "trf": trf, "surrogate": surrogate, "homodyne": homodyne,
-    "steady": steady, "path": path,
+    "layers": layers, "module": module, "ode": ode, "solver": solver, "trf": trf, "surrogate": surrogate, "posterior": posterior,
+    "homodyne": homodyne, "steady": steady, "path": path,
 }  # fmt: skip
 
 
@@ -179,23 +190,28 @@ def measure(problem: str, mode: str) -> None:
     import jitney
 
     fn, arguments, *options = PROBLEMS[problem]()
-    program = jitney.optimize(cache=MODES[mode][0], **dict(*options))(fn)
+    given = dict(*options)
+    gradient = given.pop("gradient", False)
+    made = jitney.optimize(cache=MODES[mode][0], **given)(fn)
+    program = made.grad if gradient else made
     jax.block_until_ready(jnp.sin(jnp.ones(3)))
     wall, cpu = time.perf_counter(), time.process_time()
-    jax.block_until_ready(jax.tree.leaves(program(*arguments)))
-    print(time.perf_counter() - wall, time.process_time() - cpu)
-    told = [line.why for line in program.plan(*arguments).lines if line.name == "kept program"]
-    print(program.stats.traces, *told, file=sys.stderr)
+    if mode != "imports":
+        jax.block_until_ready(jax.tree.leaves(program(*arguments)))
+    print(time.perf_counter() - wall, time.process_time() - cpu, time.process_time(), made.stats.traces)
+    if mode != "imports":
+        told = [line.why for line in program.plan(*arguments).lines if line.name == "kept program"]
+        print(made.stats.traces, *told, file=sys.stderr)
 
 
-def run(problem: str, mode: str, folder: str) -> tuple[float, float]:
+def run(problem: str, mode: str, folder: str) -> tuple[float, ...]:
     """A process of its own."""
     env = {**os.environ, "JITNEY_CACHE": MODES[mode][1], "JITNEY_CACHE_DIR": folder}
+    env.pop("PYTHONDONTWRITEBYTECODE", None)
     done = subprocess.run(
         [sys.executable, "-m", "tests.perf.starts", problem, mode], env=env, check=True, stdout=subprocess.PIPE, text=True
     )
-    wall, cpu = map(float, done.stdout.split())
-    return wall, cpu
+    return tuple(map(float, done.stdout.split()))
 
 
 def main() -> None:
@@ -204,13 +220,14 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             for mode in ("compiled", "program"):
                 run(problem, mode, folder)
-            taken: dict[str, list[tuple[float, float]]] = {mode: [] for mode in MODES}
+            taken: dict[str, list[tuple[float, ...]]] = {mode: [] for mode in MODES}
             for _ in range(ROUNDS):
                 for mode, times in taken.items():
                     times.append(run(problem, mode, folder))
         for mode, times in taken.items():
-            wall, cpu = (statistics.median(column) for column in zip(*times, strict=True))
-            print(f"{problem:8} {mode:9} {wall:6.2f} s of wall, {cpu:6.2f} s of CPU", flush=True)
+            wall, cpu, whole, traces = (statistics.median(column) for column in zip(*times, strict=True))
+            first = f"{wall:6.2f} s of wall, {cpu:6.2f} s of CPU, {traces:.0f} traces"
+            print(f"{problem:9} {mode:9} {first}; {whole:6.2f} s of CPU in all", flush=True)
 
 
 if __name__ == "__main__":

@@ -85,3 +85,28 @@ def test_what_passes_for_a_class_of_python_by_being_registered_is_told():
     del Rows
     gc.collect()
     assert registered_anywhere() == before
+
+
+def test_it_counts_at_which_abstract_class_a_class_was_registered():
+    """One that passes for a sequence does not pass for a mapping."""
+
+    class Rows:
+        pass
+
+    class Table(collections.abc.Mapping):
+        __getitem__ = __iter__ = __len__ = None
+
+    collections.abc.Sequence.register(Rows)
+    as_sequence = registered_anywhere()
+    del Rows
+    gc.collect()
+
+    class Rows:
+        pass
+
+    Table.register(Rows)
+    as_mapping = registered_anywhere()
+    del Rows
+    gc.collect()
+    assert as_sequence != as_mapping
+    assert as_sequence != registered_anywhere() != as_mapping

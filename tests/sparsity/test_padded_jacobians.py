@@ -1,5 +1,7 @@
 """Coloured Jacobians and Hessians of padded programs: one program for a bucket, and the numbers of dense ones at each true size."""
 
+import warnings
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -138,6 +140,33 @@ def test_a_size_of_another_structure_runs_exact():
     with pytest.warns(JitneyWarning, match="cannot be padded"):
         got = jacobian(at("n", 19))
     np.testing.assert_allclose(got, jax.jacfwd(fn)(at("n", 19)), rtol=1e-5, atol=1e-6)
+
+
+def test_a_body_that_fails_at_other_sizes_of_its_bucket_runs_exact():
+    """How many passes there are is read at the largest sizes, where such a body raises: a warning with its line, and the right numbers."""
+
+    def fn(x: Float[Array, "n"]) -> Float[Array, "n"]:
+        return x**2 * jnp.arange(20.0)
+
+    with pytest.warns(JitneyWarning, match=r"fn\) cannot be traced at size 32: mul got incompatible shapes"):
+        got = padded(fn)(at("n", 20))
+    np.testing.assert_allclose(got, np.diag(2 * np.asarray(at("n", 20)) * np.arange(20)), rtol=1e-6)
+
+
+@pytest.mark.parametrize("mode", ["auto", "reverse"])
+def test_two_padded_axes_of_which_either_may_be_the_longer(mode):
+    """Which dense passes are cheaper is not the same at all sizes: it is asked for, and padded once it is said."""
+
+    def fn(x: Float[Array, "n k"]) -> Float[Array, "n"]:
+        return jnp.tanh(x).sum(1) ** 2
+
+    x = at("nn", 5)[:, :3]
+    jacobian = lazy_derivatives(wrt="x", mode=mode)(optimize(pad={"n": "pow2", "k": "pow2"})(fn)).jacobian
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        got = jacobian(x)
+    assert ['say mode="forward" or mode="reverse"' in str(warning.message) for warning in told] == [True] * (mode == "auto")
+    np.testing.assert_allclose(got, jax.jacfwd(fn)(x), rtol=1e-5, atol=1e-6)
 
 
 def test_sparse_arrays_are_not_padded():

@@ -11,6 +11,7 @@ import jax
 
 from .._jax.settings import settings_of_programs
 from .._jax.trees import type_of
+from .._signature.told_apart import are_one
 from .._stages.plan import Plan, difference
 from .._view.layout import static_text
 from .._view.view import Leaf, View
@@ -105,7 +106,7 @@ def causes(old: TraceRecord, new: TraceRecord, asked: Asked) -> tuple[Cause, ...
 
 def _of_structure(old: TraceRecord, new: TraceRecord) -> Iterator[Cause]:
     trees = dict(old.tree)
-    if all(trees.get(argument, tree) == tree for argument, tree in new.tree):
+    if all(are_one(trees.get(argument, tree), tree) for argument, tree in new.tree):
         return
     before, after = _leaves(old), _leaves(new)
     fields = dict(old.fields)
@@ -115,7 +116,7 @@ def _of_structure(old: TraceRecord, new: TraceRecord) -> Iterator[Cause]:
             yield Cause("static value", path, None, *_texts(fields[path], value), remedy=remedy)
     of_fields = {_argument(path) for path, value in new.fields if path in fields and not is_same(fields[path], value)}
     for argument, tree in new.tree:
-        if argument not in trees or trees[argument] == tree:
+        if argument not in trees or are_one(trees[argument], tree):
             continue
         mine = [path for path in (*before, *after) if _argument(path) == argument]
         come = [path for path in dict.fromkeys(mine) if path in after and path not in before]

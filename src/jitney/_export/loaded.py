@@ -151,7 +151,7 @@ class Loaded(Shown):
         check_x64(told, where)
         ensure_cache()
         call = deserialized(self._members[f"program {number}"], self._header, told, where).call
-        call = guarded(call, where, has_gradient=bool(self._header["vjp_order"]))
+        call = guarded(call, where, derivatives=self._header["vjp_order"])
         return runner(call, told, self.programs[number].result, self.__name__, where)
 
     @property

@@ -66,13 +66,22 @@ def _weakened(x: Any) -> Any:
     return _convert.bind(x, new_dtype=x.dtype, weak_type=True, sharding=None)
 
 
-def guarded(call: Callable[..., Any], where: str, *, has_gradient: bool) -> Callable[..., Any]:
+def guarded(call: Callable[..., Any], where: str, *, derivatives: int) -> Callable[..., Any]:
     """A call of an exported program which says what JAX cannot do with it, whatever stands between: `jit`, loops, `checkpoint`.
 
     Forward mode of one with a gradient is the exception: JAX itself refuses it, and asks no rule of ours inside `jit` (jax 0.10.0 to 0.12).
+
+    Args:
+        call: The exported program.
+        where: What messages begin with.
+        derivatives: How many of them it was exported with, each of the one before.
     """
+    return _differentiated(call, where, derivatives, lambda: _no_gradient(where))
+
+
+def _differentiated(call: Callable[..., Any], where: str, derivatives: int, error: Callable[[], Exception]) -> Callable[..., Any]:
     plain = _not_mapped(call, where)
-    return _with_gradient(plain, call, where) if has_gradient else _not_differentiated(plain, lambda: _no_gradient(where))
+    return _with_gradient(plain, call, where, derivatives) if derivatives else _not_differentiated(plain, error)
 
 
 def _not_mapped(call: Callable[..., Any], where: str) -> Callable[..., Any]:
@@ -100,7 +109,7 @@ def _not_differentiated(call: Callable[..., Any], error: Callable[[], Exception]
     return run
 
 
-def _with_gradient(plain: Callable[..., Any], call: Callable[..., Any], where: str) -> Callable[..., Any]:
+def _with_gradient(plain: Callable[..., Any], call: Callable[..., Any], where: str, derivatives: int) -> Callable[..., Any]:
     @_jax.custom_vjp
     def called(*arrays: Any) -> Any:
         return plain(*arrays)
@@ -111,7 +120,10 @@ def _with_gradient(plain: Callable[..., Any], call: Callable[..., Any], where: s
     def backward(arrays: Any, cotangents: Any) -> Any:
         return once(*arrays, cotangents)
 
-    once = _not_differentiated(_not_mapped(lambda *given: _jax.vjp(call, *given[:-1])[1](given[-1]), where), lambda: _no_second(where))
+    def gradient(*given: Any) -> Any:
+        return _jax.vjp(call, *given[:-1])[1](given[-1])
+
+    once = _differentiated(gradient, where, derivatives - 1, lambda: _no_further(where))
     called.defvjp(forward, backward)
     run: Callable[..., Any] = called
     return run
@@ -125,10 +137,11 @@ def _no_gradient(where: str) -> DerivativeError:
     )  # fmt: skip
 
 
-def _no_second(where: str) -> DerivativeError:
+def _no_further(where: str) -> DerivativeError:
     return DerivativeError(
         sentence(where, "it was exported with its gradient, and not with that of its gradient.",
-                 "What a loaded program is differentiated by is in its file.", "export `f.hessian` or `f.hvp`.")
+                 "What a loaded program is differentiated by is in its file, as often as `vjp_order` said.",
+                 "export it with vjp_order=2 or more, or `f.hessian` or `f.hvp`.")
     )  # fmt: skip
 
 

@@ -15,6 +15,8 @@ from .._errors import ContractError, OptionError, sentence
 from .._jax.trees import is_a, keystr, tree_flatten_with_path, type_of
 from .._owners import public
 from .._signature.binding import signature_of
+from .._signature.static_values import Unkeyed, static_key
+from .._signature.told_apart import are_one
 from .optimize import optimize
 from .program import Program
 
@@ -155,7 +157,7 @@ class _Loop:
         """The arrays that are handed on, which have to fit."""
         before = tree_flatten_with_path(dict(zip(self.carried, _eqx.combine(self.arrays, self.rest), strict=True)))
         after = tree_flatten_with_path(dict(zip(self.carried, new, strict=True)))
-        if before[1] != after[1]:
+        if not are_one(before[1], after[1]):
             what = f"what a step hands on has another structure: {_few(after[1])} for {_few(before[1])}."
             raise ContractError(sentence(self.where, what, _HANDED_ON, "return the same tree, with None where there was None."))
         for (path, old), (_, leaf) in zip(before[0], after[0], strict=True):
@@ -165,7 +167,7 @@ class _Loop:
     def _check_leaf(self, path: str, old: Any, new: Any) -> None:
         if _eqx.is_array(old) and _eqx.is_array(new) and (old.shape, old.dtype) == (new.shape, new.dtype):
             return
-        if not _eqx.is_array(old) and not _eqx.is_array(new) and (old is new or (type_of(old) is type_of(new) and old == new)):
+        if not _eqx.is_array(old) and not _eqx.is_array(new) and (old is new or _are_same(old, new)):
             return
         what, fix = f"{path} comes in as {_kind(old)} and goes out as {_kind(new)}.", "cast or reshape it in the step."
         if not _eqx.is_array(old):
@@ -182,6 +184,14 @@ class _Loop:
 
 
 _HANDED_ON = "What is handed on fits into the next step: the same tree, shapes and dtypes, and no value beside arrays that changes."
+
+
+def _are_same(old: Any, new: Any) -> bool:
+    """Whether two values beside arrays are one to a body; if nobody can say, they are not."""
+    try:
+        return type_of(old) is type_of(new) and static_key(old) == static_key(new)
+    except Unkeyed:
+        return False
 
 
 def _path(path: Any) -> str:

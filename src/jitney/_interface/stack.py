@@ -16,6 +16,7 @@ from .._errors import OptionError, sentence
 from .._jax.trees import is_a, is_of_numbers, keystr, tree_flatten_with_path, tree_map
 from .._owners import public
 from .._signature.static_values import Unkeyed, static_key
+from .._signature.told_apart import are_one
 
 T = TypeVar("T")
 _jax: Any = jax
@@ -76,7 +77,7 @@ def stack(layers: Sequence[T]) -> Stacked[T]:
     first = tree_flatten_with_path(layers[0])
     for i, layer in enumerate(layers):
         leaves, treedef = tree_flatten_with_path(layer)
-        if treedef != first[1]:
+        if not are_one(treedef, first[1]):
             _fail(f"layer {i} has another structure than layer 0.", _RULE, "stack those of one structure; a list may hold several stacks.")
         for (path, one), (_, other) in zip(first[0], leaves, strict=True):
             if not _alike(one, other):

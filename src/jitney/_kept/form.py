@@ -19,6 +19,7 @@ import jax
 from .._jax.trees import is_a, tree_flatten, tree_unflatten, type_of
 from .._record.unsure import Unsure
 from .._record.whose import reached
+from .._signature.told_apart import are_one
 
 _tree: Any = jax.tree_util
 _LEAF = _tree.tree_structure(0)
@@ -64,7 +65,7 @@ class Forms:
             leaves.insert(i, leaf)
         said = self._written(tree_unflatten(treedef, leaves))
         again, others = self.read(said)
-        if again != treedef or [(i, type_of(x)) for i, x in others] != [(i, type_of(x)) for i, x in rest]:
+        if not are_one(again, treedef) or [(i, type_of(x)) for i, x in others] != [(i, type_of(x)) for i, x in rest]:
             raise Unsure("the structure of its result is not read again as it was written")
         return said
 
@@ -95,7 +96,7 @@ class Forms:
 
     def _node(self, value: Any, treedef: Any) -> list[Any] | None:
         for at, (node, of_node) in enumerate(self._nodes):
-            if type(node) is type(value) and of_node == treedef:
+            if type(node) is type(value) and are_one(of_node, treedef):
                 return ["like", at]
         if is_a(value, tuple) and hasattr(value, "_fields"):
             return ["named tuple", *_named(type(value))]

@@ -61,10 +61,11 @@ class Laid:
             raise Unsure("its results do not lie on the devices as those of the exported program")
 
     def _results(self, flat: Callable[..., Any], specs: Sequence[Any]) -> list[tuple[Any, int]]:
-        lowered = self.jitted(flat).lower(*specs)
+        lowered = self.jitted(flat, len(specs)).lower(*specs)
         ranks = [len(result.shape) for result in _jax.tree.leaves(lowered.out_info)]
         return list(zip(_jax.tree.leaves(lowered.compile().output_shardings), ranks, strict=True))
 
-    def jitted(self, flat: Callable[..., Any]) -> Any:
-        """JAX's function, told where its arguments lie."""
-        return own_jit()(flat, in_shardings=tuple(self.shardings))
+    def jitted(self, flat: Callable[..., Any], count: int) -> Any:
+        """JAX's function, told where its arguments lie; what stands behind those, the true sizes of a padded call, every device gets."""
+        known = [to for to in self.shardings if to is not None]
+        return own_jit()(flat, in_shardings=(*known, *[None] * (count - len(known))))

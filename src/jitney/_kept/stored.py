@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from .._jax.compile_cache.own_entries import delete, path_of, read, write
 from .._record.libraries import Libraries
 from .._record.looked_up import Read
 
-_MAGIC = b"jitney program 3\n"
+_MAGIC = b"jitney program 4\n"
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,8 @@ class Stored:
         cuts: Of a padded one, which axes of which results are cut off (`beside.py`).
         asked: Names of modules that its trace computed: each a module and a name.
         second: The key with what these stand for.
+        plan: Of a computation of several programs, how they are run.
+        lengths: Theirs; empty if it is one.
     """
 
     key: str
@@ -41,11 +44,19 @@ class Stored:
     cuts: Sequence[Any] = ()
     asked: Sequence[Read] = ()
     second: str = ""
+    plan: Any = None
+    lengths: Sequence[int] = ()
+
+    @property
+    def programs(self) -> list[bytes]:
+        """Each by itself."""
+        ends = list(accumulate(self.lengths or [len(self.exported)]))
+        return [self.exported[start:end] for start, end in pairwise([0, *ends])]
 
     @property
     def beside(self) -> str:
         """All that is said beside the program of what it means."""
-        return json.dumps([self.form, self.checks, self.weak, self.cuts])
+        return json.dumps([self.form, self.checks, self.weak, self.cuts, self.plan])
 
     def to_bytes(self) -> bytes:
         """All of it."""
@@ -57,6 +68,8 @@ class Stored:
             "cuts": self.cuts,
             "asked": self.asked,
             "second": self.second,
+            "plan": self.plan,
+            "lengths": self.lengths,
             "files": self.libraries.files,
             "names": self.libraries.names,
             "bytes": len(self.exported),
@@ -79,7 +92,8 @@ class Stored:
             return None
         asked = [(module, name) for module, name in said["asked"]]
         libraries = Libraries(files, names)
-        return cls(said["key"], said["form"], libraries, exported, said["checks"], said["weak"], said["cuts"], asked, said["second"])
+        beside = (said["checks"], said["weak"], said["cuts"], asked, said["second"], said["plan"], said["lengths"])
+        return cls(said["key"], said["form"], libraries, exported, *beside)
 
 
 def place(folder: Path, name: str, key: str) -> Path:

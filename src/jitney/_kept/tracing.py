@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from jax.extend.core import primitives
 from .._checks import Kept as HasCallbacks
 from .._checks import Table, flagged, with_checks
 from .._jax.equinox_checks import has_equinox_checks, messages_of, own_jit
+from .._jax.exported import export, is_plain, program_of
 from .._jax.trees import tree_flatten, tree_unflatten
 from .._record.unsure import Unsure
 from .._view.layout import described
@@ -45,7 +45,7 @@ class Exported:
 
 def called(content: bytes, arrays: Sequence[Any], checks: Sequence[Sequence[str]], weak: Sequence[int]) -> list[Any]:
     """The results of a program that was written, as those of the body: typed as weakly, and under its checks."""
-    out: list[Any] = list(export().deserialize(bytearray(content)).call(*arrays))
+    out: list[Any] = list(program_of(content).call(*arrays))
     number = out.pop() if checks else None
     for i in weak:
         out[i] = _convert.bind(out[i], new_dtype=out[i].dtype, weak_type=True, sharding=None)
@@ -93,7 +93,7 @@ class Trace:
             Unsure: It is not all that the body is.
         """
         specs, table = self._specs(), Table()
-        jitted = self.jitted if self._laid is None else self._laid.jitted(self._flat)
+        jitted = self.jitted if self._laid is None else self._laid.jitted(self._flat, len(specs))
         traced = jitted.trace(*specs)
         weak = tuple(i for i, aval in enumerate(traced.jaxpr.out_avals) if getattr(aval, "weak_type", False))
         if has_equinox_checks(traced.jaxpr):
@@ -155,9 +155,16 @@ def written(step: Callable[[], Any]) -> Any:
         raise Unsure(f"`jax.export` does not write it: {str(error).splitlines()[0]}") from None
 
 
-def export() -> Any:
-    """Imported where it is needed: not by `import jax`."""
-    return importlib.import_module("jax.export")
+def content_of(program: Any) -> bytes:
+    """An exported program as bytes.
+
+    Raises:
+        Unsure: They are not to be read as they were meant.
+    """
+    content = bytes(written(program.serialize))
+    if not is_plain(program, content):
+        raise Unsure("the bytes of its program do not tell what that calls")
+    return content
 
 
 def text_of(exported: bytes) -> str:

@@ -22,6 +22,7 @@ from .._signature.known_values import Known
 from .._signature.options import Options, fail
 from .._signature.reads import Statics
 from .._signature.static_values import Unkeyed, unkeyed
+from .._signature.told_apart import exactly
 from .._view.flatten import Flattener, constants_in
 from .._view.layout import MAX_ENTRIES, Layout, wrap_statics
 from .._view.taking import taker
@@ -83,18 +84,23 @@ class Core(Function):
                 given |= values[-1]
             raise unkeyed(self.where, ((name, given[name]) for name in self.options.static if name in given)) from None
 
-    def layout(self, key: Hashable, values: tuple[Any, ...]) -> Layout:
-        """The layout of a call, made if this is the first of its kind."""
+    def layout(self, key: tuple[Hashable, ...], values: tuple[Any, ...]) -> Layout:
+        """The layout of a call, made if this is the first of its kind.
+
+        It is found by the key alone, as warm calls look for it, only if no call of another kind can have an equal key.
+        """
+        told = exactly(key)
         with self.lock:
             if self.contract.unresolved:  # names that the annotations use may have been defined since the decoration
                 self._resolve()
-            layout = self.layouts.get(key)
+            place = (key, told) if told else key
+            layout = self.layouts.get(place)
             if layout is None:
                 if len(self.layouts) >= MAX_ENTRIES:
                     self._drop_layouts()
                 if self.flattener is None and any(isinstance(value, eqx.Module) for value in values):
                     self.flattener = Flattener()
-                layout = self.layouts[key] = Layout(self.binder, self.contract, values, self.options.donate, constants_in(key))
+                layout = self.layouts[place] = Layout(self.binder, self.contract, values, self.options.donate, constants_in(key))
             return layout
 
     def entry(self, layout: Layout, leaves: Sequence[Any]) -> Entry:

@@ -34,7 +34,8 @@ BARRED_ATTRIBUTES = frozenset((
     "__kwdefaults__", "__wrapped__", "__firstlineno__", "__line__", "f_back", "f_globals", "f_locals", "gi_frame", "cr_frame", "tb_frame",
     "__getattribute__", "attrgetter", "methodcaller", "__signature__", "__dataclass_fields__", "__dataclass_params__", "__orig_bases__",
     "__parameters__", "__type_params__", "__abstractmethods__", "__static_attributes__", "__hash__", "memory_stats", "live_arrays",
-    "live_buffers", "is_ready", "ctypes", "unsafe_buffer_pointer", "__array_interface__", "__array_namespace__",
+    "live_buffers", "is_ready", "ctypes", "unsafe_buffer_pointer", "__array_interface__", "__array_namespace__", "cache_info",
+    "cache_clear",
 ))  # fmt: skip
 """Ways around names, and past what is said of a function when it is read."""
 FORMATS = frozenset(("format", "format_map", "vformat", "get_field", "Formatter"))

@@ -12,14 +12,18 @@ import numbers
 import os
 import sys
 import types
+from collections.abc import Iterator
 from typing import Any
 
 import equinox
+import jax
+import jax.core
 import numpy as np
 
-from .._jax.trees import is_a, space_of, type_of
-from .whose import is_installed, whose
+from .._jax.trees import Tracer, is_a, space_of, type_of
+from .whose import is_installed, static_attribute, whose
 
+_core: Any = jax.core
 LEFT_OUT = frozenset((
     "__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__annotations__", "__annotate__", "__annotate_func__",
     "__annotations_cache__", "__static_attributes__", "__firstlineno__", "_abc_impl", "__abstractmethods__", "__parameters__",
@@ -58,34 +62,68 @@ def is_set_by_user(value: Any) -> bool:
     return is_a(value, (*_BASES[1:], np.ndarray)) or (module in sys.modules and not is_installed(module))
 
 
+def answers_itself(kind: Any) -> str | None:
+    """By which name instances of a user's class, or the class itself, say what they hold instead of Python; None where they do not.
+
+    Nothing is asked of the class in a way that its metaclass could answer.
+    """
+    for base in (*static_attribute(kind, "__mro__"), *static_attribute(type_of(kind), "__mro__")):
+        if is_installed(str(static_attribute(base, "__module__"))):
+            continue
+        space = static_attribute(base, "__dict__")
+        for name in ("__getattribute__", "__class__", "__dict__"):
+            if name in space and not is_a(space[name], types.GetSetDescriptorType):
+                return name
+    return None
+
+
+def array_classes() -> list[Any]:
+    """Those of what a traced function is given: no value of it leads to them, and somebody may have set an attribute of theirs."""
+    found: list[Any] = [jax.Array, _core.ShapedArray, Tracer]
+    for kind in found:
+        found += [sub for sub in type.__subclasses__(kind) if sub not in found]
+    return found
+
+
 def registered(kind: Any) -> list[str]:
-    """The user's classes that pass for subclasses of this abstract one because somebody registered them (`abc.ABCMeta.register`).
+    """The classes that pass for subclasses of this abstract one because somebody registered them (`abc.ABCMeta.register`).
 
     Python shows the registry by `abc._get_dump` alone, tried on 3.11 to 3.13.
     """
     if not is_a(kind, abc.ABCMeta):
         return []
-    found, waiting, seen = set[str](), [kind], {kind}
+    return sorted({name for _, name in _registered_under([kind])})
+
+
+def registered_anywhere() -> list[str]:
+    """Those of abstract classes that installed packages ask for, or of classes under these, each behind the one it is registered at."""
+    return sorted(f"{at.__module__}.{at.__qualname__} {name}" for at, name in _registered_under(list(_ROOTS)))
+
+
+def _registered_under(roots: list[Any]) -> Iterator[tuple[Any, str]]:
+    dump: Any = getattr(abc, "_get_dump")  # noqa: B009 - not in its types
+    waiting, seen = roots, set(roots)
     while waiting:
         at = waiting.pop()
         if "_abc_impl" in space_of(at):
-            dump: Any = getattr(abc, "_get_dump")  # noqa: B009 - not in its types
-            members: list[Any] = [reference() for reference in dump(at)[0]]
-            found.update(f"{m.__module__}.{m.__qualname__}" for m in members if m is not None and not _is_installed(str(m.__module__)))
+            members: list[Any] = [member for member in (reference() for reference in dump(at)[0]) if member is not None]
+            yield from ((at, f"{m.__module__}.{m.__qualname__}") for m in members if not _are_installed(at, m))
         under = [sub for sub in type.__subclasses__(at) if sub not in seen]
         seen.update(under)
         waiting += under
-    return sorted(found)
+
+
+def _are_installed(kind: Any, member: Any) -> bool:
+    """Whether both are, so that who registered one with the other is too: not of Python's own types and NumPy's, which are there from the
+    start, and what registers them later may be anybody."""
+    if str(member.__module__) in ("builtins", "numpy"):
+        return False
+    return _is_installed(str(kind.__module__)) and _is_installed(str(member.__module__))
 
 
 def _is_installed(module: str) -> bool:
     """Whether a module is, or the package that it says it is of: what is written in another language names modules that nobody imports."""
     return is_installed(module) or is_installed(module.partition(".")[0])
-
-
-def registered_anywhere() -> list[str]:
-    """The user's classes that pass for subclasses of abstract ones which installed packages ask for."""
-    return [name for root in _ROOTS for name in registered(root)]
 
 
 _ROOTS: Any = (
@@ -116,8 +154,10 @@ def instance_items(value: Any) -> list[tuple[str, Any]]:
             if slot in ("__dict__", "__weakref__"):
                 continue
             name = f"_{kind.__name__.lstrip('_')}{slot}" if slot.startswith("__") and not slot.endswith("__") else slot
-            if hasattr(value, name):
-                items.append((name, getattr(value, name)))
+            try:
+                items.append((name, object.__getattribute__(value, name)))  # without asking a `__getattr__` of the user's for it
+            except AttributeError:
+                continue
     items += [("", plain(value)) for kind, plain in _PLAINLY if is_a(value, kind)]
     if is_a(value, collections.defaultdict):
         items.append(("default_factory", value.default_factory))

@@ -52,7 +52,8 @@ class Libraries:
         for code, module in ran:
             used.setdefault(module, set()).add(code.co_qualname.partition(".<locals>")[0])
             _names_used(code, module, used)
-        said = {module: _said(module, names) for module, names in used.items() if module in sys.modules}
+        look = _Look()
+        said = {module: look.said(module, names) for module, names in used.items() if module in sys.modules}
         return cls(files, said)
 
     def changed(self) -> str | None:
@@ -60,8 +61,9 @@ class Libraries:
         for name, before in self.files.items():
             if _stat(name) != tuple(before):
                 return f"{name} has changed"
+        look = _Look()
         for module, (digest, names) in self.names.items():
-            if module in sys.modules and _digest(module, names) != digest:
+            if module in sys.modules and look.digest(module, names) != digest:
                 return f"a name of {module} stands for something else"
         return None
 
@@ -89,30 +91,102 @@ def _stat(name: str) -> tuple[int, int]:
     return status.st_size, status.st_mtime_ns
 
 
-def _said(module: str, names: set[str]) -> tuple[str, list[str]]:
-    listed = sorted(_listed(module, name) for name in names)
-    return _digest(module, listed), listed
+class _Look:
+    """One look at many names. Classes and modules that many of them lead to are told once; it is over before anything else runs."""
+
+    def __init__(self) -> None:
+        self._told: dict[tuple[int, bool], tuple[Any, str]] = {}  # with the value, so that its id stays its own
+        self._kinds: dict[type, _Kind] = {}
+
+    def said(self, module: str, names: set[str]) -> tuple[str, list[str]]:
+        """What is noted of these names of a module: one digest of what they stand for, and the names."""
+        listed = sorted(self._listed(module, name) for name in names)
+        return self.digest(module, listed), listed
+
+    def _listed(self, module: str, name: str) -> str:
+        """A name, with what it stands for if that is a module, or one of jitney's that is imported when it is asked for (`_lazy.py`)."""
+        space = vars(sys.modules[module])
+        value = _found(space, name)
+        is_lazy = "__getattr__" in space and owner(str(space.get("__file__", ""))) == "jitney"
+        is_later = is_lazy or is_a(value, types.ModuleType)
+        return f"{name}={self._described(value, is_core=_is_core(module))}" if is_later else name
+
+    def digest(self, module: str, names: list[str]) -> str:
+        """Of what names of a module stand for."""
+        is_core, space = _is_core(module), vars(sys.modules[module])
+        said = [self._named(space, name, is_core=is_core) for name in names]
+        return hashlib.blake2b("\n".join(said).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+    def _named(self, space: Mapping[str, Any], name: str, *, is_core: bool) -> str:
+        """What a name is, or `name=what` of one that may be imported later, and is the same then."""
+        value = space.get(name)  # as most are
+        if value is not None:
+            return self._described(value, is_core=is_core)
+        plain, _, later = name.partition("=")
+        value = _found(space, plain)
+        return later if later and value is None else self._described(value, is_core=is_core)
+
+    def _described(self, value: Any, *, is_core: bool) -> str:
+        """What tells a value from another one that somebody put in its place. Numbers and texts of JAX and its like may be state."""
+        kind = type_of(value)
+        if kind is types.FunctionType and getattr(value, "__wrapped__", None) is None:  # most are
+            return _function(value)
+        if kind is types.ModuleType or is_a(value, type):
+            told = self._told.get((id(value), is_core))
+            if told is None:
+                told = self._told[(id(value), is_core)] = value, self._itself(value, is_core=is_core)
+            return told[1]
+        said: list[str] = []
+        for _ in range(8):  # a wrapper says what it wraps
+            said.append(self._itself(value, is_core=is_core))
+            inside = self._kind(type_of(value)).inside
+            value = None if inside is None else getattr(value, inside, None)
+            if value is None:
+                break
+        return " of ".join(said)
+
+    def _itself(self, value: Any, *, is_core: bool) -> str:
+        if is_a(value, types.FunctionType):
+            return _function(value)
+        if is_a(value, type):
+            return _class(value, is_core=is_core)
+        if is_a(value, types.ModuleType):
+            return value.__name__
+        if not is_core and is_a(value, _PLAIN):
+            return repr(value)
+        return f"{self._kind(type_of(value)).name} {getattr(value, '__name__', '')}" if not is_core or callable(value) else ""
+
+    def _kind(self, kind: type) -> _Kind:
+        if kind not in self._kinds:
+            self._kinds[kind] = _Kind.of(kind)
+        return self._kinds[kind]
 
 
-def _digest(module: str, names: list[str]) -> str:
-    is_core = _is_core(module)
-    said = [_named(vars(sys.modules[module]), name, is_core=is_core) for name in names]
-    return hashlib.blake2b("\n".join(said).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+@dataclass(frozen=True)
+class _Kind:
+    """A class of values.
 
+    Args:
+        name: Of the class.
+        inside: The attribute with what its instances wrap.
+    """
 
-def _named(space: Mapping[str, Any], name: str, *, is_core: bool) -> str:
-    """What a name is, or `name=what` of one that may be imported later, and is the same then."""
-    plain, _, later = name.partition("=")
-    value = _found(space, plain)
-    return later if later and value is None else _described(value, is_core=is_core)
+    name: str
+    inside: str | None
 
-
-def _listed(module: str, name: str) -> str:
-    """A name, with what it stands for if that is a module, or one of jitney's that is imported when it is asked for (`_lazy.py`)."""
-    space = vars(sys.modules[module])
-    value = _found(space, name)
-    is_lazy = "__getattr__" in space and owner(str(space.get("__file__", ""))) == "jitney"
-    return f"{name}={_described(value, is_core=_is_core(module))}" if is_lazy or is_a(value, types.ModuleType) else name
+    @classmethod
+    def of(cls, kind: type) -> _Kind:
+        """That of a class."""
+        inside: str | None = "__wrapped__"
+        if issubclass(kind, (type, types.ModuleType)):
+            inside = None
+        elif issubclass(kind, (staticmethod, classmethod, types.MethodType)):
+            inside = "__func__"
+        elif issubclass(kind, property):
+            inside = "fget"
+        elif issubclass(kind, (cached_property, partial)):
+            inside = "func"
+        return cls(f"{kind.__module__}.{kind.__qualname__}", inside)
 
 
 def _is_core(module: str) -> bool:
@@ -130,38 +204,17 @@ def _found(space: Mapping[str, Any], name: str) -> Any:
     return value
 
 
-def _described(value: Any, *, is_core: bool) -> str:
-    """What tells a value from another one that somebody put in its place. Numbers and texts of JAX and its like may be state."""
-    if type_of(value) is types.FunctionType and "__wrapped__" not in space_of(value):  # most are
-        return _itself(value, is_core=is_core)
-    said: list[str] = []
-    for _ in range(8):  # a wrapper says what it wraps
-        said.append(_itself(value, is_core=is_core))
-        inner = None if is_a(value, (type, types.ModuleType)) else getattr(value, "__wrapped__", None)
-        if is_a(value, (staticmethod, classmethod, types.MethodType)):
-            inner = value.__func__
-        elif is_a(value, property):
-            inner = value.fget
-        elif is_a(value, (cached_property, partial)):
-            inner = value.func
-        if inner is None:
-            break
-        value = inner
-    return " of ".join(said)
+def _function(value: types.FunctionType) -> str:
+    code = value.__code__
+    return f"{code.co_filename}:{code.co_firstlineno} {code.co_name}"
 
 
-def _itself(value: Any, *, is_core: bool) -> str:
-    if is_a(value, types.FunctionType):
-        code = value.__code__
-        return f"{code.co_filename}:{code.co_firstlineno} {code.co_name}"
-    if is_a(value, type):
-        made_late = type if value.__module__.startswith("jaxlib.") else ()  # those of iterators, by the first loop
-        space = [(name, part) for name, part in sorted(space_of(value).items()) if name not in LEFT_OUT and not is_a(part, made_late)]
-        inside = [name if is_core or not is_a(part, _PLAIN) else f"{name}={part!r}" for name, part in space]
-        return f"{value.__module__}.{value.__qualname__} {inside}"
-    if is_a(value, types.ModuleType):
-        return value.__name__
-    if not is_core and is_a(value, _PLAIN):
-        return repr(value)
-    kind = type_of(value)
-    return f"{kind.__module__}.{kind.__qualname__} {getattr(value, '__name__', '')}" if not is_core or callable(value) else ""
+def _class(value: type, *, is_core: bool) -> str:
+    """A class by the names in it, and by plain values that are no state of JAX's."""
+    space = space_of(value)
+    names = sorted(space.keys() - LEFT_OUT)
+    if value.__module__.startswith("jaxlib."):  # those of iterators, by the first loop
+        names = [name for name in names if not is_a(space[name], type)]
+    if not is_core:
+        names = [f"{name}={space[name]!r}" if is_a(space[name], _PLAIN) else name for name in names]
+    return "\0".join((value.__module__, value.__qualname__, *names))  # no name that is written holds that

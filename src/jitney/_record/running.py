@@ -23,6 +23,7 @@ from .._owners import owner, owner_of, short
 from .allowed import ENVIRONMENT, is_barred_call
 from .instructions import Codes
 from .looked_up import UNTOLD, LookedUp
+from .remembered import Traced
 from .unsure import Unsure
 from .whose import CORE, is_installed, is_known
 
@@ -40,10 +41,15 @@ class Ran:
     Args:
         followed: The user's code that was followed; of some why it may not run.
         looked_up: Notes what is asked for by computed names.
+        traced: Notes what functions compute that remember it.
     """
 
-    def __init__(self, followed: Codes, looked_up: LookedUp):
+    def __init__(self, followed: Codes, looked_up: LookedUp, traced: Traced):
         self.followed = followed
+        self.traced = traced
+        self.remembered = Codes()
+        """Code of which the results are noted."""
+        self.remembered.add(traced.codes, None)
         self._looked_up = looked_up
         self.libraries = Codes()
         """Code of installed packages, and the module that it is of."""
@@ -189,13 +195,13 @@ def _asker(frame: types.FrameType | None) -> str:
 
 
 @contextmanager
-def watched(followed: Codes, looked_up: LookedUp) -> Generator[Ran]:
+def watched(followed: Codes, looked_up: LookedUp, traced: Traced) -> Generator[Ran]:
     """Follow what runs in this thread. No garbage is collected meanwhile: what that runs is nobody's doing, and another thing each time.
 
     Raises:
         Unsure: Another tool is at it.
     """
-    ran = Ran(followed, looked_up)
+    ran = Ran(followed, looked_up, traced)
     was_collecting = gc.isenabled()
     gc.disable()
     try:
@@ -240,6 +246,8 @@ class Follower:
                 self._heard.add((code,), self._ran.is_heard(code))
             if self._heard[code]:
                 self._ran.called(value, frame)
+        elif what == "return" and code in self._ran.remembered:
+            self._ran.traced.returned(value)
 
 
 @contextmanager
@@ -257,14 +265,19 @@ def _monitored(ran: Ran) -> Generator[None]:
             return None
         if ran.is_heard(code) and code not in heard:
             heard.add((code,), None)
-            monitoring.set_local_events(tool, code, events.CALL)
+            monitoring.set_local_events(tool, code, events.CALL | (events.PY_RETURN if code in ran.remembered else 0))
         return monitoring.DISABLE if ran.started(sys._getframe(1)) else None  # pyright: ignore[reportPrivateUsage]
 
     def call(_: types.CodeType, __: int, value: Any, first: Any) -> None:
         if ran.here():
             ran.called(value, sys._getframe(1), first)  # pyright: ignore[reportPrivateUsage]
 
+    def returned(_: types.CodeType, __: int, value: Any) -> None:
+        if ran.here():
+            ran.traced.returned(value)
+
     monitoring.use_tool_id(tool, "jitney")
+    monitoring.register_callback(tool, events.PY_RETURN, returned)
     monitoring.register_callback(tool, events.PY_START, start)
     monitoring.register_callback(tool, events.CALL, call)
     monitoring.set_events(tool, events.PY_START)
@@ -275,6 +288,6 @@ def _monitored(ran: Ran) -> Generator[None]:
         monitoring.set_events(tool, 0)
         for code, _ in heard:
             monitoring.set_local_events(tool, code, 0)
-        for event in (events.PY_START, events.CALL):
+        for event in (events.PY_START, events.CALL, events.PY_RETURN):
             monitoring.register_callback(tool, event, None)
         monitoring.free_tool_id(tool)

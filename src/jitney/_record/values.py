@@ -15,8 +15,7 @@ import struct
 import sys
 import types
 import typing
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple
 
 import equinox
@@ -30,9 +29,20 @@ from .._jax.mesh import Mesh, told_of
 from .._jax.trees import extended, is_a, is_node, issubdtype, space_of, tree_flatten, type_of
 from .allowed import FORMATS, check_module, check_name
 from .by_name import ASKING
-from .classes import LEFT_OUT, annotations_text, class_items, holds_hidden_state, instance_items, is_set_by_user, registered
+from .classes import (
+    LEFT_OUT,
+    annotations_text,
+    answers_itself,
+    array_classes,
+    class_items,
+    holds_hidden_state,
+    instance_items,
+    is_set_by_user,
+    registered,
+)
 from .functions import Global, attribute_of, globals_of, is_users
 from .instructions import Codes, codes_in, digest_of, reads_of
+from .remembered import Memory, Traced, attributes_of, is_as_computed, is_remembering, name_of, options_of
 from .unsure import Unsure
 from .whose import importable, is_installed, whose
 
@@ -53,25 +63,40 @@ class _OfOne(NamedTuple):
 
 
 _FIELD: Any = type_of(space_of(_OfOne)["one"])
+_OF_VIEWS = frozenset(("base", "as_strided"))  # what shows more of an array than its elements
 _DEEPEST = 60  # of values in values
 _TREEDEF: Any = type(tree_flatten(0)[1])
 
 
 class Walk:
-    """Goes through values, and puts what they are into one digest."""
+    """Goes through values, and puts what they are into one digest.
 
-    def __init__(self) -> None:
-        self._digest = hashlib.blake2b(digest_size=32)
+    Args:
+        scope: The settings under which functions compute what they remember; None leaves out what they do.
+        traced: What a trace has computed that functions remember: it is left out.
+    """
+
+    def __init__(self, scope: str | None = None, traced: Traced | None = None) -> None:
+        self._said: list[str] = []
         self._at: dict[int, int] = {}
         self._held: list[Any] = []  # so that each id stays its own
+        self._open: set[int] = set()  # classes whose instances show what they hold, by id: those held keep them
         self._trail: list[str] = []
         self._depth = 0
         self.modules: dict[str, types.ModuleType] = {}
         """Those that are values, of which code may ask for any name."""
-        self._installed: list[Any] = []  # classes, of which code may ask for what somebody has set in them
+        self._installed: list[Any] = array_classes()  # classes, of which code may ask for what somebody has set in them
+        self._passed: set[str] = set()
+        self._views: list[np.ndarray[Any, Any]] = []  # of which code may ask for the array that they are a view of
         self._asked: set[str] = set()
         self._words: set[str] = set()
         self._later: list[tuple[Any, list[str]]] = []  # functions and classes: a chain of calls may be long
+        self._scope = scope
+        self._traced = traced
+        self.remembering: list[Any] = []
+        """Functions that remember what they returned (`remembered.py`)."""
+        self.is_as_computed = True
+        """Whether all that those remember is what they would compute now."""
         self.codes = Codes()
         """The user's code, and why what it reads cannot be followed; nothing is read in that way while it does not run."""
 
@@ -79,7 +104,14 @@ class Walk:
         """Of everything that was added, with what its functions, classes and modules say."""
         self._drain()
         self._read_names()
-        return self._digest.hexdigest()
+        for at, view in enumerate(self._views):
+            if _OF_VIEWS & self._asked:
+                self.say("view", str(at))
+                self.add(view.base, "base")
+        if self._scope is not None:
+            self._read_memories(alone(self._scope))
+        said = "".join([f"{len(text)}:{text}" for text in self._said])  # each behind its length, so that no two say what others say
+        return hashlib.blake2b(said.encode("utf-8", "surrogatepass"), digest_size=32).hexdigest()
 
     def _drain(self) -> None:
         at = 0
@@ -100,38 +132,33 @@ class Walk:
         Raises:
             Unsure: It is, or holds, what nobody can tell from another by content.
         """
-        with self._inside(name):
-            kind = type_of(value)
-            if kind is int:
-                self.say("int", f"{value:x}")  # in decimal Python shows no more digits than `sys.get_int_max_str_digits()`
-            elif kind in _ATOMS:
-                self.say(kind.__name__, repr(value))
-            elif kind in (float, complex):
-                self.say(kind.__name__, repr(static_text(value)))
-            elif id(value) in self._at:
-                self.say("again", str(self._at[id(value)]))
-            else:
-                self._at[id(value)] = len(self._held)
-                self._held.append(value)
-                self._compound(value, kind)
-
-    def say(self, *texts: str) -> None:
-        """Put words in."""
-        for text in texts:
-            data = text.encode("utf-8", "surrogatepass")
-            self._digest.update(f"{len(data)}:".encode() + data)
-
-    @contextmanager
-    def _inside(self, name: str) -> Generator[None]:
         self._depth += 1
         if self._depth > _DEEPEST:
             raise self.fail("lies too deep")
         if name:
             self._trail.append(name)
-        yield
+        self._add(value, type_of(value))
         self._depth -= 1
         if name:
             self._trail.pop()
+
+    def _add(self, value: Any, kind: Any) -> None:
+        if kind is int:
+            self.say("int", f"{value:x}")  # in decimal Python shows no more digits than `sys.get_int_max_str_digits()`
+        elif kind in _ATOMS:
+            self.say(kind.__name__, repr(value))
+        elif kind in (float, complex):
+            self.say(kind.__name__, static_text(value))
+        elif id(value) in self._at:
+            self.say("again", str(self._at[id(value)]))
+        else:
+            self._at[id(value)] = len(self._held)
+            self._held.append(value)
+            self._compound(value, kind)
+
+    def say(self, *texts: str) -> None:
+        """Put words in."""
+        self._said += texts
 
     def fail(self, what: str) -> Unsure:
         """Why it cannot be told."""
@@ -139,6 +166,11 @@ class Walk:
         return Unsure(f"{f'`{named}` ' if named else 'it '}{what}")
 
     def _compound(self, value: Any, kind: Any) -> None:
+        if id(kind) not in self._open:
+            answers = answers_itself(kind)
+            if answers is not None:
+                raise self.fail(f"is of a class with a `{answers}` of its own, so that nobody sees what it holds")
+            self._open.add(id(kind))
         if is_a(value, Tracer):
             raise self.fail("is traced by an outer transform")
         if is_a(value, types.ModuleType):
@@ -181,7 +213,7 @@ class Walk:
         walk = Walk()
         walk.add(part)
         digest = walk.digest()
-        if walk.modules or walk.codes:
+        if walk.modules or walk.codes or walk.remembering:
             raise self.fail("is a set of functions or modules")
         return digest
 
@@ -203,9 +235,11 @@ class Walk:
         host = np.asarray(value)
         self._dtype(host.dtype)
         weak = bool(getattr(value, "weak_type", False))
+        if is_a(value, np.ndarray) and value.base is not None:
+            self._views.append(value)
         laid = repr(host.strides) if kind is np.ndarray else repr(getattr(value, "sharding", None))
         self.say("array", kind.__name__, host.dtype.str, repr(host.shape), str(weak), laid)
-        self._digest.update(np.ascontiguousarray(host).tobytes())
+        self.say(hashlib.blake2b(np.ascontiguousarray(host).tobytes(), digest_size=32).hexdigest())
 
     def _dtype(self, dtype: np.dtype[Any]) -> None:
         if dtype.metadata is not None:
@@ -250,8 +284,10 @@ class Walk:
             self.add(value.mesh)
         elif kind is _sharding.Mesh:
             self.say("mesh", *told_of(value))
-        elif kind is functools._lru_cache_wrapper:  # pyright: ignore[reportPrivateUsage]
-            raise self.fail("remembers what it returned (`functools.cache`), whatever has changed since")
+        elif is_remembering(value):
+            self.say("remembers", options_of(value))
+            self._many([("", Memory.of(value).fn), *attributes_of(value)])
+            self.remembering.append(value)
         elif is_a(value, _TEXT) or (kind.__module__ == "typing" and not callable(value)):
             self.say("text", repr(value))
             self._many([(name, getattr(value, name)) for name in _OF_TEXT if getattr(value, name, None) is not None])
@@ -261,8 +297,11 @@ class Walk:
 
     def _named(self, named: tuple[str, str]) -> None:
         module, name = named
-        check_module(module, stdlib=whose(module) == "stdlib")
+        if module not in self._passed:  # of many functions it is the same one
+            check_module(module, stdlib=whose(module) == "stdlib")
+            self._passed.add(module)
         check_name(module, name)
+        self._asked |= _OF_VIEWS & {name}
         self.say("named", module, name)
 
     def _ufunc(self, value: Any) -> None:
@@ -334,6 +373,27 @@ class Walk:
                     self.add(space_of(place)[asked], f"{of}.{asked}")
                     self._drain()
 
+    def _read_memories(self, digest: Callable[[Any], str]) -> None:
+        """What functions remember, of all of them if of any it is not what would be computed."""
+        told = 0
+        while told < len(self.remembering):
+            start, told = told, len(self.remembering)
+            memories = [(one, self._entries(one)) for one in self.remembering[:told]]
+            if self.is_as_computed and all(is_as_computed(*memory, digest) for memory in memories):
+                continue
+            start = 0 if self.is_as_computed else start
+            self.is_as_computed = False
+            for one, entries in memories[start:]:
+                if entries:
+                    self.say("remembered", str(self._at[id(one)]))
+                    self._many([(name_of(one), part) for entry in entries for part in entry])
+            self._drain()
+            self._read_names()
+
+    def _entries(self, remembering: Any) -> Sequence[tuple[Any, Any]]:
+        entries = Memory.of(remembering).entries
+        return entries if self._traced is None else self._traced.before(remembering, entries)
+
     def _set_in(self, kind: Any) -> set[str]:
         return {name for name in self._asked & space_of(kind).keys() if is_set_by_user(space_of(kind)[name])}
 
@@ -401,10 +461,9 @@ class Walk:
             return
         self.codes.add(codes_in(fn.__code__), None)
         for read in reads:
-            with self._inside(f"{fn.__name__}: {read.name}"):
-                self.say("reads", read.name)
-                if not _is_harmless(fn.__code__, read):
-                    self.add(read.value)
+            self.say("reads", read.name)
+            if not _is_harmless(fn.__code__, read):
+                self.add(read.value, f"{fn.__name__}: {read.name}")
 
     def _instance(self, value: Any, kind: Any) -> None:
         self.say("instance")
@@ -430,6 +489,18 @@ class Walk:
             raise self.fail(f"is a {kind.__module__}.{kind.__qualname__}, whose content is not known")
         self.add(kind)
         self._many(instance_items(value))
+
+
+def alone(scope: str) -> Callable[[Any], str]:
+    """One digest of a value and what it reads, under some settings."""
+
+    def digest(value: Any) -> str:
+        walk = Walk()
+        walk.say(scope)
+        walk.add(value)
+        return walk.digest()
+
+    return digest
 
 
 def _checked(fn: types.FunctionType) -> Generator[Global]:

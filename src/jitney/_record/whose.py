@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from types import ModuleType
+from collections.abc import Callable
+from types import FunctionType, ModuleType
 from typing import Any
 
-from .._jax.trees import is_a, space_of
+from .._jax.trees import is_a, space_of, type_of
 from .._owners import owner
 
 CORE = ("jax", "jaxlib", "jitney", "equinox", "numpy")
@@ -16,6 +17,11 @@ _KNOWN = frozenset((
     "optimistix", "platformdirs", "typing_extensions", "wadler_lindig",
 ))  # fmt: skip
 """Packages whose functions are functions of their arguments: no handlers or states of their own that somebody sets elsewhere."""
+
+
+_NAMED = (type, FunctionType, ModuleType)
+static_attribute: Callable[[Any, str], Any] = type.__getattribute__
+"""What a class has under a name, whatever its metaclass says."""
 
 
 def is_installed(name: str) -> bool:
@@ -28,8 +34,10 @@ def whose(name: str) -> str:
     module = sys.modules.get(name)
     if module is None:
         return "user"
-    spec: Any = getattr(module, "__spec__", None)
-    file: Any = getattr(module, "__file__", None) or getattr(spec, "origin", None)
+    file: Any = getattr(module, "__file__", None)
+    if type(file) is str and file not in ("", "built-in", "frozen"):  # of most
+        return owner(file)
+    file = file or getattr(getattr(module, "__spec__", None), "origin", None)
     if is_a(file, str) and file in ("built-in", "frozen"):
         return "stdlib"
     if not is_a(file, str):
@@ -44,7 +52,12 @@ def is_known(module: str) -> bool:
 
 
 def importable(value: Any) -> tuple[str, str] | None:
-    """Module and name by which an installed module offers exactly this object; None where none does."""
+    """Module and name by which an installed module offers exactly this object; None where none does.
+
+    An instance of a user's class is not asked: what answers is code of the user's.
+    """
+    if not is_a(value, _NAMED) and not is_installed(str(static_attribute(type_of(value), "__module__"))):
+        return None
     module: Any = getattr(value, "__module__", None)
     name: Any = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
     if not is_a(module, str) or not is_a(name, str) or not is_installed(module):

@@ -281,7 +281,9 @@ def _kept(core: Core, entry: Entry, arrays: Sequence[Any]) -> list[Line]:
         return []
     if entry.kept is None:
         return [Line("kept program", taken=False, why="not kept: under an outer transform it is traced")]
-    return [Line("kept program", *entry.kept.note(arrays if entry.padded is None else entry.padded.given(arrays)))]
+    with entry.numbers():
+        given = arrays if entry.padded is None else entry.padded.given(arrays)
+        return [Line("kept program", *entry.kept.note(given, next(iter(entry.where()), None)))]
 
 
 def _verified(entry: Entry, arrays: Sequence[Any], *, ready: bool) -> Line:

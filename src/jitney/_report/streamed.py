@@ -19,6 +19,7 @@ class StreamStats:
         seconds: Of the whole run.
         retries: Readings that failed and were made again.
         saves: How often the checkpoint was written.
+        kept: What became of its programs under `cache="program"`: found, kept, or why not; None where that is not asked for.
     """
 
     chunks: int
@@ -27,6 +28,7 @@ class StreamStats:
     seconds: float
     retries: int
     saves: int
+    kept: str | None = None
 
     @property
     def rate(self) -> float:

@@ -118,7 +118,7 @@ def snapshot(value: Any) -> Any:
         return kind(func, *args, **keywords)
     if is_a(value, types.MethodType):
         return types.MethodType(value.__func__, snapshot(value.__self__))
-    if _is_keyed_by_fields(value):
+    if is_keyed_by_fields(value):
         return _copied_record(value)
     return value
 
@@ -187,7 +187,7 @@ def _parts(value: Any) -> tuple[Any, ...] | None:
         return (value.func, value.args, value.keywords)
     if is_a(value, types.MethodType):
         return (value.__func__, value.__self__)
-    if _is_keyed_by_fields(value):
+    if is_keyed_by_fields(value):
         return tuple(getattr(value, field.name, None) for field in dataclasses.fields(value) if field.compare)
     return None
 
@@ -201,7 +201,7 @@ def _own(value: Any) -> tuple[Any, ...]:
     return (factory, attributes) if factory or attributes else ()
 
 
-def _is_keyed_by_fields(value: Any) -> bool:
+def is_keyed_by_fields(value: Any) -> bool:
     """Whether a value is a dataclass with no hash, or with the one that dataclasses or Equinox make.
 
     Its own `==` would not do: `Config(n=1) == Config(n=1.0)`, but a body sees two dtypes.

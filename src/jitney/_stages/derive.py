@@ -284,9 +284,20 @@ class _Derivation:
         return tree_unflatten(form, made.value), {name: tree_unflatten(form, [row[name] for row in rows]) for name in self.names}
 
     def _way_at_any_size(self, fn: Any, ways: tuple[Way, ...]) -> Way:
+        """Which dense passes are cheaper, at all sizes alike.
+
+        Raises:
+            Refused: At some sizes these are, at others those.
+        """
         traced, shape = _jax.make_jaxpr(fn, return_shape=True)(self.at)
         ways, _ = _sparsity.possible(traced, ways)
-        return ways[0] if len(ways) == 1 else "forward" if _sparsity.elements(self.at) <= REVERSE * _sparsity.elements(shape) else "reverse"
+        if len(ways) == 1:
+            return ways[0]
+        try:
+            return "forward" if _sparsity.elements(self.at) <= REVERSE * _sparsity.elements(shape) else "reverse"
+        except jax.errors.InconclusiveDimensionOperation as error:
+            what = 'has a Jacobian that is cheaper forward at some sizes and in reverse at others: say mode="forward" or mode="reverse"'
+            raise Refused("", what) from error
 
     def _jacobian_at_any_size(self, fn: Any, way: Way) -> tuple[Any, dict[str, Any]]:
         """Dense, by the same passes at every size."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from .._axes import Chunked, KnownValues, Passes, evaluate
+from .._axes import Chunked, KnownValues, Passes
 from .._errors import AxisError, ContractError, sentence
 from .._jax.memory import Fit, counted_bytes, fit, text
 from .._jax.primitives import spelled
@@ -20,6 +21,8 @@ from .._stages.plan import Plan
 from .._stages.stage import named
 from .._view.result import Outcome
 from .placement import Laid
+from .run_key import program_key
+from .schedule import Schedule
 
 if TYPE_CHECKING:
     from .._program.entry import Entry
@@ -29,32 +32,43 @@ CHUNK_BYTES = 256 * 2**20
 """How many bytes a step takes at most where nothing is said of memory, and what is held beside it."""
 
 
-class Steps:
-    """What is planned and compiled once for one length of data and one chunk size.
+class Runnable:
+    """What a stream runs, for one length of data and one chunk size.
 
     Args:
         entry: The program.
         stage: The axis.
         laid: Where all of it lies.
-        size: Of a chunk.
-        like: Steps of another chunk size, whose plan is that of these too.
+        schedule: What is done when.
+        outcome: Puts the results together.
     """
 
-    def __init__(self, entry: Entry, stage: Chunk, laid: Laid, size: int, like: Steps | None = None):
+    begin: Sequence[Any]
+    """Of each pass: the values that are known -> those that are computed from them, and the state that it starts with."""
+    step: Sequence[Any]
+    """Values, state, chunk, where that starts, and what is replayed -> state, and what comes out of the chunk."""
+    rest: Sequence[Any]
+    """The same of a chunk that the devices do not divide."""
+    join: Sequence[Any]
+    """The state, of all devices, and rounded."""
+    end: Callable[..., Any]
+    """Values -> results."""
+
+    def __init__(self, entry: Entry, stage: Chunk, laid: Laid, schedule: Schedule, outcome: Outcome):
         self.entry = entry
         self.stage = stage
         self.laid = laid
-        self.size = laid.rounded(size)
+        self.schedule = schedule
+        self.size = schedule.size
         self.total = stage.size
-        self.outcome, self.passes = self._planned() if like is None else (like.outcome, like.passes)
-        self.work = Chunked(self.passes, np.int32(self.total), laid.devices, is_spread=laid.place is not None)
-        scopes = [f"{entry.core.name}/stream {stage.axis}/pass {number}" for number, _ in enumerate(self.passes.passes, 1)]
-        passes = list(zip(scopes, self.passes.passes, strict=True))
-        self.begin = [_jax.jit(named(scope, laid.begin(self._begin(pass_)))) for scope, pass_ in passes]
-        self.step = [_jax.jit(named(scope, self._laid(pass_))) for scope, pass_ in passes]
-        self.rest = [_jax.jit(named(scope, self._laid(pass_, whole=True))) for scope, pass_ in passes]
-        self.join = [_jax.jit(laid.join(partial(self.work.together, pass_))) for pass_ in self.passes.passes]
-        self.end = _jax.jit(self._end)
+        self.outcome = outcome
+        self.kept: str | None = None
+        """What became of `cache="program"`, if it is asked for."""
+
+    @property
+    def program(self) -> str:
+        """A digest of all that is computed, by which a checkpoint knows it again."""
+        raise NotImplementedError
 
     @property
     def pieces(self) -> list[tuple[int, int]]:
@@ -70,41 +84,47 @@ class Steps:
         if self.laid.place is None:
             return x
         divides = count is not None and count % self.laid.parts == 0
-        return device_put(x, self.laid.sharding(self.passes.flat.takes.index(n), self.passes.axis(n) if divides else None))
+        return device_put(x, self.laid.sharding(self.schedule.takes.index(n), self.schedule.axes[n] if divides else None))
 
-    def _planned(self) -> tuple[Outcome, Passes]:
-        entry, stage, outcome = self.entry, self.stage, Outcome()
+
+class Steps(Runnable):
+    """What is planned and compiled once.
+
+    Args:
+        entry: The program.
+        stage: The axis.
+        laid: Where all of it lies.
+        size: Of a chunk.
+        like: Steps of another chunk size, whose plan is that of these too.
+    """
+
+    def __init__(self, entry: Entry, stage: Chunk, laid: Laid, size: int, like: Steps | None = None):
+        outcome, self.passes = self._planned(entry, stage) if like is None else (like.outcome, like.passes)
+        self.work = Chunked(self.passes, np.int32(stage.size), laid.devices, is_spread=laid.place is not None)
+        super().__init__(entry, stage, laid, Schedule.of(self.passes, self.work, laid.rounded(size), stage.size), outcome)
+        scopes = [f"{entry.core.name}/stream {stage.axis}/pass {number}" for number, _ in enumerate(self.passes.passes, 1)]
+        passes = list(zip(scopes, self.passes.passes, strict=True))
+        self.begin = [_jax.jit(named(scope, laid.begin(self._begin(pass_)))) for scope, pass_ in passes]
+        self.step = [_jax.jit(named(scope, self._laid(pass_))) for scope, pass_ in passes]
+        self.rest = [_jax.jit(named(scope, self._laid(pass_, whole=True))) for scope, pass_ in passes]
+        self.join = [_jax.jit(laid.join(partial(self.work.together, pass_))) for pass_ in self.passes.passes]
+        self.end = _jax.jit(self._end)
+
+    @property
+    def program(self) -> str:
+        """A digest of every operation and constant."""
+        text = repr([self.entry.core.name, program_key(self.passes), self.work.accumulators])
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    @staticmethod
+    def _planned(entry: Entry, stage: Chunk) -> tuple[Outcome, Passes]:
+        outcome = Outcome()
         request = replace(entry.request, options=replace(entry.core.options, pad=(), chunk=(), memory=None), single="read in chunks")
         passes = stage.passes(entry.body_inside(Plan.make(stage.view, request), Chunk, outcome), in_memory=False)
         stage.finish((), outcome)
-        self._check_held(passes)
-        self._check_keys(passes)
+        _check_held(entry, stage, passes)
+        _check_keys(entry, stage, passes)
         return outcome, passes
-
-    def _check_held(self, passes: Passes) -> None:
-        """A stream is of any length: what has to be there as a whole is read into memory if that is small, as a chunk is."""
-        held, budget = passes.held_bytes(self.total), self.stage.budget or CHUNK_BYTES
-        if held > budget:
-            op = passes.at_once[0].op
-            raise AxisError(
-                sentence(self.entry.core.where,
-                         f"axis {self.stage.axis!r} cannot be read in chunks: {op.place or 'it'} needs all of it at once "
-                         f"(`{spelled(op.name)}`), {text(held)} of {text(budget)}.",
-                         "A sort and its kin are done on the whole, which a stream holds if it is as small as what `memory` allows.",
-                         f"give the function memory={held} or more, or call it with `chunk`, on data that are in memory.")
-            )  # fmt: skip
-
-    def _check_keys(self, passes: Passes) -> None:
-        """Keys are no numbers of the host's: there are none in files, and NumPy has no arrays of them."""
-        out: list[Any] = [passes.flat.gives[i] for pass_ in passes.passes for i in pass_.emits]
-        out += [n for pass_ in passes.passes for n in pass_.collects]
-        for n in {n for n in passes.flat.takes if n in passes.streamed} | set(out):
-            if _jax.dtypes.issubdtype(passes.flat.dtypes[n], _jax.dtypes.prng_key):
-                raise ContractError(
-                    sentence(self.entry.core.where, f"an array of random keys has the axis {self.stage.axis!r}.",
-                             "Chunks are read from the host, which has no keys.",
-                             "pass one key, and `jax.random.fold_in` the number of an element; or call the function with `chunk`.")
-                )  # fmt: skip
 
     def _laid(self, pass_: Any, *, whole: bool = False) -> Callable[..., Any]:
         ins = {n: self.passes.axis(n) for n in self.passes.flat.takes if n in self.passes.streamed}
@@ -132,16 +152,12 @@ class Steps:
             most = max(most, counted_bytes(self.step[p].lower(values, state, chunk, number, *carried).compile()))
             kept.update(self.work.kept(pass_, state))
             for n in pass_.collects:
-                values[n] = jax.ShapeDtypeStruct(self.whole(n), self.passes.flat.dtypes[n])
+                values[n] = jax.ShapeDtypeStruct(self.schedule.shapes[n], self.passes.flat.dtypes[n])
             known = KnownValues(dict(values))
             self.work.finish(pass_, known, _jax.eval_shape(self.join[p], state))
             values.update(known.values)
         boundaries = self.passes.kept_bytes(-(-self.total // self.size))
         return most + boundaries + sum(x.size * x.dtype.itemsize for x in chunk.values()) // self.laid.parts
-
-    def whole(self, n: int) -> tuple[int, ...]:
-        """The shape that a value with the axis has as a whole."""
-        return tuple(evaluate(dim, {self.passes.symbol: self.total}) for dim in self.passes.flat.dims[n])
 
     def _cut(self, n: int, aval: Any) -> jax.ShapeDtypeStruct:
         axis = self.passes.axis(n)
@@ -200,3 +216,30 @@ def widest(entry: Entry, stage: Chunk, laid: Laid, budget: int) -> tuple[Steps, 
 
 def _new(known: KnownValues, values: Mapping[int, Any]) -> dict[int, Any]:
     return {n: x for n, x in known.values.items() if n not in values}
+
+
+def _check_held(entry: Entry, stage: Chunk, passes: Passes) -> None:
+    """A stream is of any length: what has to be there as a whole is read into memory if that is small, as a chunk is."""
+    held, budget = passes.held_bytes(stage.size), stage.budget or CHUNK_BYTES
+    if held > budget:
+        op = passes.at_once[0].op
+        raise AxisError(
+            sentence(entry.core.where,
+                     f"axis {stage.axis!r} cannot be read in chunks: {op.place or 'it'} needs all of it at once "
+                     f"(`{spelled(op.name)}`), {text(held)} of {text(budget)}.",
+                     "A sort and its kin are done on the whole, which a stream holds if it is as small as what `memory` allows.",
+                     f"give the function memory={held} or more, or call it with `chunk`, on data that are in memory.")
+        )  # fmt: skip
+
+
+def _check_keys(entry: Entry, stage: Chunk, passes: Passes) -> None:
+    """Keys are no numbers of the host's: there are none in files, and NumPy has no arrays of them."""
+    out: list[Any] = [passes.flat.gives[i] for pass_ in passes.passes for i in pass_.emits]
+    out += [n for pass_ in passes.passes for n in pass_.collects]
+    for n in {n for n in passes.flat.takes if n in passes.streamed} | set(out):
+        if _jax.dtypes.issubdtype(passes.flat.dtypes[n], _jax.dtypes.prng_key):
+            raise ContractError(
+                sentence(entry.core.where, f"an array of random keys has the axis {stage.axis!r}.",
+                         "Chunks are read from the host, which has no keys.",
+                         "pass one key, and `jax.random.fold_in` the number of an element; or call the function with `chunk`.")
+            )  # fmt: skip

@@ -6,6 +6,7 @@ stays on the device. While one chunk is worked on, the next is read.
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import jax
 import numpy as np
 
-from .._axes import Kept, KnownValues
 from .._errors import AxisError, ContractError, JitneyError, OptionError, sentence
 from .._interface.derivatives import Derivative, program_of
 from .._jax.memory import Misfit, text
@@ -29,13 +29,14 @@ from .._report.streamed import Streamed, StreamStats
 from .._signature.options import AUTO
 from .._stages import Chunk
 from .._view.result import unmixed
+from .kept_steps import kept_steps
 from .placement import Laid
 from .reading import Reader, Source, opened
 from .resume import Checkpoint, left, resumed
 from .resume import Progress as Reached
-from .run_key import platform, program_key, value_key
+from .run_key import platform, value_key
 from .sources import abstract, is_reversible, read_whole
-from .steps import CHUNK_BYTES, Steps, widest
+from .steps import CHUNK_BYTES, Runnable, Steps, widest
 from .verify import verify_stream
 
 if TYPE_CHECKING:
@@ -129,18 +130,18 @@ def stream(
         laid = Laid.of(entry, stage)
         cut = stage.size > (size or 1) or (laid.devices is not None and stage.size > 1)
         if cut and entry.core.options.disabled is None:
-            steps = _steps(entry, replace(stage, devices=laid.devices), laid, size)
+            steps = _steps(entry, arrays, replace(stage, devices=laid.devices), laid, size)
             values = [sources.get(leaf.path, array) for leaf, array in zip(view.leaves, arrays, strict=True)]
             run = _Run(steps, [leaf.path for leaf in view.leaves], values, retries, kept=checkpoint is not None)
             kept = None
             if checkpoint is not None:
                 kept = Checkpoint(checkpoint, run.key(), checkpoint_every, str(entry.core.where))
-            with steps.passes.width:
+            with steps.schedule.width:
                 value = _jax.block_until_ready(run(kept, progress=progress))  # what was given may change from now on
             verify_stream(entry, (axis, steps.size), values, value, partial(_unverified, program, {axis: size or AUTO}))
             saves = kept.saves if kept is not None else 0
             took, failures = time.perf_counter() - began, failures + run.reader.failures
-            stats = StreamStats(run.chunks, stage.size, len(steps.passes.passes), took, failures, saves)
+            stats = StreamStats(run.chunks, stage.size, len(steps.schedule.turns), took, failures, saves, steps.kept)
             return Streamed(value, stats)
     if stage.size == 1:  # which devices cannot share
         program = _on_one_device(program)
@@ -176,16 +177,19 @@ def _one(program: Any, chunk: Any) -> tuple[str, int | None]:
     )  # fmt: skip
 
 
-def _steps(entry: Entry, stage: Chunk, laid: Laid, size: int | None) -> Steps:
+def _steps(entry: Entry, arrays: Sequence[Any], stage: Chunk, laid: Laid, size: int | None) -> Runnable:
     """Those of an earlier run over data of this length, or new ones."""
     key = (laid, stage.axis, size, settings(), *((leaf.path, leaf.shape, leaf.dtype, leaf.weak_type) for leaf in stage.view.leaves))
     steps = entry.streams.get(key)
     if steps is None:
         if len(entry.streams) >= _MAX_STEPS:
             entry.streams.clear()
-        made = Steps(entry, stage, laid, size) if size else _widest(entry, stage, laid, stage.budget or CHUNK_BYTES)
-        steps = entry.streams[key] = made
+        steps = entry.streams[key] = kept_steps(entry, arrays, stage, laid, size, partial(_planned, entry, stage, laid, size))
     return steps
+
+
+def _planned(entry: Entry, stage: Chunk, laid: Laid, size: int | None) -> Steps:
+    return Steps(entry, stage, laid, size) if size else _widest(entry, stage, laid, stage.budget or CHUNK_BYTES)
 
 
 def _widest(entry: Entry, stage: Chunk, laid: Laid, budget: int) -> Steps:
@@ -208,21 +212,20 @@ def _on_host(value: Any) -> Any:
 class _Run:
     """One run over one set of data."""
 
-    def __init__(self, steps: Steps, names: Sequence[str], values: Sequence[Any], retries: int, *, kept: bool):
+    def __init__(self, steps: Runnable, names: Sequence[str], values: Sequence[Any], retries: int, *, kept: bool):
         self.steps = steps
-        self.passes = steps.passes
+        self.schedule = plan = steps.schedule
         self.chunks = 0
-        flat, streamed = self.passes.flat, self.passes.streamed
-        given = dict(zip(flat.takes, zip(names, values, strict=True), strict=True))
-        sources = {n: Source(name, _on_host(x), self.passes.axis(n), flat.dtypes[n]) for n, (name, x) in given.items() if n in streamed}
-        self.fixed = {n: read_whole(x, name) for n, (name, x) in given.items() if n not in streamed}
+        given = dict(zip(plan.takes, zip(names, values, strict=True), strict=True))
+        sources = {n: Source(name, _on_host(x), plan.axes[n], plan.dtypes[n]) for n, (name, x) in given.items() if n in plan.streamed}
+        self.fixed = {n: read_whole(x, name) for n, (name, x) in given.items() if n not in plan.streamed}
         self.given = {n: _jax.numpy.asarray(x) for n, x in self.fixed.items()}  # in the types that they have outside of the run
-        passes, where = self.passes.passes, str(steps.entry.core.where)
+        where = str(steps.entry.core.where)
         self._refuse_sequential(sources, where)
-        self.reader = Reader(sources, steps.pieces, retries, where, passes=len(passes), kept=kept)
+        self.reader = Reader(sources, steps.pieces, retries, where, passes=len(plan.turns), kept=kept)
 
     def _refuse_sequential(self, sources: Mapping[int, Source], where: str) -> None:
-        axis, back = self.steps.stage.axis, any(pass_.back for pass_ in self.passes.passes)
+        axis, back = self.steps.stage.axis, any(turn.back for turn in self.schedule.turns)
         for source in sources.values():
             if is_reversible(source.data) or not (back or source.axis):
                 continue
@@ -234,10 +237,9 @@ class _Run:
             )  # fmt: skip
 
     def key(self) -> dict[str, str]:
-        """What a checkpoint must be of, to be gone on from; the rows themselves the reader knows."""
+        """What a checkpoint must be of, to be gone on from, as digests; the rows themselves the reader knows."""
         steps = self.steps
-        return {
-            "the function": repr([steps.entry.core.name, program_key(self.passes), steps.work.accumulators]),
+        texts = {
             "the size of a chunk": repr([steps.size, steps.laid.key]),
             "the arguments": repr([value_key(x) for x in self.fixed.values()]),
             "the shapes and dtypes of the data": repr(
@@ -245,11 +247,12 @@ class _Run:
             ),
             "the settings and the version of JAX": repr([settings(), platform()]),
         }
+        return {"the function": steps.program, **{name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}}
 
     def __call__(self, kept: Checkpoint | None, *, progress: bool) -> Any:
-        steps, passes = self.steps, self.passes
-        emitted = {i: self._empty(passes.flat.gives[i]) for pass_ in passes.passes for i in pass_.emits}
-        carried: dict[int, Kept] = {}
+        steps, turns = self.steps, self.schedule.turns
+        emitted = {i: self._empty(n) for turn in turns for i, n in turn.emits}
+        carried: dict[int, dict[int, Any]] = {}
         self._check_kept(kept)
         if kept is not None and emitted:
             where = steps.entry.core.where
@@ -261,37 +264,35 @@ class _Run:
         first, at, state, reached = begins.index, begins.at, begins.state, begins.progress
         values: dict[int, Any] = {n: steps.placed(n, x) for n, x in self.given.items()}
         values.update(begins.values)
-        back = any(pass_.back for pass_ in passes.passes[first : first + 1])  # what does not depend on the data takes no pass
+        back = any(turn.back for turn in turns[first : first + 1])  # what does not depend on the data takes no pass
         done = first * len(steps.pieces) + len(steps.pieces) - len(left(steps.pieces, at, back=back))
         with _bar(steps, done, show=progress) as advance:
             try:
-                for p, pass_ in enumerate(passes.passes[first:], first):
+                for p, turn in enumerate(turns[first:], first):
                     if state is None:
                         new, state = steps.begin[p](values)
                         values.update(new)
-                    collected = {n: self._empty(n) for n in pass_.collects}
-                    for start, count, cut in self._chunks(at, back=pass_.back):
+                    collected = {n: self._empty(n) for n in turn.collects}
+                    for start, count, cut in self._chunks(at, back=turn.back):
                         before = state
-                        carried.setdefault(start, {}).update(steps.work.kept(pass_, state))
+                        carried.setdefault(start, {}).update(turn.kept(state))
                         chunk = {n: steps.placed(n, x, count) for n, x in cut.items()}
                         step = steps.rest[p] if count % steps.laid.parts else steps.step[p]
-                        state, outs = step(values, state, chunk, np.int32(start), *([carried[start]] if pass_.replays else []))
+                        state, outs = step(values, state, chunk, np.int32(start), *([carried[start]] if turn.replays else []))
                         _jax.block_until_ready(before)  # so that no more than two chunks are under way
-                        for i, out in zip(pass_.emits, outs, strict=False):
-                            emitted[i][self._place(passes.flat.gives[i], start, count)] = np.asarray(out)
-                        for n, out in zip(pass_.collects, outs[len(pass_.emits) :], strict=True):
+                        for (i, n), out in zip(turn.emits, outs, strict=False):
+                            emitted[i][self._place(n, start, count)] = np.asarray(out)
+                        for n, out in zip(turn.collects, outs[len(turn.emits) :], strict=True):
                             collected[n][self._place(n, start, count)] = np.asarray(out)
                         self.chunks += 1
                         advance()
                         if kept is not None:
-                            over = steps.total - start if pass_.back else start + count
+                            over = steps.total - start if turn.back else start + count
                             reached = Reached(
                                 p, over, {n: x for n, x in values.items() if n not in self.fixed}, state, self._known(p, over)
                             )
                             kept.reached(reached)
-                    known = KnownValues(dict(values))
-                    steps.work.finish(pass_, known, steps.join[p](state))
-                    values.update(known.values)
+                    values.update(turn.known(steps.join[p](state)))
                     values.update({n: _jax.numpy.asarray(x) for n, x in collected.items()})
                     at, state = 0, None
             except KeyboardInterrupt as stop:
@@ -306,7 +307,7 @@ class _Run:
     def _known(self, index: int, at: int) -> Mapping[str, np.ndarray[Any, Any]]:
         """What the reader knows of the chunks that are done; after the first pass that is all of them."""
         pieces = self.steps.pieces
-        missing = set(left(pieces, at, back=self.passes.passes[0].back)) if index == 0 else set[tuple[int, int]]()
+        missing = set(left(pieces, at, back=self.schedule.turns[0].back)) if index == 0 else set[tuple[int, int]]()
         return self.reader.known([piece not in missing for piece in pieces])
 
     def _chunks(self, done: int, *, back: bool) -> Iterator[tuple[int, int, dict[int, Any]]]:
@@ -323,10 +324,10 @@ class _Run:
                 yield *piece, chunk
 
     def _check_kept(self, kept: Checkpoint | None) -> None:
-        what = self.passes.passes
-        if kept is None or not any(pass_.collects or pass_.keeps for pass_ in what):
+        what = self.schedule.turns
+        if kept is None or not any(turn.collects or turn.keeps for turn in what):
             return
-        how = "collects all of it" if any(pass_.collects for pass_ in what) else "goes through all of it in both directions"
+        how = "collects all of it" if any(turn.collects for turn in what) else "goes through all of it in both directions"
         raise JitneyError(
             sentence(self.steps.entry.core.where, f"it {how} along {self.steps.stage.axis!r}; a checkpoint keeps what is accumulated.",
                      "What is collected, and what is carried into each chunk, lies in memory until the run is over.",
@@ -334,23 +335,23 @@ class _Run:
         )  # fmt: skip
 
     def _empty(self, n: Any) -> np.ndarray[Any, Any]:
-        return np.empty(self.steps.whole(n), self.passes.flat.dtypes[n])
+        return np.empty(self.schedule.shapes[n], self.schedule.dtypes[n])
 
     def _place(self, n: Any, start: int, count: int) -> tuple[slice, ...]:
-        axis = self.passes.axis(n)
-        times = self.steps.whole(n)[axis] // self.steps.total  # of each element there may be several, one behind the other
+        axis = self.schedule.axes[n]
+        times = self.schedule.shapes[n][axis] // self.steps.total  # of each element there may be several, one behind the other
         return (*[slice(None)] * axis, slice(start * times, (start + count) * times))
 
 
 @contextmanager
-def _bar(steps: Steps, done: int, *, show: bool) -> Generator[Callable[[], None]]:
+def _bar(steps: Runnable, done: int, *, show: bool) -> Generator[Callable[[], None]]:
     """A progress bar, or nothing at all; what it gives is called after each chunk."""
     if not show:
         yield lambda: None
         return
     from .._console import bar
 
-    total = len(steps.passes.passes) * len(steps.pieces)
+    total = len(steps.schedule.turns) * len(steps.pieces)
     with bar(steps.entry.core.name, total, done, steps.size) as advance:
         yield advance
 

@@ -24,6 +24,7 @@ from jax.tree_util import all_leaves
 from .._jax.trees import Tracer, is_a, tree_flatten, type_of
 from .._signature.plain_objects import is_plain
 from .._signature.static_values import is_constant
+from .._signature.told_apart import exactly
 from .view import is_array
 
 _NODES = (tuple, eqx.Module)
@@ -56,7 +57,7 @@ def structure(treedef: Hashable, leaves: Sequence[Any]) -> Structure:
     arrays = tuple(i for i, leaf in enumerate(leaves) if is_array(leaf))
     constants = tuple(leaf for leaf in leaves if is_constant(type_of(leaf)) and not is_plain(type_of(leaf)) and not is_array(leaf))
     with _lock:
-        return _structures.setdefault((treedef, *map(type, leaves), *constants), Structure(arrays, len(constants)))
+        return _structures.setdefault((treedef, exactly([treedef]), *map(type, leaves), *constants), Structure(arrays, len(constants)))
 
 
 def constants_in(key: Any) -> int:
@@ -134,7 +135,7 @@ class Flattener:
         self._tuples: dict[type, bool] = {tuple: True}  # whether JAX takes one apart as it is
         self._arrays: set[type] = {np.ndarray}  # which are leaves
 
-    def __call__(self, args: tuple[Any, ...]) -> tuple[list[Any], Hashable]:
+    def __call__(self, args: tuple[Any, ...]) -> tuple[list[Any], tuple[Hashable, ...]]:
         leaves: list[Any] = []
         key: list[Hashable] = [_APART]
         for arg in args:

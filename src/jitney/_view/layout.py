@@ -35,6 +35,7 @@ from .._signature.hints import ScalarHint
 from .._signature.known_values import Known
 from .._signature.plain_objects import article, is_used_up
 from .._signature.static_values import Opaque, Unkeyed, keyer_of, snapshot, unkeyed
+from .._signature.told_apart import exactly
 from .static_fields import copy_loose, loose_parts
 from .view import Leaf, LeafHint, View, is_array, leaf_hints
 
@@ -59,7 +60,8 @@ class Layout:
         self._keyers = tuple((i, keyer_of(type_of(leaves[i]))) for i in self.static)
         for i in self.static:
             self._refuse_used_up(self.names[i][1], unwrapped(leaves[i]))
-        self.form: tuple[Any, ...] = (self.treedef, self.dynamic, tuple(type_of(leaves[i]) for i in self.static))
+        kinds = tuple(type_of(leaves[i]) for i in self.static)
+        self.form: tuple[Any, ...] = (self.treedef, exactly([self.treedef]), self.dynamic, kinds)
         """What two layouts must share for their calls to share programs."""
         self.loose = loose_parts(values)
         """What its traces can see beside leaves, and callers can change in place."""

@@ -18,6 +18,7 @@ from .._jax.trees import is_a, is_of_numbers, register_pytree_node, tree_flatten
 from .._signature.plain_objects import article, is_used_up
 from .._signature.reads import original
 from .._signature.static_values import keyer_of, snapshot
+from .._signature.told_apart import exactly
 from .building import Build, builder, holds_modules
 from .cuts import Cut
 from .layout import described
@@ -54,7 +55,9 @@ class Outcome:
         Raises:
             Refused: It is not, so that it cannot come from a program for several sizes.
         """
-        first, *others = [(treedef, tuple((i, type_of(value), _key(value)) for i, value in rest)) for treedef, rest in self.seen]
+        first, *others = [
+            (treedef, exactly([treedef]), tuple((i, type_of(value), _key(value)) for i, value in rest)) for treedef, rest in self.seen
+        ]
         if any(is_symbolic(value) for _, rest in self.seen for _, value in rest) or any(other != first for other in others):
             raise Refused("", "returns something besides arrays that depends on the size")
         del self.seen[1:]

@@ -16,6 +16,7 @@ import equinox as eqx
 
 from .._jax.trees import is_a, tree_flatten, type_of
 from .._signature.static_values import is_constant
+from .._signature.told_apart import exactly
 from .flatten import Flattener, Remembered, remembered
 
 _NUMBERS = (bool, int, float, complex)
@@ -109,9 +110,12 @@ class _Writer:
         if is_a(node, eqx.Module) or not all(map(self._flattener.is_array, kinds)):
             self.is_known = False
             return
-        self._names |= {"flatten": tree_flatten, "kind_of": type_of}
+        self._names |= {"flatten": tree_flatten, "kind_of": type_of, "exactly": exactly}
         self._lines.append(f"l_{name}, t_{name} = flatten({name})")
         self._leave_unless(f"t_{name} == {self._constant(treedef)} and [*map(kind_of, l_{name})] == {self._constant(kinds)}")
+        told = exactly([treedef])
+        if told:
+            self._leave_unless(f"exactly([t_{name}]) == {self._constant(told)}")
         self._arrays += [f"*l_{name}"] if leaves else []
 
     def _module(self, part: Remembered, name: str) -> None:
@@ -148,8 +152,5 @@ class _Writer:
 
 
 def _sorted(node: dict[Any, Any]) -> list[Any] | None:
-    """Its keys as JAX takes them; None if they have no order."""
-    try:
-        return sorted(node)
-    except TypeError:
-        return None
+    """Its keys as JAX takes them, if they are text; None of others, which may be equal to keys of another type."""
+    return sorted(node) if all(type_of(key) is str for key in node) else None

@@ -131,7 +131,7 @@ class Chunked:
         state = state if self.devices is None else self.devices.together(work, self.passes.streamed, state)
         with_state = work.states(self.passes.streamed)
         return [
-            [_as(x, self.passes.flat.dtypes[n]) for n, x in zip(self._accumulated(node), held, strict=False)]
+            [_as(x, self.passes.flat.dtypes[n]) for n, x in zip(self.accumulated(node), held, strict=False)]
             for node, held in zip(with_state, state, strict=True)
         ]
 
@@ -139,7 +139,7 @@ class Chunked:
         """What the pass has accumulated, put `together`, is known from now on."""
         with_state = work.states(self.passes.streamed)
         for node, held in zip(with_state, state, strict=True):
-            known.values.update(zip(self._accumulated(node), held, strict=False))
+            known.values.update(zip(self.accumulated(node), held, strict=False))
 
     def results(self, known: KnownValues, emitted: dict[int, Any]) -> list[Any]:
         """All results; those with the axis are given."""
@@ -167,17 +167,17 @@ class Chunked:
         return [
             str(monoid.accumulator(self.passes.flat.dtypes[n]))
             for node in nodes if node.parts is not None or way_of(node.op) not in ("looped", "placed", "picked", "topped")
-            for n, monoid in zip(self._accumulated(node) or node.makes, monoids_of(node), strict=True)
+            for n, monoid in zip(self.accumulated(node) or node.makes, monoids_of(node), strict=True)
         ]  # fmt: skip
 
-    def _accumulated(self, node: Node) -> list[int]:
+    def accumulated(self, node: Node) -> list[int]:
         return [n for n in node.makes if is_accumulated(node, n, self.passes.streamed)]
 
     def _begin(self, node: Node, known: KnownValues) -> list[Any]:
         op, way = node.op, way_of(node.op)
         if node.parts is not None:
             dtypes, dims = self.passes.flat.dtypes, self.passes.flat.dims
-            made = zip(self._accumulated(node), monoids_of(node), strict=True)
+            made = zip(self.accumulated(node), monoids_of(node), strict=True)
             return [_begun(monoid, dims[n], monoid.accumulator(dtypes[n])) for n, monoid in made]
         if way == "looped":
             values = [None if isinstance(ref, int) and ref in self.passes.streamed else known.read([ref])[0] for ref in node.reads]

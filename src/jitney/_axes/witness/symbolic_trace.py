@@ -171,14 +171,24 @@ class Choices:
         return self._made
 
     def _asked(self) -> Iterator[list[tuple[Any, Callable[[Sequence[Any]], Any]]]]:
-        """What is asked for at the largest sizes. No size at hand is among them: what is chosen is the same in every process."""
+        """What is asked for at the largest sizes. No size at hand is among them: what is chosen is the same in every process.
+
+        Raises:
+            Refused: The function fails at one of them.
+        """
         if self._begun is None:
             return
         fn, avals, ranges = self._begun
         for below in range(_REHEARSED):
             sizes = {name: max(low, high - below) for name, (low, high) in ranges.items()}
-            with _scope(ranges, self, rehearsed=[]) as scope:
-                make_jaxpr(_anew(fn))(*avals(sizes))
+            try:
+                with _scope(ranges, self, rehearsed=[]) as scope:
+                    make_jaxpr(_anew(fn))(*avals(sizes))
+            except Refused:
+                raise
+            except Exception as error:
+                at = " and ".join(map(str, sizes.values()))
+                raise Refused(_place(error), f"cannot be traced at size {at}: {_first_line(error)}") from error
             yield scope.rehearsed or []
 
 

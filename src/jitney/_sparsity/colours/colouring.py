@@ -114,6 +114,8 @@ def orders(pattern: Pattern) -> Iterator[Any]:
 
 def _greedy(pattern: Pattern, order: Any, most: float) -> Ints | None:
     """The least colour for each column that no column has which shares a row with it; None if more are needed than allowed."""
+    if pattern.lengths.max(initial=0) == pattern.columns:  # a row that has them all: no two share a colour
+        return np.arange(pattern.columns) if pattern.columns <= most else None
     by_column = pattern.transposed
     colours = np.full(pattern.columns, -1)
     starts, rows = by_column.starts.tolist(), by_column.indices.tolist()
