@@ -12,6 +12,7 @@ from .._record.unsure import Unsure
 from .._verify import is_verified
 from .asked import FOUND, MADE, UNWRITTEN, Asked
 from .stored import Stored, save
+from .tracing import content_of
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import types
 import typing
 from abc import ABCMeta
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -22,6 +22,7 @@ from .plain_objects import Twin, is_plain, is_settled, plain_objects, state
 from .static_values import snapshot
 
 _ABSENT = object()
+_held_by: Callable[[Any], dict[str, Any]] = vars
 _twin_classes: WeakKeyDictionary[type, Any] = WeakKeyDictionary()
 
 
@@ -83,7 +84,7 @@ class Reads:
         """Whether all that was read is what it was."""
         slow, quick = self._quick or self._quickly()
         for value, own, of_class in quick:
-            held = vars(value)
+            held = _held_by(value)
             for name, then in own:
                 if held.get(name, _ABSENT) is not then:
                     return self._hold_as_states()
@@ -97,12 +98,14 @@ class Reads:
         quick: list[Any] = []
         slow, count = bool(self.wholes), self._count
         for value, attributes in [*self.attributes.values()]:
-            own, of_class = [], []
+            own: list[Any] = []
+            of_class: list[Any] = []
+            held = _held_by(value)
             for name, seen in [*attributes.items()]:
                 owner = next((i for i, base in enumerate(type_of(value).__mro__) if name in base.__dict__), None)
                 if not seen.settled or name == "__dict__" or seen.then is _ABSENT:
                     slow = True
-                elif vars(value).get(name, _ABSENT) is seen.then:
+                elif held.get(name, _ABSENT) is seen.then:
                     own.append((name, seen.then))
                 elif owner is not None and type_of(value).__mro__[owner].__dict__[name] is seen.then:
                     dicts = [base.__dict__ for base in type_of(value).__mro__[: owner + 1]]
@@ -231,6 +234,7 @@ def _twin_class(kind: type) -> Any:
 
 def _made_twin_class(kind: type) -> Any:
     usual: Any = object
+    made: Any = kind
     if (
         type(kind) not in (type, ABCMeta)
         or not kind.__dictoffset__
@@ -254,11 +258,11 @@ def _made_twin_class(kind: type) -> Any:
 
     def write(self: Any, name: str, part: Any) -> None:
         usual.__getattribute__(self, "_jitney_trace").wrote(usual.__getattribute__(self, "_jitney_original"), name)
-        kind.__setattr__(self, name, part)
+        made.__setattr__(self, name, part)
 
     def delete(self: Any, name: str) -> None:
         usual.__getattribute__(self, "_jitney_trace").wrote(usual.__getattribute__(self, "_jitney_original"), name)
-        kind.__delattr__(self, name)
+        made.__delattr__(self, name)
 
     names = {
         "__setattr__": write,

@@ -38,9 +38,14 @@ def why(error: BaseException) -> str:
         return f"needs to know a size (asked by JAX's `{asking}`; not by {_JAX[asking]})"
     expression = _expression(_innermost(error))
     if not expression:
-        return f"needs to know a size: {str(error).strip().partition(chr(10))[0].rstrip(':.') or type(error).__name__}"
+        return f"needs to know a size: {said(error)}"
     instead = _instead(expression)
     return f"needs to know a size, for `{expression}`{f'; {instead}' if instead else ''}"
+
+
+def said(error: BaseException) -> str:
+    """The first line of an error."""
+    return str(error).strip().partition("\n")[0].rstrip(":.") or type(error).__name__
 
 
 def _instead(expression: str) -> str:

@@ -16,7 +16,7 @@ from ..._jax.user_contexts import FRESH
 from ..derivative import demand_no_backward_rules
 from ..refusal import Refused
 from ..typed_jax import make_jaxpr
-from .asked_size import place, why
+from .asked_size import place, said, why
 from .compare_traces import Witness
 from .scope import SCOPE, Scope
 from .watch import watched
@@ -188,7 +188,7 @@ class Choices:
                 raise
             except Exception as error:
                 at = " and ".join(map(str, sizes.values()))
-                raise Refused(_place(error), f"cannot be traced at size {at}: {_first_line(error)}") from error
+                raise Refused(place(error), f"cannot be traced at size {at}: {said(error)}") from error
             yield scope.rehearsed or []
 
 
