@@ -1,6 +1,7 @@
 """What a body reads of an object of a plain class is part of the program: a call after a change gives what the plain function gives."""
 
 import abc
+import copy
 import functools
 import random
 import threading
@@ -298,6 +299,23 @@ def test_a_body_gets_the_object_back():
     it = SimpleSettings()
     given, _ = same(it, X)
     assert given is it
+
+
+def test_a_body_may_copy_the_object_and_make_others():
+    """By `copy` and by its type: plain objects, of all that it holds."""
+
+    @optimize
+    def copied(it, x):
+        twin = copy.copy(it)
+        assert type(twin) is SimpleSettings
+        other = type(it)()
+        other.scale = it.scale + 1
+        return x * twin.scale + other.scale
+
+    it = SimpleSettings()
+    for scale in (2.0, 4.0):
+        it.scale = scale
+        np.testing.assert_allclose(copied(it, X), X * scale + scale + 1)
 
 
 def test_a_count_in_the_body_counts_calls():

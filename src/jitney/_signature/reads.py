@@ -245,10 +245,20 @@ def _made_twin_class(kind: type) -> Any:
     ):
         return None
 
+    def trace_of(self: Any) -> Trace | None:
+        """None of an object that the body itself has made of a twin's class: `type(self)()`."""
+        try:
+            return usual.__getattribute__(self, "_jitney_trace")
+        except AttributeError:
+            return None
+
     def read(self: Any, name: str) -> Any:
         if name == "__class__":
             return kind
-        trace, value = usual.__getattribute__(self, "_jitney_trace"), usual.__getattribute__(self, "_jitney_original")
+        trace = trace_of(self)
+        if trace is None:
+            return usual.__getattribute__(self, name)
+        value = original(self)
         try:
             part = usual.__getattribute__(self, name)
         except AttributeError:
@@ -257,16 +267,29 @@ def _made_twin_class(kind: type) -> Any:
         return trace.read(value, name, part)
 
     def write(self: Any, name: str, part: Any) -> None:
-        usual.__getattribute__(self, "_jitney_trace").wrote(usual.__getattribute__(self, "_jitney_original"), name)
+        trace = trace_of(self)
+        if trace is not None:
+            trace.wrote(original(self), name)
         made.__setattr__(self, name, part)
 
     def delete(self: Any, name: str) -> None:
-        usual.__getattribute__(self, "_jitney_trace").wrote(usual.__getattribute__(self, "_jitney_original"), name)
+        trace = trace_of(self)
+        if trace is not None:
+            trace.wrote(original(self), name)
         made.__delattr__(self, name)
+
+    def reduced(self: Any, protocol: Any) -> Any:
+        """A copy is one of the object itself, all of which is read then."""
+        trace, value = trace_of(self), self
+        if trace is not None:
+            value = original(self)
+            trace.read(value, "__dict__", vars(value))
+        return made.__reduce_ex__(value, protocol)
 
     names = {
         "__setattr__": write,
         "__delattr__": delete,
+        "__reduce_ex__": reduced,
         "__slots__": ("_jitney_original", "_jitney_trace"),
         "__getattribute__": read,
         "__module__": kind.__module__,
