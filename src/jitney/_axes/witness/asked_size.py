@@ -19,6 +19,9 @@ _JAX = {
 }
 """Functions of `jax.numpy` that ask for the length of an array as a number, and what does the same without."""
 
+_INTERNAL = ("_DimExpr", "Symbolic dimension", "has no attribute")
+"""Words of messages that speak of how sizes are written inside, of which the expression says more."""
+
 
 def place(error: BaseException) -> str:
     """The innermost line of the user's in a traceback, or ""."""
@@ -36,11 +39,13 @@ def why(error: BaseException) -> str:
     asking = next((frame.name for frame in frames if owner(frame.filename) == "jax" and frame.name in _JAX), None)
     if asking:
         return f"needs to know a size (asked by JAX's `{asking}`; not by {_JAX[asking]})"
-    expression = _expression(_innermost(error))
+    expression, text = _expression(_innermost(error)), said(error)
     if not expression:
-        return f"needs to know a size: {said(error)}"
+        return f"needs to know a size: {text}"
     instead = _instead(expression)
-    return f"needs to know a size, for `{expression}`{f'; {instead}' if instead else ''}"
+    if instead or any(words in text for words in _INTERNAL):
+        return f"needs to know a size, for `{expression}`{f'; {instead}' if instead else ''}"
+    return f"needs to know a size, for `{expression}`: {text}"
 
 
 def said(error: BaseException) -> str:
