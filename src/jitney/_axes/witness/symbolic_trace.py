@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import jax
 from jax import export
 
+from ..._errors import DerivativeError
 from ..._jax.jaxprs import opened, programs
 from ..._jax.primitives import HOLDERS
 from ..._jax.user_contexts import FRESH
@@ -184,7 +185,7 @@ class Choices:
             try:
                 with _scope(ranges, self, rehearsed=[]) as scope:
                     make_jaxpr(_anew(fn))(*avals(sizes))
-            except Refused:
+            except (Refused, DerivativeError):  # of any size
                 raise
             except Exception as error:
                 at = " and ".join(map(str, sizes.values()))
