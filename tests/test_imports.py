@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -210,3 +211,31 @@ def test_a_star_brings_the_public_names():
     there: dict[str, Any] = {}
     exec("from jitney import *", there)
     assert set(there) - {"__builtins__"} == set(jitney.__all__)
+
+
+def attributes_of_modules(tree, names):
+    """The chains of attributes that code takes from modules other than jitney's, each with its line."""
+    for node in ast.walk(tree):
+        chain, root = [], node
+        while isinstance(root, ast.Attribute):
+            chain, root = [root.attr, *chain], root.value
+        module = names.get(root.id) if isinstance(root, ast.Name) else None
+        if chain and isinstance(module, ModuleType) and not module.__name__.startswith("jitney"):
+            yield node.lineno, module, chain
+
+
+def test_what_is_taken_of_other_modules_exists():
+    """With the installed versions, the oldest and the newest among them: in an `except` it would not be seen before something fails."""
+    missing = []
+    for path in sorted(set(SOURCE.rglob("*.py")) - {SOURCE / "__main__.py"}):
+        name = ".".join(("jitney", *path.relative_to(SOURCE).with_suffix("").parts)).removesuffix(".__init__")
+        for line, found, chain in attributes_of_modules(ast.parse(path.read_text()), vars(importlib.import_module(name))):
+            value: Any = found
+            for attribute in chain:
+                if not isinstance(value, ModuleType):
+                    break
+                if not hasattr(value, attribute):
+                    missing.append(f"{name}:{line}: {value.__name__}.{attribute}")
+                    break
+                value = getattr(value, attribute)
+    assert missing == []

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import equinox as eqx
 import jax
+from jax.extend.core import InconclusiveDimensionOperation
 
 from .. import _axes, _sparsity
 from .._axes import Refused, at_any_size, ranges_at_hand
@@ -295,7 +296,7 @@ class _Derivation:
             return ways[0]
         try:
             return "forward" if _sparsity.elements(self.at) <= REVERSE * _sparsity.elements(shape) else "reverse"
-        except jax.errors.InconclusiveDimensionOperation as error:
+        except InconclusiveDimensionOperation as error:
             what = 'has a Jacobian that is cheaper forward at some sizes and in reverse at others: say mode="forward" or mode="reverse"'
             raise Refused("", what) from error
 
