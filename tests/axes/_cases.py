@@ -62,6 +62,10 @@ def strided(x, k, stride, **params):
     return jax.lax.conv_general_dilated(x, k, (stride,), "SAME", dimension_numbers=("NWC", "OIW", "NWC"), **params)
 
 
+def neighbours(padded):
+    return padded[2:] - 3 * padded[1:-1] + padded[:-2]
+
+
 def windows(x, first, combine, size, stride, padding):
     return jax.lax.reduce_window(x, np.float32(first), combine, (size,), (stride,), padding)
 
@@ -267,6 +271,12 @@ MOVED = [
     Case("pad", lambda x: jnp.pad(x, (1, 2), constant_values=7.0), V),
     Case("crop", lambda x: jax.lax.pad(x, np.float32(3), [(-1, -1, 0)]), V),
     Case("pad between", lambda x: jax.lax.pad(x, np.float32(3), [(1, 1, 1)]), V),
+    Case("pad to it", lambda x, y: x + jax.lax.pad(y, np.float32(3), [(0, x.shape[0] - 1, 0)]), [(("n",), F), ((1,), F)]),
+    Case("pad to it, from both ends", lambda x, y: x + jax.lax.pad(y, np.float32(3), [(1, x.shape[0] - 3, 0)]), [(("n",), F), ((2,), F)]),
+    Case("tiled to it", lambda x, y: x + jnp.tile(y, x.shape[0]).reshape(-1, 3), [(("n", 3), F), ((3,), F)]),
+    Case("placed in it", lambda x, y: x + jnp.zeros_like(x).at[0].set(y[0]), [(("n",), F), ((1,), F)]),
+    Case("stencil to the edges", lambda x: neighbours(jnp.pad(x, 1, mode="edge")), V),
+    Case("gradient of a stencil to the edges", jax.grad(lambda x: jnp.sum(neighbours(jnp.pad(x, 1, mode="edge")) ** 2)), V),
     Case("tile", lambda x: jnp.tile(x, 2), V),
     Case("repeat", lambda x: jnp.repeat(x, 2), V),
     Case("diagonal", jnp.diag, V),

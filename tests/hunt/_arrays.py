@@ -424,7 +424,10 @@ SHAPED = [
         jnp.resize({v}, (4,))
         jnp.pad({v}, 1)
         jnp.pad({v}, (1, 2), mode='edge')
+        jnp.pad({v}, 1, mode='edge')[:-2]
+        jnp.pad({m}, ((1, 1), (0, 0)), mode='edge')[2:]
         jnp.pad({v}, (1, 1), mode='reflect')
+        jnp.pad({v}, 1, mode='reflect')[2:]
         jnp.pad({v}, (1, 1), mode='symmetric')
         jnp.pad({v}, (1, 2), mode='wrap')
         jnp.pad({v}, (2, 0), mode='linear_ramp')
@@ -511,6 +514,9 @@ SHAPED = [
         lax.empty({x}.shape, {x}.dtype) * 0
         lax.pad({v}, jnp.zeros((), {v}.dtype), [(1, 2, 0)])
         lax.pad({v}, jnp.ones((), {v}.dtype), [(-1, 2, 1)])
+        lax.pad({v}[:1], jnp.ones((), {v}.dtype), [(0, {v}.shape[0] - 1, 0)])
+        lax.pad({v}[-2:], jnp.ones((), {v}.dtype), [(1, {v}.shape[0] - 3, 0)])
+        lax.pad({s}[None], jnp.ones((), {s}.dtype), [({x}.shape[0] - 1, 0, 0)])
         lax.pad({m}, jnp.ones((), {m}.dtype), [(0, -1, 2), (1, 0, 0)])
         lax.reduce_window({v}, jnp.zeros((), {v}.dtype), lax.add, (2,), (1,), 'VALID')
         lax.reduce_window({m}, jnp.zeros((), {m}.dtype), lax.add, (1, 2), (1, 1), 'SAME')

@@ -29,6 +29,7 @@ FOUND = {
     "a loop over what the size makes": (lambda x, i: jnp.interp(jnp.arange(1, len(x) + 1), np.arange(4), np.arange(4)), 6, "f4", "i4"),
     "a class of the size": (lambda x, i: (x > 0) & (x.shape[0].__class__ is int), 6, "f4", "i4"),
     "a maximum without infinity": (lambda x, i: (jnp.max(x), jnp.argmax(x), lax.cummax(x, reverse=True)), 7, jnp.float8_e4m3fn, "i4"),
+    "an axis that is padded to": (lambda x, i: x + lax.pad(x[:1], 0.0, [(0, len(x) - 1, 0)]), 8, "f4", "i4"),
     "a narrow literal": (lambda x, i: x[np.uint8(200)], 300, "u1", "u1"),
     "narrow places": (lambda x, i: (jnp.take(x, i[:3], mode="fill"), x[i]), 300, "f4", "u1"),
     "a slice at a narrow place": (lambda x, i: lax.dynamic_slice_in_dim(x, i[299], 1), 300, "f4", "u1"),

@@ -71,12 +71,25 @@ class Rule:
         pad: Its results, from operands of which the leading parts are valid; of a chunk too, of which that is one.
         across: What goes on from chunk to chunk; None where nothing does, so that what looks along the axis cannot be cut.
         at_once: Whether it is done on the whole of what it reads, which is held for it, where it cannot be put together of chunks.
+        makes: Whether an axis that no operand has is made right in each chunk: alike everywhere, counted from where the chunk starts, or
+            by a program inside.
     """
 
     uses: Callable[[Op], Iterable[Use]]
     pad: Callable[[Walk, Op, list[Any]], list[Any]]
     across: Across | None = None
     at_once: bool = False
+    makes: bool = False
+
+    def uses_of(self, op: Op) -> list[Use]:
+        """What an operation does along each axis. What makes one of operands that do not have it looks along it, since only a rule that
+        says so knows which part of it a chunk is."""
+        uses = list(self.uses(op))
+        if uses or self.makes:
+            return uses
+        there = {symbol for dims in op.ins for dim in dims for symbol in symbols(dim)}
+        made = [dim for dims in op.outs for dim in ragged_dims(dims) if not there.issuperset(symbols(dim))]
+        return [use(op, made, "gathered", "made of what does not have it")] if made else []
 
 
 def use(op: Op, dims: Dim | Sequence[Dim], kind: Kind, how: str = "", *, monoid: Monoid | None = None, refused: str | None = None) -> Use:

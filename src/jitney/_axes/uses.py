@@ -39,7 +39,7 @@ def uses_of(jaxpr: Any, ranges: Ranges, seen_at: str = "") -> Iterator[Use]:
                 yield refuse(op, dim, f"makes an array of {dim} elements, which 32 bits may not count")
             elif not grows(dim, ranges):
                 yield refuse(op, dim, f"makes an array of {dim} elements, which does not grow with it")
-        yield from rule.uses(op)
+        yield from rule.uses_of(op)
         signs_cancel = is_pseudo_inverse(op)
         for program in inner(op):
             for each in uses_of(program, ranges, op.place):

@@ -27,7 +27,7 @@ def uses_along(op: Op) -> Iterator[Use]:
     if rule is None:
         yield Use(frozenset(), "mixed", f"`{spelled(op.name)}`, which has no rule,", op.name, op.place)
         return
-    yield from rule.uses(op)
+    yield from rule.uses_of(op)
     for program in inner(op):
         yield from uses_of(program, op.ranges, op.place)
 

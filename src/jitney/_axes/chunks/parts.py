@@ -112,7 +112,7 @@ class _Inside:
     def plain(self, op: Op, given: list[Standing]) -> list[Standing]:
         """Of an operation that holds no program."""
         rule = RULES.get(op.name)
-        for use in rule.uses(op) if rule is not None else ():
+        for use in rule.uses_of(op) if rule is not None else ():
             return [self.folded(op, given, use)] * len(op.outs)
         parts = [each for each in given if isinstance(each, Monoid)]
         along = "along" in given

@@ -144,6 +144,8 @@ def _place(
     is_reduced = along and accumulates(op)
     if is_reduced and not streamed.isdisjoint(numbers_of(begins_with(node))):
         raise Refused(op.place, f"begins with a value that is made in each chunk (`{spelled(op.name)}`)")
+    if is_reduced and uses and not is_along(op) and any(ragged(flat.dims[n]) for n in node.makes):
+        raise Refused(op.place, f"makes it of what is put together over all of it (`{spelled(op.name)}`)")
     for i, n in enumerate(node.makes):
         is_cut = bool(ragged(flat.dims[n]))
         is_known_later = is_reduced if node.parts is None else node.parts.monoids[i] is not None

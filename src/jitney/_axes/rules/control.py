@@ -171,11 +171,11 @@ def _solve(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
 
 
 RULES: dict[str, Rule] = {
-    **dict.fromkeys(CALLS, Rule(_uses, _call)),
-    **dict.fromkeys(REMATS, Rule(_uses, _remat)),
-    "call_hi_primitive": Rule(_uses, _expand),
-    "cond": Rule(_uses, _cond),
-    "while": Rule(_uses, _while),
-    "scan": Rule(_uses, _scan, Across("looped")),
-    "custom_linear_solve": Rule(_uses, _solve),
+    **dict.fromkeys(CALLS, Rule(_uses, _call, makes=True)),
+    **dict.fromkeys(REMATS, Rule(_uses, _remat, makes=True)),
+    "call_hi_primitive": Rule(_uses, _expand, makes=True),
+    "cond": Rule(_uses, _cond, makes=True),
+    "while": Rule(_uses, _while, makes=True),
+    "scan": Rule(_uses, _scan, Across("looped"), makes=True),
+    "custom_linear_solve": Rule(_uses, _solve, makes=True),
 }

@@ -90,6 +90,6 @@ def _further(high: Any, low: Any, size: Any, positions: Any) -> tuple[Any, Any]:
 
 
 RULES: dict[str, Rule] = {
-    "random_bits": Rule(_uses, _bits),
-    "random_split": Rule(_uses, _split),
+    "random_bits": Rule(_uses, _bits, makes=True),
+    "random_split": Rule(_uses, _split, makes=True),
 }

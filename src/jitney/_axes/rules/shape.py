@@ -162,8 +162,8 @@ def _pad_uses(op: Op) -> Iterator[Use]:
         dim = op.ins[0][axis]
         if is_ragged(interior) or (is_ragged(low) and not _is_in_front(low, op.ranges)):
             yield refuse(op, (dim, low, interior), "pads it by an amount that depends on its size")
-        elif is_ragged(low) or (is_ragged(dim) and (low, high, interior) != (0, 0, 0)):
-            yield use(op, (dim, low), "gathered", "padded")
+        elif any(map(is_ragged, (dim, low, high))) and (low, high, interior) != (0, 0, 0):
+            yield use(op, (dim, low, high), "gathered", "padded")
 
 
 def _is_in_front(low: Dim, ranges: Ranges) -> bool:
@@ -258,9 +258,9 @@ def _tile(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
 
 
 RULES: dict[str, Rule] = {
-    "broadcast_in_dim": Rule(nothing, _broadcast),
-    "iota": Rule(nothing, _iota),
-    "empty": Rule(nothing, _empty),
+    "broadcast_in_dim": Rule(nothing, _broadcast, makes=True),
+    "iota": Rule(nothing, _iota, makes=True),
+    "empty": Rule(nothing, _empty, makes=True),
     "dim_as_value": Rule(nothing, _size_as_value),
     "reshape": Rule(_reshape_uses, _reshape),
     "squeeze": POINTWISE,
@@ -273,5 +273,5 @@ RULES: dict[str, Rule] = {
     "split": Rule(_split_uses, _split, at_once=True),
     "stack": POINTWISE,
     "unstack": Rule(_unstack_uses, same),
-    "tile": Rule(_tile_uses, _tile, at_once=True),
+    "tile": Rule(_tile_uses, _tile, at_once=True, makes=True),
 }
