@@ -46,6 +46,6 @@ def _unmapped(monoid: Monoid) -> Rule:
 
 
 RULES: dict[str, Rule] = {
-    **dict.fromkeys(("pure_callback", *CALLBACKS), Rule(_uses, _same)),
+    **dict.fromkeys(("pure_callback", *CALLBACKS), Rule(_uses, _same, makes=True)),  # what a check returns is the same everywhere
     **{f"unvmap_{name}": _unmapped(MONOIDS[monoid]) for name, monoid in (("any", "or"), ("all", "and"), ("max", "max"))},
 }
