@@ -57,7 +57,7 @@ def together(model, state, x, *, key=None):
 
 
 def warm(program, *args, **kwargs):
-    """Call often enough for every module to be remembered, and the pattern to be known."""
+    """Call often enough for the pattern to be known."""
     for _ in range(5):
         out = program(*args, **kwargs)
     return out
@@ -321,3 +321,117 @@ def test_a_number_changed_behind_the_back_of_a_model_counts():
     warm(program, model, X)
     object.__setattr__(model, "rate", 0.125)
     np.testing.assert_allclose(program(model, X), 0.125 * jnp.tanh(X), rtol=2e-6)
+
+
+def test_new_models_of_a_known_structure_are_not_taken_apart_step_by_step(not_taken_apart):
+    """As of an optimiser outside of the program: each call has modules that no call had before."""
+    program = optimize(lambda model, x: model(x))
+    model = Pair(Layer(X), Layer(X * 2))
+    warm(program, model, X)
+    not_taken_apart()
+    for n in range(3):
+        model = eqx.tree_at(lambda m: m.first.weight, model, X * n)
+        np.testing.assert_allclose(program(model, X), model(X), rtol=2e-6)
+
+
+def test_some_structures_in_turn_are_not_taken_apart_step_by_step(not_taken_apart):
+    """Models of one class with other functions and other parts."""
+    program = optimize(lambda model, x: model(x))
+    models = [Pair(Layer(X), Layer(X * 2)), Pair(Layer(X, jnp.sin), Layer(X)), Pair(Layer(X, scale=2.0), Pair(Layer(X), Layer(X)))]
+    for _ in range(5):
+        for model in models:
+            program(model, X)
+    not_taken_apart()
+    for model in models:
+        np.testing.assert_allclose(program(model, X), model(X), rtol=2e-6)
+
+
+KIND = {int: 1, float: 2, bool: 3, str: 4}
+ALIKE = [1, 1.0, True, 0.0, -0.0, 0, False, "1", 300, 300.0]
+
+
+def sign(value):
+    return 0 if isinstance(value, str) else np.signbit(value)
+
+
+@given(st.lists(st.sampled_from(range(len(ALIKE))), max_size=12), st.booleans())
+@settings(max_examples=50, deadline=None)
+@pytest.mark.filterwarnings("ignore:.*takes its 9th value")
+def test_static_values_that_are_equal_in_part_are_not_confused(order, behind_the_back):
+    """As an argument, in a static field, and as a leaf; types and signs of zeros count."""
+    model = Scaled(Layer(X), 1)
+    for n in order:
+        value = ALIKE[n] if isinstance(ALIKE[n], (str, bool)) else type(ALIKE[n])(str(ALIKE[n]))  # another object
+        if behind_the_back:
+            object.__setattr__(model.layer, "scale", value)
+            object.__setattr__(model, "rate", value)
+        else:
+            model = Scaled(Layer(X, scale=value), value)
+        for _ in range(3):
+            want = np.full(3, KIND[type(value)] + 10.0 * sign(value) + (100.0 * float(value)))
+            np.testing.assert_array_equal(KINDS_SEEN(model, X, value), want)
+
+
+def kinds_seen(model, x, value):
+    told = (KIND[type(each)] + 10.0 * sign(each) + 100.0 * float(each) for each in (model.layer.scale, model.rate, value))
+    return jnp.stack([jnp.float32(each) * x[0] for each in told])
+
+
+KINDS_SEEN = optimize(kinds_seen)
+
+
+def made_anew():
+    """A function that shares no program with another."""
+
+    def varied(model, x, rate: float = 2.0, n: int = 3, *rest, flag: bool = False, name="a", **more):
+        out = rate * model(x) * n + len(rest) + (7.0 if flag else 0.0) + {"a": 0.0, "b": 30.0}[name]
+        for i, part in enumerate(rest):
+            out = out + (i + 1) * part(x)
+        for i, key in enumerate(sorted(more)):
+            out = out + (len(key) + i) * more[key]
+        return out
+
+    return varied
+
+
+varied = made_anew()
+VARIED = optimize(varied)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            POOL, st.lists(st.sampled_from([0.5, 0.25, 3]), max_size=1), st.lists(st.sampled_from([2, 3]), max_size=1),
+            st.integers(0, 2), st.dictionaries(st.sampled_from(["zz", "y"]), ARRAYS), st.sampled_from([{}, {"flag": True}, {"name": "b"}]),
+            st.integers(1, 4),
+        ),
+        max_size=6,
+    )
+)  # fmt: skip
+@settings(max_examples=max(40, settings.default.max_examples), deadline=None)
+@pytest.mark.filterwarnings("ignore:.*takes its 9th value")
+def test_any_calls_with_all_kinds_of_parameters_give_what_the_function_gives(calls):
+    """One after another, with what is given by position and by keyword, and what is left out."""
+    for pool, rate, n, rest, more, options, times in calls:
+        first = [pool[0], X, *rate, *(n if rate else [])]
+        parts = [pool[i % len(pool)] for i in range(rest)] if rate and n else []
+        for _ in range(times):
+            got = VARIED(*first, *parts, **more, **options)
+            np.testing.assert_allclose(got, varied(*first, *parts, **more, **options), rtol=2e-6)
+
+
+OTHERS = [
+    ((0.5,), {}), ((0.5, 2), {}), ((), {"rate": 0.5}), ((), {}), ((), {"n": 2, "name": "b"}), ((0.5, 2, Layer(X * 2)), {}),
+    ((), {"zz": X, "y": X}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("args", "kwargs"), OTHERS)
+def test_calls_with_numbers_and_defaults_are_not_taken_apart_step_by_step(not_taken_apart, args, kwargs):
+    """Nor those with more than the function names."""
+    program = optimize(made_anew())
+    model = Pair(Layer(X), Layer(X))
+    warm(program, model, X, *args, **kwargs)
+    not_taken_apart()
+    model = Pair(Layer(X * 3), Layer(X))
+    np.testing.assert_allclose(program(model, X, *args, **kwargs), varied(model, X, *args, **kwargs), rtol=2e-6)

@@ -70,6 +70,7 @@ class Layout:
         # What runs its calls, kept here because a call has found its layout when it looks for that.
         self.only: Any = None  # the one entry, where no static value can tell two apart
         self.entries: dict[Hashable, Any] = {}
+        self.called_again = False  # most functions that are called twice alike are called again and again
 
     def _refuse_used_up(self, name: str, value: Any) -> None:
         if is_used_up(value):
