@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import threading
 import weakref
 from typing import Any, NamedTuple
 
@@ -435,3 +436,47 @@ def test_calls_with_numbers_and_defaults_are_not_taken_apart_step_by_step(not_ta
     not_taken_apart()
     model = Pair(Layer(X * 3), Layer(X))
     np.testing.assert_allclose(program(model, X, *args, **kwargs), varied(model, X, *args, **kwargs), rtol=2e-6)
+
+
+def test_calls_with_a_whole_static_argument_are_not_bound_anew(monkeypatch):
+    """A few values in turn, in calls that give it by name too; another value is another program."""
+    program = optimize(static="n")(lambda x, n, name="a": x * n + len(name))
+    for _ in range(6):
+        for n in (2, 3, 3.0):
+            np.testing.assert_array_equal(program(X, n), X * n + 1)
+            np.testing.assert_array_equal(program(X, n=n), X * n + 1)
+    np.testing.assert_array_equal(program(X, 7), X * 7 + 1)
+    monkeypatch.setattr(core.Core, "bind", None)
+    for n in (2, 3, 3.0):
+        np.testing.assert_array_equal(program(X, n=n), X * n + 1)
+
+
+def test_defaults_that_are_changed_in_place_count():
+    """A list of numbers, and a dict that is static as a whole."""
+    numbers, config = [2.0, 3.0], {"n": 5}
+    program = optimize(static="config")(lambda x, numbers=numbers, config=config: (x * numbers[0] + numbers[1]) * config["n"])
+    for change in (lambda: None, lambda: numbers.__setitem__(1, 7.0), lambda: config.update(n=11), lambda: numbers.append(1.0)):
+        change()
+        for _ in range(5):
+            np.testing.assert_array_equal(program(X), (X * numbers[0] + numbers[1]) * config["n"])
+
+
+def test_threads_take_calls_of_one_pattern_apart_at_once():
+    """Models of two structures, changed between calls, from the first call on."""
+    program = optimize(lambda model, x: model(x))
+    wrong = []
+
+    def work(seed):
+        model = Pair(Layer(X * seed), Layer(X)) if seed % 2 else Pair(Layer(X * seed, jnp.sin), Layer(X))
+        for n in range(40):
+            object.__setattr__(model.second, "weight", X * (n + seed))
+            got, want = program(model, X), np.tanh((n + seed) * np.asarray((jnp.tanh if seed % 2 else jnp.sin)(X * seed)))
+            if not np.allclose(got, want, rtol=2e-6):
+                wrong.append((seed, n, got, want))
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(1, 5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong

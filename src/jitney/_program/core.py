@@ -134,23 +134,21 @@ class Core(Function):
         """
         key = called_with(*called)
         with self.lock:
-            tried = self.tried[key] = self.tried.get(key, 0) + 1
-            if tried > _TRIES:
-                return
             if len(self.direct) >= MAX_ENTRIES:
                 self.direct.clear()
                 self.tried.clear()
+            tried = self.tried[key] = self.tried.get(key, 0) + 1
+            if tried > _TRIES:
+                self.direct.setdefault(key, ())
+                return
             direct = self._direct(layout, entry, called, values, arrays)
             if direct is not None:
                 self.direct[key] = (direct + self.direct.get(key, ()))[:_KEPT]
-            elif tried == _TRIES:
-                self.direct.setdefault(key, ())
+                self.tried[key] += _WRITTEN
 
     def _direct(self, layout: Layout, entry: Entry, called: Called, values: tuple[Any, ...], arrays: Sequence[Any]) -> Direct | None:
         """What is to run calls like this one; None if a later call may tell more."""
         args, kwargs = called
-        if self.options.static:
-            return ()
         placed = self.binder.placed(values, len(args), tuple(kwargs))
         order = [place for _, place in placed if place is not None]
         if len(order) == len(placed) and all(_is_array(value) for value, _ in placed):
@@ -162,7 +160,6 @@ class Core(Function):
             return None
         if entry.reads is not None:  # what objects hold is compared at each call
             return None
-        self.tried[called_with(*called)] += _WRITTEN
         take = taker((*args, *kwargs.values()), placed, layout.dynamic, arrays)
         return take and ((entry, take),)
 

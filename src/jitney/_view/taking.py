@@ -19,7 +19,7 @@ import equinox as eqx
 
 from .._jax.trees import is_a, tree_flatten, type_of
 from .._signature.plain_objects import is_plain
-from .._signature.static_values import is_constant
+from .._signature.static_values import Opaque, is_constant
 from .._signature.told_apart import exactly
 from .nodes import FIELDS, children, fields_of, is_leaf
 from .view import is_array
@@ -100,7 +100,12 @@ class _Writer:
     def argument(self, value: Any, place: int | None) -> None:
         """Write what takes apart one argument, whose type is known; or a default, which is what it is."""
         before = len(self._lines)
-        self.add(value, self._constant(value) if place is None else f"a{place}", of_known_type=True)
+        name = self._constant(value) if place is None else f"a{place}"
+        if is_a(value, Opaque):  # static as a whole; what it holds may be changed in place
+            self._count += 1
+            self._static(value.value, name if place is not None else self._constant(value.value))
+        else:
+            self.add(value, name, of_known_type=True)
         if is_leaf(value):  # a static one is asked for first, since it differs first
             self._lines = self._lines[before:] + self._lines[:before]
 
@@ -129,9 +134,14 @@ class _Writer:
             self.is_known &= self._dynamic is None or kind is not int  # one passed for a float becomes that float
             self._leave_if([self._differs(node, name)] if self._dynamic is None and is_told(node) else unlike)
             self._given.append(name)
-        else:  # what is static tells the program by its value
-            self.is_known &= kind in _NUMBERS or is_constant(kind) or issubclass(kind, enum.Enum)
-            self._leave_if([self._differs(node, name)])
+        else:
+            self._static(node, name)
+
+    def _static(self, value: Any, name: str) -> None:
+        """What is static tells the program by its value, which has to say all that it holds."""
+        kind = type_of(value)
+        self.is_known &= value is None or kind in _NUMBERS or is_constant(kind) or issubclass(kind, enum.Enum)
+        self._leave_if([self._differs(value, name)])
 
     def _module(self, node: Any, name: str, unlike: list[str]) -> None:
         held, lies_in = fields_of(node), self._name()
