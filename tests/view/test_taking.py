@@ -480,3 +480,26 @@ def test_threads_take_calls_of_one_pattern_apart_at_once():
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_a_call_that_changes_while_its_function_is_written_is_not_another(monkeypatch):
+    """Another thread may set a field between the look at the arguments and the look at how they are written down."""
+    program = optimize(lambda model, x: model(x))
+    model = Layer(X, scale=1.0)
+    wrapped = core.Core.remember
+
+    def changed(self, *args):
+        scale = model.scale
+        object.__setattr__(model, "scale", 3.0 - scale)
+        wrapped(self, *args)
+        object.__setattr__(model, "scale", scale)
+
+    monkeypatch.setattr(core.Core, "remember", changed)
+    warm(program, model, X)
+    object.__setattr__(model, "scale", 2.0)
+    warm(program, model, X)
+    monkeypatch.setattr(core.Core, "remember", wrapped)
+    for scale in (1.0, 2.0, 1.0):
+        object.__setattr__(model, "scale", scale)
+        for _ in range(3):
+            np.testing.assert_allclose(program(model, X), scale * np.tanh(X), rtol=2e-6)

@@ -16,6 +16,7 @@ from jax.core import Tracer
 from .._body.function import Function, can_be_weak
 from .._diagnosis.counters import LISTENER
 from .._diagnosis.static_variety import Variety
+from .._jax.trees import tree_flatten, tree_unflatten
 from .._signature.hints import AnyHint, ModuleHint, StaticHint
 from .._signature.known_values import Known
 from .._signature.options import Options, fail
@@ -24,7 +25,7 @@ from .._signature.static_values import Unkeyed, unkeyed
 from .._signature.told_apart import exactly
 from .._view.flatten import Flattener, constants_in
 from .._view.layout import MAX_ENTRIES, Layout, wrap_statics
-from .._view.taking import taker
+from .._view.taking import Argument, taker
 from .entry import Entry
 
 Direct = tuple[tuple[Entry, Callable[[tuple[Any, ...]], Any] | None], ...]
@@ -160,7 +161,12 @@ class Core(Function):
             return None
         if entry.reads is not None:  # what objects hold is compared at each call
             return None
-        take = taker((*args, *kwargs.values()), placed, layout.dynamic, arrays)
+        leaves, treedef = tree_flatten(values)
+        if not layout.has(treedef, leaves, arrays) or layout.entries.get(layout.key(leaves)) is not entry:
+            return None  # another thread has changed them since they were taken apart
+        twins = self.binder.placed(tree_unflatten(treedef, leaves), len(args), tuple(kwargs))
+        arguments = [Argument(twin, place, value) for (twin, place), (value, _) in zip(twins, placed, strict=True)]
+        take = taker((*args, *kwargs.values()), arguments, frozenset(layout.dynamic), arrays)
         return take and ((entry, take),)
 
     def forget(self) -> None:

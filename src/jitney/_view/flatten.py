@@ -77,11 +77,11 @@ class _Class:
                 return leaves, of
         return None
 
-    def learn(self, module: Any, leaves: Sequence[Any], treedef: Hashable) -> None:
-        """Have a function for the structure of this one, if modules like it come again and again."""
+    def learn(self, leaves: Sequence[Any], treedef: Hashable) -> None:
+        """Have a function for modules of this structure, if such modules come again and again."""
         self.seen += 1
         if _SEEN <= self.seen <= _MOST_SEEN and len(self.takers) < _MOST_TAKERS:
-            take = leaves_taker(module)
+            take = leaves_taker(treedef, leaves)
             if take is not None:
                 of = structure(treedef, leaves)
                 self.takers = (take, of), *(known for known in self.takers if known[1] is not of)
@@ -135,7 +135,7 @@ class Flattener:
         flat, treedef = tree_flatten(module)
         leaves += flat
         key += (treedef, *map(type, flat))
-        known.learn(module, flat, treedef)
+        known.learn(flat, treedef)
 
     def _holds_more(self, node: Any) -> bool:
         """Whether it is a tuple of modules, or of tuples, which may be of modules; not one that JAX takes apart in another way."""

@@ -125,6 +125,12 @@ class Layout:
             copy_loose(values)
         return values
 
+    def has(self, treedef: Hashable, leaves: Sequence[Any], arrays: Sequence[Any]) -> bool:
+        """Whether it is the layout of what is of this structure, with these leaves and arrays."""
+        kinds = tuple(type_of(leaves[i]) for i in self.static if i < len(leaves))
+        same = (treedef, exactly([treedef]), self.dynamic, kinds) == self.form
+        return same and all(map(operator.is_, self.pick(list(leaves)), arrays))
+
     def static_names(self) -> tuple[str, ...]:
         return tuple(self.names[i][1] for i in self.static)
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Hashable, Sequence
 from operator import is_
 from typing import Any
 
 import equinox as eqx
 
-from .._jax.trees import is_a, tree_flatten, type_of
+from .._jax.trees import is_a, tree_flatten, tree_unflatten, type_of
 from .._signature.plain_objects import is_plain
 from .._signature.static_values import Opaque, is_constant
 from .._signature.told_apart import exactly
@@ -27,16 +27,33 @@ from .view import is_array
 _NUMBERS = (bool, int, float, complex)
 _EXACT = (bool, int, str, bytes)
 """Of one of these types, equal values are the same to a body; of floats, those that are no zeros."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Argument:
+    """One value of a call.
+
+    Args:
+        twin: One made of the leaves that the call was taken apart to, which nobody changes while a function is written from it.
+        place: Which of the arguments of the call it is; None of a default.
+        value: Itself.
+    """
+
+    twin: Any
+    place: int | None
+    value: Any
+
+
 Taker = Callable[[Any], "tuple[Any, ...] | None"]
 """From what it was written for to its leaves; None if it is not like that."""
 
 
-def taker(given: Sequence[Any], values: Sequence[tuple[Any, int | None]], dynamic: Container[int], arrays: Sequence[Any]) -> Taker | None:
+def taker(given: Sequence[Any], values: Sequence[Argument], dynamic: Container[int], arrays: Sequence[Any]) -> Taker | None:
     """What takes calls apart whose arguments are of the types of these.
 
     Args:
         given: The arguments.
-        values: The same in the order of JAX's leaves, and which of the arguments each is; None of a default.
+        values: The same in the order of JAX's leaves.
         dynamic: The numbers of the leaves that are traced; the others are what they are in these.
         arrays: What these arguments were taken apart to.
 
@@ -44,22 +61,23 @@ def taker(given: Sequence[Any], values: Sequence[tuple[Any, int | None]], dynami
         None if there is something in them that tells more than such a function could ask.
     """
     writer = _Writer(dynamic)
-    for value, place in values:
-        writer.argument(value, place)
+    for value in values:
+        writer.argument(value)
     if not writer.is_known:
         return None
     take = writer.written([f"a{i}" for i in range(len(given))])
     return take if _gives(take, given, arrays) else None
 
 
-def leaves_taker(module: Any) -> Taker | None:
-    """What gives the leaves of modules of the structure of this one, of types like its own, and equal to its where `is_told`."""
+def leaves_taker(treedef: Hashable, leaves: Sequence[Any]) -> Taker | None:
+    """What gives the leaves of modules of this structure, of types like these, and equal to these where `is_told`."""
+    module = tree_unflatten(treedef, leaves)  # which nobody changes while it is looked at
     writer = _Writer(None)
     writer.add(module, "a0")
     if not writer.is_known:
         return None
     take = writer.written(["a0"])
-    return take if _gives(take, (module,), tree_flatten(module)[0]) else None
+    return take if _gives(take, (module,), leaves) else None
 
 
 def is_told(leaf: Any) -> bool:
@@ -97,16 +115,17 @@ class _Writer:
         exec(compile(source, "<a call, taken apart by jitney>", "exec"), self._names)  # noqa: S102 - of names and numbers made here
         return self._names["take"]
 
-    def argument(self, value: Any, place: int | None) -> None:
-        """Write what takes apart one argument, whose type is known; or a default, which is what it is."""
-        before = len(self._lines)
-        name = self._constant(value) if place is None else f"a{place}"
-        if is_a(value, Opaque):  # static as a whole; what it holds may be changed in place
+    def argument(self, argument: Argument) -> None:
+        """Write what takes apart one argument, whose type is known; or a default, in which something may be changed in place."""
+        before, twin, value = len(self._lines), argument.twin, argument.value
+        is_whole = is_a(twin, Opaque)
+        name = f"a{argument.place}" if argument.place is not None else self._constant(value.value if is_whole else value)
+        if is_whole:
             self._count += 1
-            self._static(value.value, name if place is not None else self._constant(value.value))
+            self._static(twin.value, name)
         else:
-            self.add(value, name, of_known_type=True)
-        if is_leaf(value):  # a static one is asked for first, since it differs first
+            self.add(twin, name, of_known_type=True)
+        if is_leaf(twin):  # a static one is asked for first, since it differs first
             self._lines = self._lines[before:] + self._lines[:before]
 
     def add(self, node: Any, name: str, *, of_known_type: bool = False) -> None:
