@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import operator
 import threading
 import weakref
@@ -16,12 +17,12 @@ from jax.core import Tracer
 from .._body.function import Function, can_be_weak
 from .._diagnosis.counters import LISTENER
 from .._diagnosis.static_variety import Variety
-from .._jax.trees import tree_flatten, tree_unflatten
+from .._jax.trees import is_a, tree_flatten, tree_unflatten
 from .._signature.hints import AnyHint, ModuleHint, StaticHint
 from .._signature.known_values import Known
 from .._signature.options import Options, fail
 from .._signature.reads import Statics
-from .._signature.static_values import Unkeyed, unkeyed
+from .._signature.static_values import Opaque, Unkeyed, unkeyed
 from .._signature.told_apart import exactly
 from .._view.flatten import Flattener, constants_in
 from .._view.layout import MAX_ENTRIES, Layout, wrap_statics
@@ -57,6 +58,7 @@ class Core(Function):
         names = [parameter.name for parameter in self.binder.parameters]
         self._static_at = {names.index(name): Known() for name in options.static if name in names}
         self._static_rest = {name: Known() for name in options.static if name not in names}
+        self._kinds = [parameter.kind for parameter in self.binder.parameters]
         self.tails = {} if options.static else self.binder.tails
         _check_names(self)
         LISTENER.register()
@@ -150,6 +152,8 @@ class Core(Function):
     def _direct(self, layout: Layout, entry: Entry, called: Called, values: tuple[Any, ...], arrays: Sequence[Any]) -> Direct | None:
         """What is to run calls like this one; None if a later call may tell more."""
         args, kwargs = called
+        if any(is_a(value, Opaque) and kind in _OPEN for kind, value in zip(self._kinds, values, strict=True)):
+            return ()  # `*args` or `**kwargs` that are static as a whole
         placed = self.binder.placed(values, len(args), tuple(kwargs))
         order = [place for _, place in placed if place is not None]
         if len(order) == len(placed) and all(_is_array(value) for value, _ in placed):
@@ -208,6 +212,7 @@ class Registry:
 
 
 REGISTRY = Registry()
+_OPEN = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def _is_array(value: Any) -> bool:

@@ -111,7 +111,8 @@ class _Writer:
     def written(self, arguments: Sequence[str]) -> Taker:
         lines = [f"{', '.join(arguments)}, = given"] if arguments else []
         lines += [*self._lines, f"return ({''.join(f'{part}, ' for part in self._given)})"]
-        source = "\n    ".join(["def take(given):", "try:", *(f"    {line}" for line in lines), "except KeyError:", "    return None"])
+        way_out = ["except (KeyError, ValueError):", "    return None"]
+        source = "\n    ".join(["def take(given):", "try:", *(f"    {line}" for line in lines), *way_out])
         exec(compile(source, "<a call, taken apart by jitney>", "exec"), self._names)  # noqa: S102 - of names and numbers made here
         return self._names["take"]
 
