@@ -1,4 +1,4 @@
-"""Modules that a Program returns: as Equinox makes them, and found without being flattened when they come back."""
+"""Modules that a Program returns: as Equinox makes them, and not flattened by Equinox when they come back."""
 
 import gc
 import weakref
@@ -13,7 +13,6 @@ from hypothesis import given, settings
 
 from jitney import optimize
 from jitney._signature.static_values import snapshot
-from jitney._view import flatten
 from jitney._view.building import builder, holds_modules
 from jitney._view.flatten import Flattener
 from jitney._view.result import Outcome, is_computed
@@ -134,33 +133,31 @@ def test_a_model_and_its_state_go_round():
         assert float(total) == 2.0
 
 
-def flattened(model):
-    """How often its parts are flattened when it is the argument of a call."""
-    calls = []
-    flat = flatten.tree_flatten
-    try:
-        flatten.tree_flatten = lambda tree: calls.append(tree) or flat(tree)
-        Flattener()((model,))
-    finally:
-        flatten.tree_flatten = flat
-    return len(calls)
-
-
-@pytest.mark.parametrize("kind", ["tuple", "list", "dict", "named tuple", "nested", "an empty list"])
-def test_a_model_that_comes_back_is_not_flattened(kind):
-    """From the second call on: one result alone is built by JAX."""
-    f = optimize(scaled)
-    model = f(f(models()[kind]))
-    assert flattened(model) == 0
+@pytest.mark.parametrize("kind", models())
+def test_a_model_that_comes_back_is_not_flattened(kind, monkeypatch):
+    """Once calls of its structure are known."""
+    f = optimize(lambda model: scaled(model))
+    model = want = models()[kind]
+    for _ in range(4):
+        model, want = f(model), scaled(want)
+    monkeypatch.setattr(Flattener, "__call__", None)
+    monkeypatch.setattr("jitney._interface.program.tree_flatten", None)
+    assert_same(f(model), scaled(want))
 
 
 def test_a_change_of_a_returned_model_is_seen():
     """Of a field, behind its back; of a list in it; of which list holds what; of a key."""
     f = optimize(scaled)
-    made = lambda: f(f(Model(([Leaf(X)], [Leaf(X * 3), Leaf(X * 5)], {"k": Leaf(X)}))))
+    made = lambda: f(f(f(Model(([Leaf(X)], [Leaf(X * 3), Leaf(X * 5)], {"k": Leaf(X)})))))
     changes = [
         lambda model: object.__setattr__(model.parts[0][0], "weight", X * 9),
+        lambda model: object.__setattr__(model.parts[0][0], "weight", np.float32([7, 8])),
+        lambda model: object.__setattr__(model.parts[0][0], "weight", None),
+        lambda model: object.__setattr__(model.parts[0][0], "weight", (X, X * 4)),
+        lambda model: object.__setattr__(model.parts[0][0], "name", "another"),
+        lambda model: object.__delattr__(model.parts[0][0], "name"),
         lambda model: object.__setattr__(model, "act", jnp.sin),
+        lambda model: object.__setattr__(model, "parts", [*model.parts]),
         lambda model: model.parts[1].append(Leaf(X)),
         lambda model: model.parts[1].reverse(),
         lambda model: model.parts[0].append(model.parts[1].pop(0)),
@@ -169,11 +166,9 @@ def test_a_change_of_a_returned_model_is_seen():
     ]
     for change in changes:
         model = made()
-        assert flattened(model) == 0
         change(model)
-        leaves, _ = Flattener()((model,))
-        assert all(a is b for a, b in zip(leaves, jax.tree.leaves(model), strict=True))
-        assert_same(f(model), scaled(model))
+        for _ in range(3):
+            assert_same(f(model), scaled(model))
 
 
 def test_a_returned_model_that_is_let_go_is_forgotten():
@@ -184,15 +179,6 @@ def test_a_returned_model_that_is_let_go_is_forgotten():
     del model
     gc.collect()
     assert [reference() for reference in gone] == [None, None]
-
-
-def test_models_that_never_come_back_are_no_longer_remembered():
-    """Until one does."""
-    f = optimize(scaled)
-    model = Model((Leaf(X), Leaf(X)))
-    for _ in range(40):
-        last = f(model)
-    assert flattened(last) == 1
 
 
 def test_a_field_in_a_slot_is_left_to_jax():
@@ -228,4 +214,4 @@ def test_a_result_that_is_made_anew_is_built_anew():
     for tree in ((Leaf(X), Leaf(X)), [Leaf(X)], {"a": Model((Leaf(X),))}):
         arrays = outcome.take_apart(tree)
         for _ in range(3):
-            assert_same(outcome.built(arrays), tree)
+            assert_same(outcome.build(arrays), tree)

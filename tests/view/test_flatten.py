@@ -1,4 +1,4 @@
-"""Flattening a module once is flattening it each time, whatever happens to it between two calls."""
+"""Modules are flattened as JAX flattens them, whoever does it, and whatever happens to them between two calls."""
 
 import gc
 import weakref
@@ -44,7 +44,7 @@ def tree(a=1.0, b=2.0):
 
 
 def warm(program, *args):
-    """Call often enough for every module to be remembered."""
+    """Call often enough for a function to be written for calls like it."""
     for _ in range(4):
         out = program(*args)
     return out
@@ -85,10 +85,10 @@ def places(node):
 @MANY
 @given(st.lists(st.one_of(modules(), ATOMS, st.tuples(ATOMS), st.tuples(modules())), max_size=3))
 def test_any_arguments_flatten_as_jax_flattens_them(args):
-    """The same leaf objects in the same order, the first time and when remembered."""
+    """The same leaf objects in the same order, by JAX and by the functions that are written after some calls."""
     flattener = Flattener()
     expected = jax.tree.leaves(tuple(args))
-    for _ in range(4):
+    for _ in range(6):
         leaves, _ = flattener(tuple(args))
         assert len(leaves) == len(expected)
         assert all(a is b for a, b in zip(leaves, expected, strict=True))
@@ -99,19 +99,19 @@ def test_any_arguments_flatten_as_jax_flattens_them(args):
 def test_any_field_changed_behind_its_back_shows_at_once(module, data):
     """`object.__setattr__` on any module of the tree, new leaf or new subtree, between two calls."""
     flattener = Flattener()
-    for _ in range(3):
+    for _ in range(5):
         flattener((module,))
     owner, name = data.draw(st.sampled_from(places(module)))
     field = next(f for f in type(owner).__dataclass_fields__.values() if f.name == name)
     new = data.draw(st.just("other") if field.metadata.get("static") else st.one_of(ATOMS, modules()))
     object.__setattr__(owner, name, new)
-    for _ in range(3):
+    for _ in range(5):
         leaves, key = flattener((module,))
         expected, treedef = jax.tree.flatten(module)
         assert len(leaves) == len(expected)
         assert all(a is b for a, b in zip(leaves, expected, strict=True))
     rebuilt = jax.tree.unflatten(treedef, expected)
-    for _ in range(3):
+    for _ in range(5):
         fresh = flattener((rebuilt,))
     assert fresh[1] == key
 
@@ -119,16 +119,16 @@ def test_any_field_changed_behind_its_back_shows_at_once(module, data):
 @MANY
 @given(modules(), modules())
 def test_any_two_modules_share_a_key_just_if_jax_says_so(a, b):
-    """Structure and types of leaves, remembered or not; of texts, which no call can change, the value may be in it too."""
+    """Structure and types of leaves; of texts, which no call can change, the value may be in it too."""
 
     def key_of(module):
         leaves, treedef = jax.tree.flatten(module)
         return treedef, [(type(leaf), leaf if isinstance(leaf, str) else None) for leaf in leaves]
 
     flattener = Flattener()
-    for _ in range(3):
+    for _ in range(5):
         first = flattener((a,))[1]
-    for _ in range(3):
+    for _ in range(5):
         second = flattener((b,))[1]
     assert (first == second) == (key_of(a) == key_of(b))
 
@@ -183,7 +183,7 @@ def test_a_numpy_leaf_changed_in_place_is_read_again():
 
 
 def test_a_list_inside_a_module_may_change():
-    """What could change in place is never remembered."""
+    """It is read on each call."""
     f = optimize(lambda model: sum(part.value() for part in model.left))
     model = Node([Leaf(X), Leaf(X)], None)
     np.testing.assert_array_equal(warm(f, model), [2, 2])
@@ -203,15 +203,43 @@ class Opaque:
 jax.tree_util.register_pytree_node(Opaque, lambda node: ((node.value,), None), lambda _, children: Opaque(*children))
 
 
-@pytest.mark.parametrize("model", [Leaf(X), Leaf(Opaque(X))], ids=["remembered", "flattened each time"])
-def test_a_module_is_looked_through_once(model, monkeypatch):
-    """Whether it can be remembered is asked in its second call, and in no later one."""
-    looked, through = [], flatten.nodes
-    monkeypatch.setattr(flatten, "nodes", lambda node: looked.append(node) or through(node))
-    f = optimize(lambda model: jax.tree.leaves(model)[0] + 1)
-    for _ in range(5):
-        np.testing.assert_array_equal(f(model), [2, 2])
-    assert sum(node is model for node in looked) == 1
+@pytest.fixture
+def by_equinox(monkeypatch):
+    """What the flattener has JAX flatten from when it is called on."""
+    trees = []
+
+    def start():
+        monkeypatch.setattr(flatten, "tree_flatten", lambda tree: trees.append(tree) or jax.tree.flatten(tree))
+        return trees
+
+    return start
+
+
+@pytest.mark.parametrize(
+    "inner", [X, Opaque(X), [X, {"a": (X,)}], Leaf(None)], ids=["array", "a node of one's own", "containers", "module"]
+)
+def test_modules_of_a_known_structure_are_not_flattened_by_equinox(inner, by_equinox):
+    """Nor a new one."""
+    flattener = Flattener()
+    for n in range(4):
+        flattener((Node(Leaf(X * n), inner),))
+    trees = by_equinox()
+    other = Node(Leaf(X * 7), inner)
+    leaves, _ = flattener((other,))
+    assert not trees
+    assert all(a is b for a, b in zip(leaves, jax.tree.leaves(other), strict=True))
+
+
+def test_a_structure_of_its_own_each_time_writes_a_bounded_number_of_functions(by_equinox):
+    """A static field that is another object each time, and no end of lengths."""
+    flattener = Flattener()
+    trees = by_equinox()
+    for n in range(100):
+        module = Node([X] * (n % 40), None, (n,))
+        leaves, _ = flattener((module,))
+        assert len(leaves) == n % 40
+    assert len(trees) == 100
+    assert len(flattener._classes[Node].takers) <= 8
 
 
 def test_a_tuple_around_an_array_is_not_that_array():
@@ -264,7 +292,7 @@ def test_modules_made_anew_at_one_address_are_not_confused():
 
 
 def test_a_module_twice_in_one_call_is_there_twice():
-    """Its leaves come twice, remembered or not."""
+    """Its leaves come twice, in each of its places."""
     f = optimize(lambda a, b: a.value() - 2.0 * b.value())
     model, other = tree(), tree(5.0, 5.0)
     np.testing.assert_array_equal(warm(f, model, model), [-3, -3])

@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import threading
 import weakref
 from typing import Any, NamedTuple
 
@@ -57,7 +58,7 @@ def together(model, state, x, *, key=None):
 
 
 def warm(program, *args, **kwargs):
-    """Call often enough for every module to be remembered, and the pattern to be known."""
+    """Call often enough for the pattern to be known."""
     for _ in range(5):
         out = program(*args, **kwargs)
     return out
@@ -321,3 +322,184 @@ def test_a_number_changed_behind_the_back_of_a_model_counts():
     warm(program, model, X)
     object.__setattr__(model, "rate", 0.125)
     np.testing.assert_allclose(program(model, X), 0.125 * jnp.tanh(X), rtol=2e-6)
+
+
+def test_new_models_of_a_known_structure_are_not_taken_apart_step_by_step(not_taken_apart):
+    """As of an optimiser outside of the program: each call has modules that no call had before."""
+    program = optimize(lambda model, x: model(x))
+    model = Pair(Layer(X), Layer(X * 2))
+    warm(program, model, X)
+    not_taken_apart()
+    for n in range(3):
+        model = eqx.tree_at(lambda m: m.first.weight, model, X * n)
+        np.testing.assert_allclose(program(model, X), model(X), rtol=2e-6)
+
+
+def test_some_structures_in_turn_are_not_taken_apart_step_by_step(not_taken_apart):
+    """Models of one class with other functions and other parts."""
+    program = optimize(lambda model, x: model(x))
+    models = [Pair(Layer(X), Layer(X * 2)), Pair(Layer(X, jnp.sin), Layer(X)), Pair(Layer(X, scale=2.0), Pair(Layer(X), Layer(X)))]
+    for _ in range(5):
+        for model in models:
+            program(model, X)
+    not_taken_apart()
+    for model in models:
+        np.testing.assert_allclose(program(model, X), model(X), rtol=2e-6)
+
+
+KIND = {int: 1, float: 2, bool: 3, str: 4}
+ALIKE = [1, 1.0, True, 0.0, -0.0, 0, False, "1", 300, 300.0]
+
+
+def sign(value):
+    return 0 if isinstance(value, str) else np.signbit(value)
+
+
+@given(st.lists(st.sampled_from(range(len(ALIKE))), max_size=12), st.booleans())
+@settings(max_examples=50, deadline=None)
+@pytest.mark.filterwarnings("ignore:.*takes its 9th value")
+def test_static_values_that_are_equal_in_part_are_not_confused(order, behind_the_back):
+    """As an argument, in a static field, and as a leaf; types and signs of zeros count."""
+    model = Scaled(Layer(X), 1)
+    for n in order:
+        value = ALIKE[n] if isinstance(ALIKE[n], (str, bool)) else type(ALIKE[n])(str(ALIKE[n]))  # another object
+        if behind_the_back:
+            object.__setattr__(model.layer, "scale", value)
+            object.__setattr__(model, "rate", value)
+        else:
+            model = Scaled(Layer(X, scale=value), value)
+        for _ in range(3):
+            want = np.full(3, KIND[type(value)] + 10.0 * sign(value) + (100.0 * float(value)))
+            np.testing.assert_array_equal(KINDS_SEEN(model, X, value), want)
+
+
+def kinds_seen(model, x, value):
+    told = (KIND[type(each)] + 10.0 * sign(each) + 100.0 * float(each) for each in (model.layer.scale, model.rate, value))
+    return jnp.stack([jnp.float32(each) * x[0] for each in told])
+
+
+KINDS_SEEN = optimize(kinds_seen)
+
+
+def made_anew():
+    """A function that shares no program with another."""
+
+    def varied(model, x, rate: float = 2.0, n: int = 3, *rest, flag: bool = False, name="a", **more):
+        out = rate * model(x) * n + len(rest) + (7.0 if flag else 0.0) + {"a": 0.0, "b": 30.0}[name]
+        for i, part in enumerate(rest):
+            out = out + (i + 1) * part(x)
+        for i, key in enumerate(sorted(more)):
+            out = out + (len(key) + i) * more[key]
+        return out
+
+    return varied
+
+
+varied = made_anew()
+VARIED = optimize(varied)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            POOL, st.lists(st.sampled_from([0.5, 0.25, 3]), max_size=1), st.lists(st.sampled_from([2, 3]), max_size=1),
+            st.integers(0, 2), st.dictionaries(st.sampled_from(["zz", "y"]), ARRAYS), st.sampled_from([{}, {"flag": True}, {"name": "b"}]),
+            st.integers(1, 4),
+        ),
+        max_size=6,
+    )
+)  # fmt: skip
+@settings(max_examples=max(40, settings.default.max_examples), deadline=None)
+@pytest.mark.filterwarnings("ignore:.*takes its 9th value")
+def test_any_calls_with_all_kinds_of_parameters_give_what_the_function_gives(calls):
+    """One after another, with what is given by position and by keyword, and what is left out."""
+    for pool, rate, n, rest, more, options, times in calls:
+        first = [pool[0], X, *rate, *(n if rate else [])]
+        parts = [pool[i % len(pool)] for i in range(rest)] if rate and n else []
+        for _ in range(times):
+            got = VARIED(*first, *parts, **more, **options)
+            np.testing.assert_allclose(got, varied(*first, *parts, **more, **options), rtol=2e-6)
+
+
+OTHERS = [
+    ((0.5,), {}), ((0.5, 2), {}), ((), {"rate": 0.5}), ((), {}), ((), {"n": 2, "name": "b"}), ((0.5, 2, Layer(X * 2)), {}),
+    ((), {"zz": X, "y": X}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("args", "kwargs"), OTHERS)
+def test_calls_with_numbers_and_defaults_are_not_taken_apart_step_by_step(not_taken_apart, args, kwargs):
+    """Nor those with more than the function names."""
+    program = optimize(made_anew())
+    model = Pair(Layer(X), Layer(X))
+    warm(program, model, X, *args, **kwargs)
+    not_taken_apart()
+    model = Pair(Layer(X * 3), Layer(X))
+    np.testing.assert_allclose(program(model, X, *args, **kwargs), varied(model, X, *args, **kwargs), rtol=2e-6)
+
+
+def test_calls_with_a_whole_static_argument_are_not_bound_anew(monkeypatch):
+    """A few values in turn, in calls that give it by name too; another value is another program."""
+    program = optimize(static="n")(lambda x, n, name="a": x * n + len(name))
+    for _ in range(6):
+        for n in (2, 3, 3.0):
+            np.testing.assert_array_equal(program(X, n), X * n + 1)
+            np.testing.assert_array_equal(program(X, n=n), X * n + 1)
+    np.testing.assert_array_equal(program(X, 7), X * 7 + 1)
+    monkeypatch.setattr(core.Core, "bind", None)
+    for n in (2, 3, 3.0):
+        np.testing.assert_array_equal(program(X, n=n), X * n + 1)
+
+
+def test_defaults_that_are_changed_in_place_count():
+    """A list of numbers, and a dict that is static as a whole."""
+    numbers, config = [2.0, 3.0], {"n": 5}
+    program = optimize(static="config")(lambda x, numbers=numbers, config=config: (x * numbers[0] + numbers[1]) * config["n"])
+    for change in (lambda: None, lambda: numbers.__setitem__(1, 7.0), lambda: config.update(n=11), lambda: numbers.append(1.0)):
+        change()
+        for _ in range(5):
+            np.testing.assert_array_equal(program(X), (X * numbers[0] + numbers[1]) * config["n"])
+
+
+def test_threads_take_calls_of_one_pattern_apart_at_once():
+    """Models of two structures, changed between calls, from the first call on."""
+    program = optimize(lambda model, x: model(x))
+    wrong = []
+
+    def work(seed):
+        model = Pair(Layer(X * seed), Layer(X)) if seed % 2 else Pair(Layer(X * seed, jnp.sin), Layer(X))
+        for n in range(40):
+            object.__setattr__(model.second, "weight", X * (n + seed))
+            got, want = program(model, X), np.tanh((n + seed) * np.asarray((jnp.tanh if seed % 2 else jnp.sin)(X * seed)))
+            if not np.allclose(got, want, rtol=2e-6):
+                wrong.append((seed, n, got, want))
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(1, 5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_a_call_that_changes_while_its_function_is_written_is_not_another(monkeypatch):
+    """Another thread may set a field between the look at the arguments and the look at how they are written down."""
+    program = optimize(lambda model, x: model(x))
+    model = Layer(X, scale=1.0)
+    wrapped = core.Core.remember
+
+    def changed(self, *args):
+        scale = model.scale
+        object.__setattr__(model, "scale", 3.0 - scale)
+        wrapped(self, *args)
+        object.__setattr__(model, "scale", scale)
+
+    monkeypatch.setattr(core.Core, "remember", changed)
+    warm(program, model, X)
+    object.__setattr__(model, "scale", 2.0)
+    warm(program, model, X)
+    monkeypatch.setattr(core.Core, "remember", wrapped)
+    for scale in (1.0, 2.0, 1.0):
+        object.__setattr__(model, "scale", scale)
+        for _ in range(3):
+            np.testing.assert_allclose(program(model, X), scale * np.tanh(X), rtol=2e-6)

@@ -72,11 +72,12 @@ class Program(Tools[R], Generic[P, R]):
             entry: Any = None
             arrays: Any = None
             given: tuple[Any, ...] = self._args + args if self._args else args
-            direct = self._direct is not None and self._direct.get(called_with(given, kwargs) if kwargs else (*map(type, given),))
-            if direct:
-                entry, take = direct
+            direct = () if self._direct is None else self._direct.get(called_with(given, kwargs) if kwargs else (*map(type, given),))
+            for entry, take in direct or ():  # noqa: B007 - the one that fits is looked at behind the loop
                 arrays = given if take is None else take((*given, *kwargs.values()) if kwargs else given)
-            if arrays is None:
+                if arrays is not None:
+                    break
+            else:
                 values = given
                 tail = None if kwargs or self._kwargs else core.tails.get(len(values))
                 if tail is None:
@@ -95,12 +96,12 @@ class Program(Tools[R], Generic[P, R]):
                 if entry is None:
                     entry = self._entry(layout, leaves)
                 arrays = layout.pick(leaves)
-                if direct is not False:
+                if direct is None or direct:
                     core.remember(layout, entry, (given, kwargs), values, arrays)
             core.counters.calls += 1
             try:
                 out = entry.run(*arrays)
-                return out if type(out) is not Mixed else unmixed(out)
+                return out if type(out) is not Mixed else out.outcome.build(out.arrays)
             except Retry:
                 core.counters.calls -= 1
             except Undecided as undecided:

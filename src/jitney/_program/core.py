@@ -7,7 +7,7 @@ import operator
 import threading
 import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -17,22 +17,25 @@ from jax.core import Tracer
 from .._body.function import Function, can_be_weak
 from .._diagnosis.counters import LISTENER
 from .._diagnosis.static_variety import Variety
+from .._jax.trees import is_a, tree_flatten, tree_unflatten
 from .._signature.hints import AnyHint, ModuleHint, StaticHint
 from .._signature.known_values import Known
 from .._signature.options import Options, fail
 from .._signature.reads import Statics
-from .._signature.static_values import Unkeyed, unkeyed
+from .._signature.static_values import Opaque, Unkeyed, unkeyed
 from .._signature.told_apart import exactly
 from .._view.flatten import Flattener, constants_in
 from .._view.layout import MAX_ENTRIES, Layout, wrap_statics
-from .._view.taking import taker
+from .._view.taking import Argument, taker
 from .entry import Entry
 
-Direct = tuple[Entry, Callable[[tuple[Any, ...]], Any] | None]
-"""What runs calls of one pattern, and what makes its arrays of the arguments where these are not they: None of a call that is another's."""
+Direct = tuple[tuple[Entry, Callable[[tuple[Any, ...]], Any] | None], ...]
+"""What may run calls of one pattern, and what makes its arrays of the arguments, where these are not they: None of another's call."""
 
 Called = tuple[tuple[Any, ...], Mapping[str, Any]]
 _TRIES = 32  # calls of one pattern until it is given up that a later one may be taken apart by a function of its own
+_WRITTEN = 3  # more such calls is one for which such a function was written: calls that are like none before need it in vain
+_KEPT = 4  # such functions of one pattern, the latest first
 
 
 def called_with(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -47,14 +50,15 @@ class Core(Function):
         super().__init__(fn, options, namespace)
         self.layouts: dict[Hashable, Layout] = {}
         self.entries: dict[Hashable, Entry] = {}
-        self.direct: dict[tuple[Any, ...], Direct | Literal[False]] = {}  # False where a call has to be taken apart
+        self.direct: dict[tuple[Any, ...], Direct] = {}  # none where a call has to be taken apart
         self.lock = threading.RLock()
         self.tried: dict[tuple[Any, ...], int] = {}  # how many calls of a pattern had to be taken apart
         self.flattener: Flattener | None = None  # once a module has been among the arguments
         self._variety = Variety(self.where)
-        self._parameters = names = [parameter.name for parameter in self.binder.parameters]
+        names = [parameter.name for parameter in self.binder.parameters]
         self._static_at = {names.index(name): Known() for name in options.static if name in names}
         self._static_rest = {name: Known() for name in options.static if name not in names}
+        self._kinds = [parameter.kind for parameter in self.binder.parameters]
         self.tails = {} if options.static else self.binder.tails
         _check_names(self)
         LISTENER.register()
@@ -122,8 +126,7 @@ class Core(Function):
             return entry
 
     def remember(self, layout: Layout, entry: Entry, called: Called, values: tuple[Any, ...], arrays: Sequence[Any]) -> None:
-        """Find the entry of a call by the types of its arguments from now on, if these and what is in modules tell it, and what was left
-        out is None.
+        """Find the entry of a call by the types of its arguments from now on, if these tell it, or what a function of its own asks of them.
 
         Args:
             layout: Of the call.
@@ -134,44 +137,41 @@ class Core(Function):
         """
         key = called_with(*called)
         with self.lock:
-            tried = self.tried[key] = self.tried.get(key, 0) + 1
-            if tried > _TRIES:
-                return
             if len(self.direct) >= MAX_ENTRIES:
                 self.direct.clear()
                 self.tried.clear()
-            found = self._direct(layout, entry, called, values, arrays)
-            if found is not None:
-                self.direct[key] = found
-            elif tried == _TRIES:
-                self.direct.setdefault(key, False)
+            tried = self.tried[key] = self.tried.get(key, 0) + 1
+            if tried > _TRIES:
+                self.direct.setdefault(key, ())
+                return
+            direct = self._direct(layout, entry, called, values, arrays)
+            if direct is not None:
+                self.direct[key] = (direct + self.direct.get(key, ()))[:_KEPT]
+                self.tried[key] += _WRITTEN
 
-    def _direct(
-        self, layout: Layout, entry: Entry, called: Called, values: tuple[Any, ...], arrays: Sequence[Any]
-    ) -> Direct | Literal[False] | None:
-        """What `direct` holds of such calls; None if a later call may tell more."""
+    def _direct(self, layout: Layout, entry: Entry, called: Called, values: tuple[Any, ...], arrays: Sequence[Any]) -> Direct | None:
+        """What is to run calls like this one; None if a later call may tell more."""
         args, kwargs = called
-        names = [*self._parameters[: len(args)], *kwargs]
-        is_open = any(parameter.kind in _OPEN for parameter in self.binder.parameters)
-        left_out = [name for name, value in zip(self._parameters, values, strict=True) if name not in names and value is None]
-        if is_open or self.options.static or sorted([*names, *left_out]) != sorted(self._parameters):
-            return False
-        order = [names.index(name) for name in self._parameters if name not in left_out]
-        values = tuple(value for name, value in zip(self._parameters, values, strict=True) if name not in left_out)
-        if all(map(_is_array, values)):
-            if not kwargs:
-                return layout.only, None
-            return layout.only, operator.itemgetter(*order) if len(order) > 1 else tuple
-        if layout.nested:
+        if any(is_a(value, Opaque) and kind in _OPEN for kind, value in zip(self._kinds, values, strict=True)):
+            return ()  # `*args` or `**kwargs` that are static as a whole
+        placed = self.binder.placed(values, len(args), tuple(kwargs))
+        order = [place for _, place in placed if place is not None]
+        if len(order) == len(placed) and all(_is_array(value) for value, _ in placed):
+            if order != sorted(order):
+                return ((layout.only, operator.itemgetter(*order)),)
+            return ((layout.only, tuple if kwargs else None),)
+        if layout.nested or not layout.called_again:
+            layout.called_again = True
             return None
         if entry.reads is not None:  # what objects hold is compared at each call
-            return False
-        flattener = self.flattener
-        if flattener is None:
-            flattener = Flattener()
-            flattener(values)  # so that it knows which types are arrays
-        take = taker(flattener, arrays, values, order)
-        return take and (entry, take)
+            return None
+        leaves, treedef = tree_flatten(values)
+        if not layout.has(treedef, leaves, arrays) or layout.entries.get(layout.key(leaves)) is not entry:
+            return None  # another thread has changed them since they were taken apart
+        twins = self.binder.placed(tree_unflatten(treedef, leaves), len(args), tuple(kwargs))
+        arguments = [Argument(twin, place, value) for (twin, place), (value, _) in zip(twins, placed, strict=True)]
+        take = taker((*args, *kwargs.values()), arguments, frozenset(layout.dynamic), arrays)
+        return take and ((entry, take),)
 
     def forget(self) -> None:
         """Drop every layout and entry, and with them JAX's functions."""

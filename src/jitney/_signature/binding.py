@@ -181,6 +181,30 @@ class Binder:
                 kwargs[parameter.name] = value
         return fn(*args, **kwargs)
 
+    def placed(self, values: tuple[Any, ...], count: int, names: tuple[str, ...]) -> list[tuple[Any, int | None]]:
+        """Values in normal form one by one, `*args` and `**kwargs` too, in JAX's order; and which argument of the call each is.
+
+        Args:
+            values: One for each parameter.
+            count: How many arguments the call gives by position; those behind them are by keyword.
+            names: Their names.
+
+        Returns:
+            A default is none of the arguments.
+        """
+        placed: list[tuple[Any, int | None]] = []
+        for i, (parameter, value) in enumerate(zip(self.parameters, values, strict=True)):
+            if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+                placed += [(part, i + k) for k, part in enumerate(value)]
+            elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
+                placed += [(value[name], count + names.index(name)) for name in sorted(value)]
+            elif i < count and parameter.kind in _POSITIONAL:
+                placed.append((value, i))
+            else:
+                by_name = parameter.name in names and parameter.kind is not inspect.Parameter.POSITIONAL_ONLY
+                placed.append((value, count + names.index(parameter.name) if by_name else None))
+        return placed
+
     def named(self, values: tuple[Any, ...]) -> dict[str, Any]:
         """Values in normal form by parameter name."""
         return {parameter.name: value for parameter, value in zip(self.parameters, values, strict=True)}

@@ -1,50 +1,43 @@
-"""Flatten the arguments of a call; a module that is passed again and again is flattened once.
+"""Flatten the arguments of a call, modules by functions that were written for others of their structure.
 
 Equinox flattens a module in Python, about a microsecond for each module inside it, and that is most of what a warm call with a
-model costs. Modules are frozen, so one that holds modules, containers of Python's and leaves flattens to the same leaves each time; one
-that a Program returned need not be flattened at all (see `building.py`). A list in it may have changed, or someone may have changed it
-behind its back (`object.__setattr__`): then its parts are no longer the objects that they were, which is looked at on every call, and
-costs a tenth of flattening.
+model costs. The function of a structure (`taking.py`) takes a tenth of that. Most calls do not come here, since those of a pattern that is
+known are taken apart as a whole.
 """
 
 from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from itertools import chain
-from operator import is_
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import equinox as eqx
 import jax
 import numpy as np
-from jax.tree_util import all_leaves
 
 from .._jax.trees import Tracer, is_a, tree_flatten, type_of
-from .._signature.plain_objects import is_plain
-from .._signature.static_values import is_constant
 from .._signature.told_apart import exactly
-from .view import is_array
+from .nodes import children
+from .taking import Taker, is_told, leaves_taker
 
 _NODES = (tuple, eqx.Module)
 _APART = "by argument"  # a key starts with it, since that of `f((x,))` would else be that of `f(x)` flattened as a whole
-_MOST_SEEN = 64
-_NEVER = None, False
+_SEEN = 3  # modules of a class that are flattened by JAX before a function is written: most calls are taken apart as a whole by then
+_MOST_SEEN = 64  # after which no more functions are written for its modules
+_MOST_TAKERS = 8  # of one class
 
 
 class Structure:
     """What the modules of one tree structure, with one type for each leaf, have in their keys: compared by identity, which is fast.
 
     Args:
-        arrays: Where the arrays are among the leaves.
         constants: How many leaves are functions and other constants, which are the same for all of these modules.
     """
 
-    __slots__ = ("__weakref__", "arrays", "constants")
+    __slots__ = ("__weakref__", "constants")
 
-    def __init__(self, arrays: tuple[int, ...], constants: int):
-        self.arrays = arrays
+    def __init__(self, constants: int):
         self.constants = constants
 
 
@@ -54,10 +47,9 @@ _lock = threading.Lock()
 
 def structure(treedef: Hashable, leaves: Sequence[Any]) -> Structure:
     """The one of a tree with such leaves."""
-    arrays = tuple(i for i, leaf in enumerate(leaves) if is_array(leaf))
-    constants = tuple(leaf for leaf in leaves if is_constant(type_of(leaf)) and not is_plain(type_of(leaf)) and not is_array(leaf))
+    constants = tuple(leaf for leaf in leaves if is_told(leaf))
     with _lock:
-        return _structures.setdefault((treedef, exactly([treedef]), *map(type, leaves), *constants), Structure(arrays, len(constants)))
+        return _structures.setdefault((treedef, exactly([treedef]), *map(type, leaves), *constants), Structure(len(constants)))
 
 
 def constants_in(key: Any) -> int:
@@ -65,73 +57,41 @@ def constants_in(key: Any) -> int:
     return sum(part.constants for part in key if is_a(part, Structure))
 
 
-class Remembered(weakref.ref[Any]):
-    """A weak reference to a module, with its leaves and what all of its fields were when it was flattened, or made.
+class _Class:
+    """What is known of modules of one class.
 
     Attributes:
-        name: Its `id`.
-        leaves: In JAX's order.
-        structure: Its part of a key.
-        holders: What the modules, lists and dicts in it hold now: views and lists, which show each change.
-        held: What these held then.
-        found: Is called when the module is found again.
+        seen: How many were flattened by JAX.
+        takers: Functions for some of their structures.
     """
 
-    __slots__ = ("found", "held", "holders", "leaves", "name", "structure")
+    def __init__(self) -> None:
+        self.seen = 0
+        self.takers: tuple[tuple[Taker, Structure], ...] = ()
 
-    name: int
-    leaves: list[Any]
-    structure: Structure
-    holders: list[Any]
-    held: list[Any]
-    found: Callable[[], None] | None
+    def taken(self, module: Any) -> tuple[Sequence[Any], Structure] | None:
+        """Its leaves and its part of the key, if there is a function for it."""
+        for take, of in self.takers:
+            leaves = take((module,))
+            if leaves is not None:
+                return leaves, of
+        return None
 
-    def holds(self) -> bool:
-        return all(map(is_, chain.from_iterable(self.holders), self.held))
-
-
-END = (object(),)
-"""Stands behind each list and dict and behind the last module, so that a part more or less there shows too."""
-_leaves: Any = jax.tree.leaves
-fields_of: Callable[[Any], dict[str, Any]] = vars
-_remembered: dict[int, Remembered] = {}
-remembered: Callable[[int], Remembered | None] = _remembered.get
-"""What is remembered of the module of this `id`; what it refers to says whether it is that one."""
-
-
-def remember(module: Any, leaves: list[Any], structure: Structure, holders: list[Any], held: list[Any], found: Any = None) -> None:
-    """Find these leaves whenever the module is an argument, for as long as it lives. `holders` ends with END."""
-    part = Remembered(module, _forget)
-    part.name, part.leaves, part.structure, part.holders, part.held, part.found = id(module), leaves, structure, holders, held, found
-    _remembered[part.name] = part
-
-
-def _forget(part: Any, forget: Any = _remembered.pop) -> None:
-    """Of a module that is gone. At exit the names of this file may be gone before the last module is."""
-    forget(part.name, None)
-
-
-def holders_of(node: Any) -> Iterator[Any]:
-    """What holds the parts of one node that can change, to be looked at again; None for one that JAX takes apart in a way of its own."""
-    kind = type_of(node)
-    if is_a(node, eqx.Module):
-        yield fields_of(node).values()
-    elif kind is list:
-        yield node
-        yield END
-    elif kind is dict:
-        yield node.keys()
-        yield node.values()
-        yield END
-    elif node is not None and not is_a(node, tuple) and not is_leaf(node):
-        yield None
+    def learn(self, leaves: Sequence[Any], treedef: Hashable) -> None:
+        """Have a function for modules of this structure, if such modules come again and again."""
+        self.seen += 1
+        if _SEEN <= self.seen <= _MOST_SEEN and len(self.takers) < _MOST_TAKERS:
+            take = leaves_taker(treedef, leaves)
+            if take is not None:
+                of = structure(treedef, leaves)
+                self.takers = (take, of), *(known for known in self.takers if known[1] is not of)
 
 
 class Flattener:
     """Arguments in normal form -> leaves, and a key of their structure and types."""
 
     def __init__(self) -> None:
-        self._seen: dict[int, tuple[weakref.ref[Any], bool]] = {}  # and whether it was looked at, and is flattened each time
+        self._classes: dict[type, _Class] = {}
         self._tuples: dict[type, bool] = {tuple: True}  # whether JAX takes one apart as it is
         self._arrays: set[type] = {np.ndarray}  # which are leaves
 
@@ -142,10 +102,6 @@ class Flattener:
             self._add(arg, leaves, key)
         return leaves, tuple(key)
 
-    def is_array(self, kind: type) -> bool:
-        """Whether all of this type have been arrays so far."""
-        return kind in self._arrays
-
     def _add(self, node: Any, leaves: list[Any], key: list[Hashable]) -> None:
         """The leaves of one argument, or part of one; and its part of the key, which tells where it ends."""
         kind = type_of(node)
@@ -153,36 +109,39 @@ class Flattener:
             leaves.append(node)
             key.append(kind)
             return
-        part = remembered(id(node))
-        if part is not None and part() is node and part.holds():
-            if part.found is not None:
-                part.found()
+        if is_a(node, eqx.Module):
+            self._module(node, leaves, key)
         elif is_a(node, jax.Array) and not is_a(node, Tracer):
             self._arrays.add(kind)
             self._add(node, leaves, key)
-            return
-        elif is_a(node, tuple):
-            if self.holds_more(node):
-                key += (kind, len(node))
-                for child in node:
-                    self._add(child, leaves, key)
-                return
-            part = None
+        elif is_a(node, tuple) and self._holds_more(node):
+            key += (kind, len(node))
+            for child in node:
+                self._add(child, leaves, key)
         else:
-            part = self._second(node) if isinstance(node, eqx.Module) else None
-        if part is None:
             flat, treedef = tree_flatten(node)
             leaves += flat
             key += (treedef, *map(type, flat))
-        else:
-            leaves += part.leaves
-            key.append(part.structure)
 
-    def holds_more(self, node: Any) -> bool:
+    def _module(self, module: Any, leaves: list[Any], key: list[Hashable]) -> None:
+        known = self._classes.get(type_of(module))
+        if known is None:
+            known = self._classes[type_of(module)] = _Class()
+        taken = known.taken(module)
+        if taken is not None:
+            leaves += taken[0]
+            key.append(taken[1])
+            return
+        flat, treedef = tree_flatten(module)
+        leaves += flat
+        key += (treedef, *map(type, flat))
+        known.learn(flat, treedef)
+
+    def _holds_more(self, node: Any) -> bool:
         """Whether it is a tuple of modules, or of tuples, which may be of modules; not one that JAX takes apart in another way."""
-        return any(isinstance(child, _NODES) for child in node) and self.is_plain(node)
+        return any(isinstance(child, _NODES) for child in node) and self._is_plain(node)
 
-    def is_plain(self, node: Any) -> bool:
+    def _is_plain(self, node: Any) -> bool:
         """Whether JAX takes a tuple apart as it is."""
         kind = type_of(node)
         plain = self._tuples.get(kind)
@@ -192,48 +151,3 @@ class Flattener:
                 return False  # equal ones do not show in which order JAX takes them
             plain = self._tuples[kind] = [*map(id, children(node))] == parts
         return plain
-
-    def _second(self, module: eqx.Module) -> Remembered | None:
-        """What is remembered of a module from its second call on: one that is new on every call costs nothing more."""
-        name = id(module)
-        seen, is_settled = self._seen.get(name, _NEVER)
-        if seen is None or seen() is not module:
-            if len(self._seen) >= _MOST_SEEN:
-                self._seen.clear()
-            self._seen[name] = weakref.ref(module), False
-            return None
-        if is_settled:
-            return None
-        holders = [holder for node in nodes(module) for holder in holders_of(node)]
-        if any(holder is None for holder in holders):
-            self._seen[name] = seen, True
-            return None
-        del self._seen[name]
-        leaves, treedef = tree_flatten(module)
-        holders.append(END)
-        remember(module, leaves, structure(treedef, leaves), holders, [*chain.from_iterable(holders)])
-        return remembered(name)
-
-
-def nodes(node: Any) -> Iterator[Any]:
-    """It, and every node in it."""
-    waiting = [node]
-    while waiting:
-        each = waiting.pop()
-        yield each
-        if each is not None and not is_leaf(each):
-            waiting += reversed(children(each))
-
-
-def is_leaf(node: Any) -> bool:
-    """Whether JAX takes it for one; None is not."""
-    return all_leaves([node])
-
-
-def children(node: Any) -> list[Any]:
-    """The parts of a node, in JAX's order; of a leaf, itself."""
-
-    def is_child(inner: Any) -> bool:
-        return inner is not node
-
-    return _leaves(node, is_leaf=is_child)

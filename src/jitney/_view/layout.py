@@ -70,6 +70,7 @@ class Layout:
         # What runs its calls, kept here because a call has found its layout when it looks for that.
         self.only: Any = None  # the one entry, where no static value can tell two apart
         self.entries: dict[Hashable, Any] = {}
+        self.called_again = False  # most functions that are called twice alike are called again and again
 
     def _refuse_used_up(self, name: str, value: Any) -> None:
         if is_used_up(value):
@@ -123,6 +124,12 @@ class Layout:
         if for_body and self.loose:
             copy_loose(values)
         return values
+
+    def has(self, treedef: Hashable, leaves: Sequence[Any], arrays: Sequence[Any]) -> bool:
+        """Whether it is the layout of what is of this structure, with these leaves and arrays."""
+        kinds = tuple(type_of(leaves[i]) for i in self.static if i < len(leaves))
+        same = (treedef, exactly([treedef]), self.dynamic, kinds) == self.form
+        return same and all(map(operator.is_, self.pick(list(leaves)), arrays))
 
     def static_names(self) -> tuple[str, ...]:
         return tuple(self.names[i][1] for i in self.static)

@@ -38,15 +38,15 @@ class Outcome:
         self.uncut: Refused | None = None  # why an axis that was to be cut into chunks was not
         self.cuts: list[Cut] = []  # which axes of which results are padded
         self.body_seconds: list[float] = []  # of each run of the body
-        self._build: Build | None = None
-        self._is_built = False
+        self.build: Build = self._first
+        """The result with these arrays in it, as users get it."""
 
     def take_apart(self, result: Any) -> list[Any]:
         """The arrays of a result; the structure is kept."""
         leaves, self.treedef = tree_flatten(result)
         self.rest = tuple((i, snapshot(original(leaf))) for i, leaf in enumerate(leaves) if not is_computed(leaf))
         self.seen.append((self.treedef, self.rest))
-        self._build, self._is_built = None, False
+        self.build = self._first
         return [leaf for leaf in leaves if is_computed(leaf)]
 
     def refuse_differences(self) -> None:
@@ -77,14 +77,14 @@ class Outcome:
             raise AssertionError("the body has not run")
         return tree_unflatten(self.treedef, leaves)
 
-    def built(self, arrays: Sequence[Any]) -> Any:
-        """The same for the user: its modules are remembered, should they come back as arguments."""
-        if self._build is None:
-            if not self._is_built:  # as the only one, perhaps
-                self._is_built = True
-                return self.whole(arrays)
-            self._build = builder(self.treedef, self.rest, snapshot)
-        return self._build(arrays)
+    def _first(self, arrays: Sequence[Any]) -> Any:
+        """As the only one, perhaps, so that no function is written for it."""
+        self.build = self._second
+        return self.whole(arrays)
+
+    def _second(self, arrays: Sequence[Any]) -> Any:
+        self.build = builder(self.treedef, self.rest, snapshot)
+        return self.build(arrays)
 
     def inner(self, arrays: Sequence[Any]) -> Any:
         """The result as the body returned it for one element, with a shape and a dtype in place of each array."""
@@ -137,7 +137,7 @@ class Mixed:
 
 def unmixed(result: Any) -> Any:
     """The user's own tree."""
-    return result.outcome.built(result.arrays) if type(result) is Mixed else result
+    return result.outcome.build(result.arrays) if type(result) is Mixed else result
 
 
 register_pytree_node(Mixed, lambda mixed: (mixed.arrays, mixed.outcome), Mixed)

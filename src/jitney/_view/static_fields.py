@@ -12,7 +12,7 @@ from .._jax.trees import is_a, tree_flatten, type_of
 from .._owners import owner_of_class
 from .._signature.plain_objects import is_settled
 from .._signature.static_values import snapshot
-from .flatten import is_leaf, nodes
+from .nodes import is_leaf, nodes
 
 _OTHERS = ("user", "generated", "library")
 

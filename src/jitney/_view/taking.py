@@ -1,149 +1,216 @@
-"""Take calls of one pattern apart in one function, written for it: modules that are remembered, arrays, and containers of them.
+"""Take the arguments of a call apart in one function, written for calls like one that was seen.
 
-`Flattener` asks of each argument what it is, and finds a layout by the answers. A call whose arguments are of the same types as those of
-an earlier one will get the same answers nearly always. So the answers are asserted, in the order of the leaves, by a function without
-branches but the way out: where one differs it gives None, and the call is taken apart as any other.
+JAX asks of each node what it is, and a module answers in Python, about a microsecond each. A call whose arguments are of the same types as
+those of an earlier one will get the same answers nearly always. So the answers are asserted, in the order of the leaves, by a function
+without branches but the way out: it reads each field of each module where it lies, and where one is not as it was it gives None, and the
+arguments are taken apart by JAX. Nothing is remembered of any argument, so it makes no difference whether a module is an old one, a new
+one, or an old one that somebody has changed behind its back (`object.__setattr__`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import chain
+import dataclasses
+import enum
+from collections.abc import Callable, Container, Hashable, Sequence
 from operator import is_
 from typing import Any
 
 import equinox as eqx
 
-from .._jax.trees import is_a, tree_flatten, type_of
-from .._signature.static_values import is_constant
+from .._jax.trees import is_a, tree_flatten, tree_unflatten, type_of
+from .._signature.plain_objects import is_plain
+from .._signature.static_values import Opaque, is_constant
 from .._signature.told_apart import exactly
-from .flatten import Flattener, Remembered, remembered
+from .nodes import FIELDS, children, fields_of, is_leaf
+from .view import is_array
 
 _NUMBERS = (bool, int, float, complex)
-Taker = Callable[[Sequence[Any]], "tuple[Any, ...] | None"]
-"""From the arguments of a call to its arrays; None if they are not of the pattern."""
+_EXACT = (bool, int, str, bytes)
+"""Of one of these types, equal values are the same to a body; of floats, those that are no zeros."""
 
 
-def taker(flattener: Flattener, arrays: Sequence[Any], values: Sequence[Any], order: Sequence[int]) -> Taker | None:
+@dataclasses.dataclass(frozen=True)
+class Argument:
+    """One value of a call.
+
+    Args:
+        twin: One made of the leaves that the call was taken apart to, which nobody changes while a function is written from it.
+        place: Which of the arguments of the call it is; None of a default.
+        value: Itself.
+    """
+
+    twin: Any
+    place: int | None
+    value: Any
+
+
+Taker = Callable[[Any], "tuple[Any, ...] | None"]
+"""From what it was written for to its leaves; None if it is not like that."""
+
+
+def taker(given: Sequence[Any], values: Sequence[Argument], dynamic: Container[int], arrays: Sequence[Any]) -> Taker | None:
     """What takes calls apart whose arguments are of the types of these.
 
     Args:
-        flattener: That of the function.
+        given: The arguments.
+        values: The same in the order of JAX's leaves.
+        dynamic: The numbers of the leaves that are traced; the others are what they are in these.
         arrays: What these arguments were taken apart to.
-        values: The arguments, in the order of the parameters.
-        order: Which argument, as the call has them, each parameter gets.
 
     Returns:
-        None if a module among them is not remembered yet, or something in them is static.
+        None if there is something in them that tells more than such a function could ask.
     """
-    writer = _Writer(flattener)
-    for value, place in zip(values, order, strict=True):
-        writer.add(value, f"a{place}", of_known_type=True)
+    writer = _Writer(dynamic)
+    for value in values:
+        writer.argument(value)
     if not writer.is_known:
         return None
-    take = writer.written(len(order))
-    given: list[Any] = [None] * len(order)
-    for value, place in zip(values, order, strict=True):
-        given[place] = value
+    take = writer.written([f"a{i}" for i in range(len(given))])
+    return take if _gives(take, given, arrays) else None
+
+
+def leaves_taker(treedef: Hashable, leaves: Sequence[Any]) -> Taker | None:
+    """What gives the leaves of modules of this structure, of types like these, and equal to these where `is_told`."""
+    module = tree_unflatten(treedef, leaves)  # which nobody changes while it is looked at
+    writer = _Writer(None)
+    writer.add(module, "a0")
+    if not writer.is_known:
+        return None
+    take = writer.written(["a0"])
+    return take if _gives(take, (module,), leaves) else None
+
+
+def is_told(leaf: Any) -> bool:
+    """Whether the key of a module tells this leaf by its value: it is a function or another constant."""
+    kind = type_of(leaf)
+    return is_constant(kind) and not is_plain(kind) and not is_array(leaf)
+
+
+def _gives(take: Taker, given: Sequence[Any], leaves: Sequence[Any]) -> bool:
+    """Whether it does what JAX does."""
     taken = take(given)
-    if taken is None or len(taken) != len(arrays) or not all(map(is_, taken, arrays)):
-        return None  # an int passed for a float, say
-    return take
+    return taken is not None and len(taken) == len(leaves) and all(map(is_, taken, leaves))
 
 
 class _Writer:
-    """Writes the function of one pattern; its parts follow `Flattener.__call__`."""
+    """Writes the function of one pattern, a line or two for each node.
 
-    def __init__(self, flattener: Flattener):
+    Args:
+        dynamic: The numbers of the leaves that it gives; all of them without.
+    """
+
+    def __init__(self, dynamic: Container[int] | None):
         self.is_known = True
-        self._flattener = flattener
-        self._names: dict[str, Any] = {"remembered": remembered, "chain": chain.from_iterable, "is_": is_}
+        self._dynamic = dynamic
+        self._names: dict[str, Any] = {"fields": FIELDS.__get__}
         self._lines: list[str] = []
-        self._arrays: list[str] = []
+        self._given: list[str] = []
+        self._count = 0  # of leaves so far
+        self._parts = 0  # that have a name so far
 
-    def written(self, count: int) -> Taker:
-        lines = [
-            f"{''.join(f'a{i}, ' for i in range(count))}= given",
-            *self._lines,
-            f"return ({''.join(f'{part}, ' for part in self._arrays)})",
-        ]
-        source = "\n    ".join(["def take(given):", "try:", *(f"    {line}" for line in lines), "except KeyError:", "    return None"])
+    def written(self, arguments: Sequence[str]) -> Taker:
+        lines = [f"{', '.join(arguments)}, = given"] if arguments else []
+        lines += [*self._lines, f"return ({''.join(f'{part}, ' for part in self._given)})"]
+        way_out = ["except (KeyError, ValueError):", "    return None"]
+        source = "\n    ".join(["def take(given):", "try:", *(f"    {line}" for line in lines), *way_out])
         exec(compile(source, "<a call, taken apart by jitney>", "exec"), self._names)  # noqa: S102 - of names and numbers made here
         return self._names["take"]
 
+    def argument(self, argument: Argument) -> None:
+        """Write what takes apart one argument, whose type is known; or a default, in which something may be changed in place."""
+        before, twin, value = len(self._lines), argument.twin, argument.value
+        is_whole = is_a(twin, Opaque)
+        name = f"a{argument.place}" if argument.place is not None else self._constant(value.value if is_whole else value)
+        if is_whole:
+            self._count += 1
+            self._static(twin.value, name)
+        else:
+            self.add(twin, name, of_known_type=True)
+        if is_leaf(twin):  # a static one is asked for first, since it differs first
+            self._lines = self._lines[before:] + self._lines[:before]
+
     def add(self, node: Any, name: str, *, of_known_type: bool = False) -> None:
-        """Write what takes apart one argument, or part of one, which has this name."""
+        """Write what takes apart one part of an argument, which has this name."""
         kind = type_of(node)
-        if self._flattener.is_array(kind):
-            if not of_known_type:
-                self._leave_unless(f"type({name}) is {self._constant(kind)}")
-            self._arrays.append(name)
-            return
-        part = remembered(id(node))
-        if part is not None and part() is node:
-            self._module(part, name)
-        elif node is None:
-            self._leave_unless(f"{name} is None")
-        elif kind is dict and (keys := _sorted(node)) is not None:
-            self._container(node, name, [node[key] for key in keys], of_known_type=of_known_type, keys=keys)
-        elif kind is list or (is_a(node, tuple) and self._flattener.is_plain(node)):
-            self._container(node, name, [*node], of_known_type=of_known_type)
+        unlike = [] if of_known_type else [f"type({name}) is not {self._constant(kind)}"]
+        if node is None:
+            self._leave_if([f"{name} is not None"])
+        elif is_leaf(node):
+            self._leaf(node, name, unlike)
+        elif is_a(node, eqx.Module) and _has_all_fields(node):
+            self._module(node, name, unlike)
+        elif kind is dict and all(type_of(key) is str for key in node):  # other keys may be equal to keys of another type
+            keys = sorted(node)
+            self._container([node[key] for key in keys], name, unlike, keys)
+        elif kind is list or (is_a(node, tuple) and _is_in_order(node)):
+            self._container([*node], name, unlike)
         else:
             self._tree(node, name)
 
-    def _container(self, node: Any, name: str, parts: Sequence[Any], *, of_known_type: bool, keys: Sequence[Any] | None = None) -> None:
-        """A container of Python's: so many parts, of these keys."""
-        of_type = "" if of_known_type else f"type({name}) is {self._constant(type_of(node))} and "
-        self._leave_unless(f"{of_type}len({name}) == {len(parts)}")
-        names = [f"{name}_{i}" for i in range(len(parts))]
-        if keys is None:
-            self._lines += [f"{''.join(f'{each}, ' for each in names)}= {name}"] if names else []
+    def _leaf(self, node: Any, name: str, unlike: list[str]) -> None:
+        number, self._count = self._count, self._count + 1
+        kind = type_of(node)
+        if self._dynamic is None or number in self._dynamic:
+            self.is_known &= self._dynamic is None or kind is not int  # one passed for a float becomes that float
+            self._leave_if([self._differs(node, name)] if self._dynamic is None and is_told(node) else unlike)
+            self._given.append(name)
         else:
-            self._lines += [f"{each} = {name}[{self._constant(key)}]" for each, key in zip(names, keys, strict=True)]
-        for part, each in zip(parts, names, strict=True):
-            self.add(part, each)
+            self._static(node, name)
+
+    def _static(self, value: Any, name: str) -> None:
+        """What is static tells the program by its value, which has to say all that it holds."""
+        kind = type_of(value)
+        self.is_known &= value is None or kind in _NUMBERS or is_constant(kind) or issubclass(kind, enum.Enum)
+        self._leave_if([self._differs(value, name)])
+
+    def _module(self, node: Any, name: str, unlike: list[str]) -> None:
+        held, lies_in = fields_of(node), self._name()
+        self._leave_if(unlike)
+        self._lines.append(f"{lies_in} = fields({name})")
+        static = [field.name for field in dataclasses.fields(node) if field.metadata.get("static", False)]
+        self._leave_if([f"len({lies_in}) != {len(held)}", *(self._differs(held[field], f"{lies_in}[{field!r}]") for field in static)])
+        for field in dataclasses.fields(node):
+            if field.name not in static:
+                part = self._name()
+                self._lines.append(f"{part} = {lies_in}[{field.name!r}]")
+                self.add(held[field.name], part)
+
+    def _container(self, parts: Sequence[Any], name: str, unlike: list[str], keys: Sequence[str] | None = None) -> None:
+        """A container of Python's: so many parts, of these keys."""
+        self._leave_if([*unlike, f"len({name}) != {len(parts)}"])
+        names = [self._name() for _ in parts]
+        if keys is not None:
+            self._lines += [f"{part} = {name}[{self._constant(key)}]" for part, key in zip(names, keys, strict=True)]
+        elif names:
+            self._lines.append(f"{''.join(f'{part}, ' for part in names)}= {name}")
+        for part, of in zip(parts, names, strict=True):
+            self.add(part, of)
 
     def _tree(self, node: Any, name: str) -> None:
-        """What JAX takes apart: another container of arrays, or nothing. A module is remembered first, which is faster."""
+        """What JAX takes apart: another container, or a module that has not its fields and nothing else."""
         leaves, treedef = tree_flatten(node)
-        kinds = [*map(type_of, leaves)]
-        if is_a(node, eqx.Module) or not all(map(self._flattener.is_array, kinds)):
-            self.is_known = False
-            return
-        self._names |= {"flatten": tree_flatten, "kind_of": type_of, "exactly": exactly}
-        self._lines.append(f"l_{name}, t_{name} = flatten({name})")
-        self._leave_unless(f"t_{name} == {self._constant(treedef)} and [*map(kind_of, l_{name})] == {self._constant(kinds)}")
-        told = exactly([treedef])
-        if told:
-            self._leave_unless(f"exactly([t_{name}]) == {self._constant(told)}")
-        self._arrays += [f"*l_{name}"] if leaves else []
+        flat, structure = self._name(), self._name()
+        self._names |= {"flatten": tree_flatten, "exactly": exactly}
+        self._lines.append(f"{flat}, {structure} = flatten({name})")
+        self._leave_if([f"{structure} != {self._constant(treedef)}", f"exactly([{structure}]) != {self._constant(exactly([treedef]))}"])
+        for i, leaf in enumerate(leaves):
+            part = self._name()
+            self._lines.append(f"{part} = {flat}[{i}]")
+            self._leaf(leaf, part, [f"type({part}) is not {self._constant(type_of(leaf))}"])
 
-    def _module(self, part: Remembered, name: str) -> None:
-        structure, of = part.structure, f"of_{name}"
-        self._lines.append(f"{of} = remembered(id({name}))")
-        self._leave_unless(
-            f"{of} is not None and {of}.structure is {self._constant(structure)} and {of}() is {name} "
-            f"and all(map(is_, chain({of}.holders), {of}.held))"
-        )
-        self._lines += [f"if {of}.found is not None:", f"    {of}.found()"]
-        if len(structure.arrays) == len(part.leaves):
-            self._arrays.append(f"*{of}.leaves")
-            return
-        self._lines.append(f"l_{name} = {of}.leaves")
-        self._arrays += [f"l_{name}[{i}]" for i in structure.arrays]
-        self._static({i: leaf for i, leaf in enumerate(part.leaves) if i not in structure.arrays}, f"l_{name}")
+    def _differs(self, value: Any, name: str) -> str:
+        """That what has this name is another value: another object nearly always is, and is equal where that is asked quickly."""
+        kind, constant = type_of(value), self._constant(value)
+        if kind in _EXACT or (kind is float and value == value and value != 0):
+            return f"{name} is not {constant} and (type({name}) is not {self._constant(kind)} or {name} != {constant})"
+        return f"{name} is not {constant}"
 
-    def _static(self, leaves: dict[int, Any], name: str) -> None:
-        """What is no array tells the program by its value: functions and texts are in the structure, and numbers are the same objects."""
-        for i, leaf in leaves.items():
-            kind = type_of(leaf)
-            if kind in _NUMBERS:
-                self._leave_unless(f"{name}[{i}] is {self._constant(leaf)}")
-            elif not is_constant(kind):
-                self.is_known = False
+    def _leave_if(self, what: Sequence[str]) -> None:
+        self._lines += [f"if {' or '.join(what)}:", "    return None"] if what else []
 
-    def _leave_unless(self, what: str) -> None:
-        self._lines += [f"if not ({what}):", "    return None"]
+    def _name(self) -> str:
+        self._parts += 1
+        return f"v{self._parts}"
 
     def _constant(self, value: Any) -> str:
         name = f"c{len(self._names)}"
@@ -151,6 +218,13 @@ class _Writer:
         return name
 
 
-def _sorted(node: dict[Any, Any]) -> list[Any] | None:
-    """Its keys as JAX takes them, if they are text; None of others, which may be equal to keys of another type."""
-    return sorted(node) if all(type_of(key) is str for key in node) else None
+def _has_all_fields(module: Any) -> bool:
+    """Whether JAX's leaves of it are those of its fields, which all lie in its `__dict__`, with nothing beside them."""
+    held = fields_of(module)
+    return len(held) == len(dataclasses.fields(module)) and all(field.name in held for field in dataclasses.fields(module))
+
+
+def _is_in_order(node: Any) -> bool:
+    """Whether JAX takes a tuple of this class apart as it is, which parts that are equal do not show."""
+    parts = [*map(id, node)]
+    return type_of(node) is tuple or (len(set(parts)) == len(parts) and [*map(id, children(node))] == parts)
