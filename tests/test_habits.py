@@ -167,7 +167,7 @@ def test_help_of_a_program_is_that_of_its_function():
         (lambda: jitney.no_compiles(), "<jitney.no_compiles: not entered>"),
         (lambda: jitney.watch(), "0 traces"),
         (lambda: jitney.mesh(data=1), "<jitney mesh: data=1>"),
-        (lambda: jitney.host(X), "<jitney.host: 1 arrays"),
+        (lambda: jitney.host(X), "<jitney.host: 1 array"),
     ],
 )
 def test_an_object_at_a_prompt_says_what_it_is(made, shown):

@@ -38,6 +38,7 @@ class Outcome:
         self.uncut: Refused | None = None  # why an axis that was to be cut into chunks was not
         self.cuts: list[Cut] = []  # which axes of which results are padded
         self.body_seconds: list[float] = []  # of each run of the body
+        self.written: tuple[tuple[Any, str], ...] = ()  # objects of plain classes and their attributes that the body has set
         self._build: Build | None = None
         self._is_built = False
 
@@ -111,7 +112,8 @@ def refuse_used_up(where: Where, result: Any) -> None:
         if is_used_up(leaf):
             raise StaticError(
                 sentence(where, f"the result is or holds {article(leaf)}.",
-                         "It can be read once, and what is traced once serves many calls.", "return a list, a tuple or an array.")
+                         "It can be read once, and what is traced once serves many calls.", "return a list, a tuple or an array."),
+                code="J311",
             )  # fmt: skip
 
 
