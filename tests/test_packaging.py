@@ -57,7 +57,8 @@ def test_the_conda_recipe_asks_for_what_the_wheel_asks_for():
     assert asked == {f"python{PROJECT['requires-python']}", *PROJECT["dependencies"]}
     assert f'\n  version: "{PROJECT["version"]}"\n' in recipe
     host = re.findall(r"^    - (.*)$", recipe.split("  run:")[0], flags=re.MULTILINE)
-    assert {need.replace(" ", "") for need in host} == {f"python{PROJECT['requires-python']}", "pip", *PYPROJECT["build-system"]["requires"]}
+    needs = {f"python{PROJECT['requires-python']}", "pip", *PYPROJECT["build-system"]["requires"]}
+    assert {need.replace(" ", "") for need in host} == needs
 
 
 def test_public_names_are_these():

@@ -29,6 +29,7 @@ from .._program.lowered import Lowered, Traced
 from .._program.tolerance import decide, decided
 from .._report.plan_report import Report, report
 from .._signature.options import Options
+from .._signature.written import written
 from .._view.layout import Layout, traced, unwrap_statics
 from .._view.result import Mixed, unmixed
 from .derivatives import Defaults, Derivative
@@ -443,7 +444,7 @@ class Program(Tools[R], Generic[P, R]):
         return inspect.signature(self.__wrapped__)
 
     def __repr__(self) -> str:
-        chosen = [f"{name}={value!r}" for name, value in vars(self._core.options).items() if value != getattr(Options(), name)]
+        chosen = written(self._core.options)
         return f"<jitney program {self._core.where}{' ' if chosen else ''}{', '.join(chosen)}>"
 
     def __dir__(self) -> list[str]:
