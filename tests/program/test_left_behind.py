@@ -1,6 +1,4 @@
-"""Arrays of a trace in objects of plain classes: a result that holds one is refused, an attribute that is set to one is named."""
-
-import warnings
+"""Arrays of a trace in objects of plain classes: a result that holds one is refused, an attribute that is read later is named."""
 
 import jax
 import jax.numpy as jnp
@@ -14,24 +12,20 @@ X = np.arange(3, dtype=np.float32)
 
 
 class Counter:
-    """A plain object with an array and a number."""
+    """A plain object with a number, or an array."""
 
     def __init__(self, total=0.0):
         self.total = total
-        self.last = None
-        self.calls = 0
 
     @jitney.optimize
     def add(self, x: Float[Array, "n"]) -> Float[Array, ""]:
-        self.last = {"doubled": 2 * x}
-        return jnp.sum(x)
+        self.total = self.total + jnp.sum(x)
+        return 2 * self.total
 
     @jitney.optimize
-    def restored(self, x: Float[Array, "n"]) -> Float[Array, ""]:
-        before, self.last = self.last, x
-        total = jnp.sum(2 * self.last)
-        self.last, self.calls = before, 1
-        return total
+    def parts(self, x: Float[Array, "n"]) -> Float[Array, ""]:
+        self.kept = {"half": x / 2}
+        return jnp.sum(self.kept["half"])
 
 
 def test_a_result_with_an_array_inside_of_a_plain_object_is_refused():
@@ -49,24 +43,21 @@ def test_a_plain_object_without_arrays_is_a_result():
     assert counter.total == 2.0
 
 
-def test_an_attribute_that_is_set_to_an_array_of_the_trace_is_named_once():
-    """With class and attribute, in the call that sets it; the result is right."""
+def test_reading_what_a_trace_before_has_left_is_an_error_that_names_the_attribute():
+    """With the fix, where JAX would name a file of jitney's."""
     counter = Counter()
-    with pytest.warns(jitney.JitneyWarning, match=r"it writes an array of the trace into 'Counter\.last'") as told:
-        assert counter.add(X) == 3
-    assert len(told) == 1
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert counter.add(X + 1) == 6
+    assert counter.add(X) == 6
+    with pytest.raises(jitney.TraceError, match=r"it reads 'Counter\.total', where a trace before this one has left an array") as caught:
+        counter.add(X)
+    assert caught.value.code == "J272"
+    assert isinstance(caught.value.__cause__, jax.errors.UnexpectedTracerError)
 
 
-def test_an_attribute_that_is_put_back_is_not_named():
-    """Nor one that is set to a number."""
+def test_an_attribute_that_the_body_alone_reads_is_fine():
+    """It is set before it is read, at every size."""
     counter = Counter()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert counter.restored(X) == 6
-    assert counter.last is None
+    for size in (3, 5, 3, 5):
+        assert counter.parts(np.ones(size, np.float32)) == size / 2
 
 
 def test_un_jitted_such_an_object_is_a_result():

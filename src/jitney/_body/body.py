@@ -200,7 +200,7 @@ class Body:
                 result = core.binder.call(fn, self.layout.values(flat, statics, for_body=True))
             finally:
                 if reading is not None:
-                    outcome.written = reading.stop()
+                    reading.stop()
             outcome.body_seconds.append(time.perf_counter() - began)
             refuse_used_up(core.where, result)
             return outcome.take_apart(result)

@@ -24,6 +24,7 @@ from .._owners import public, shorten, users_level
 from .._program.core import REGISTRY, Core, called_with
 from .._program.entry import Entry, Retry, Undecided
 from .._program.examples import abstract_values
+from .._program.left_behind import left_error
 from .._program.limit import PastLimit
 from .._program.lowered import Lowered, Traced
 from .._program.tolerance import decide, decided
@@ -119,6 +120,7 @@ class Program(Tools[R], Generic[P, R]):
                 named = donation_error(error, core.where, arrays, entry.paths, entry.layout.donated) if core.options.donate else None
                 named = named or low_product_error(error, core.where) or no_number(core.where, arrays, entry.paths)
                 named = named or over_error(error, core.where, core.fn(), core.options)
+                named = named or left_error(error, core.where, entry.reads)
                 if named is not None:
                     raise named from error
                 if not entry.overlooked(error):

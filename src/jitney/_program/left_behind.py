@@ -1,21 +1,21 @@
 """Arrays of a trace that a body leaves in objects of plain classes: a result that JAX cannot look into, or an attribute that it sets.
 
-JAX says nothing of these: the objects hold arrays without numbers, and whoever reads one later gets an error that names no line of
-theirs. So it is said by the call that leaves them.
+JAX says nothing when they are left, and whoever reads one later gets an error that names neither the object nor what to write. A result
+is looked at when it is returned. An attribute may well be a scratch that only the body itself reads, each time after it has set it, so that
+one is named where it was read before, in the trace that fails.
 """
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
+import jax
 from jax.core import Tracer
 
-from .._body.function import Function
-from .._errors import JitneyWarning, StaticError, Where, sentence
+from .._errors import StaticError, TraceError, Where, sentence
 from .._jax.trees import is_a, tree_flatten, type_of
-from .._owners import users_level
 from .._signature.plain_objects import article, is_plain
+from .._signature.reads import Reads
 from .._view.result import Outcome
 
 _held_by: Any = vars
@@ -41,18 +41,21 @@ def refuse_left_in_result(where: Where, outcome: Outcome) -> None:
             )  # fmt: skip
 
 
-def warn_left_in_attributes(core: Function, outcome: Outcome) -> None:
-    """Say of which objects the body has set an attribute to an array of the trace."""
-    for value, name in outcome.written:
-        told = f"{type_of(value).__name__}.{name}"
-        if _is_left(_held_by(value).get(name)) and core.counters.warn_once(f"left in {told}"):
-            text = sentence(
-                core.where, f"it writes an array of the trace into {told!r}.",
-                "A body runs once for each program, and its arrays have no numbers then: what it writes into an object is none that can be "
-                "read later, and later calls write nothing.",
-                "return the new value, and set the attribute behind the call; or return a new eqx.Module.",
-            )  # fmt: skip
-            warnings.warn(text, JitneyWarning, stacklevel=users_level())
+def left_error(error: Exception, where: Where, reads: Reads | None) -> TraceError | None:
+    """What to tell a user whose body reads an attribute that a trace before has set; None for other errors."""
+    if reads is None or not is_a(error, jax.errors.UnexpectedTracerError):
+        return None
+    read = ((value, name, seen.then) for value, attributes in reads.attributes.values() for name, seen in attributes.items())
+    left = next((f"{type_of(value).__name__}.{name}" for value, name, part in read if _is_left(part)), None)
+    if left is None:
+        return None
+    return TraceError(
+        sentence(where, f"it reads {left!r}, where a trace before this one has left an array of its own.",
+                 "A body runs once for each program, to be traced: what it writes into an object is an array without numbers, and later "
+                 "calls write nothing.",
+                 "return the new value, and set the attribute behind the call; or return a new eqx.Module."),
+        code="J272",
+    )  # fmt: skip
 
 
 def _is_left(part: Any) -> bool:

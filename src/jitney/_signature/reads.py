@@ -164,14 +164,9 @@ class Trace:
         """The body has set or deleted an attribute."""
         self._written.add((id(value), name))
 
-    def stop(self) -> tuple[tuple[Any, str], ...]:
-        """Note nothing any more: the trace is over, and what a callback reads later is read anew each time.
-
-        Returns:
-            The objects and attributes that the body has set.
-        """
+    def stop(self) -> None:
+        """Note nothing any more: the trace is over, and what a callback reads later is read anew each time."""
         self._reads = None
-        return tuple((self._given[number][0], name) for number, name in self._written if number in self._given)
 
     def twin(self, value: Any) -> Any:
         """The twin of an object, one for each."""

@@ -38,7 +38,6 @@ class Outcome:
         self.uncut: Refused | None = None  # why an axis that was to be cut into chunks was not
         self.cuts: list[Cut] = []  # which axes of which results are padded
         self.body_seconds: list[float] = []  # of each run of the body
-        self.written: tuple[tuple[Any, str], ...] = ()  # objects of plain classes and their attributes that the body has set
         self._build: Build | None = None
         self._is_built = False
 
