@@ -43,8 +43,8 @@ def _pad(pad: tuple[tuple[str, Bucket], ...]) -> Any:
     return {name: bucket_written(bucket) for name, bucket in pad}
 
 
-def _by_path(precision: Any) -> Any:
-    return dict(precision) if isinstance(precision, tuple) else precision
+def _by_path(precision: str | tuple[tuple[str, str], ...]) -> Any:
+    return precision if isinstance(precision, str) else dict(precision)
 
 
 def _limit(limit: Limit) -> Any:
