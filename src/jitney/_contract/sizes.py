@@ -193,7 +193,7 @@ def _wrong_rank(hint: ArrayHint, shape: tuple[int, ...], who: str) -> Mismatch:
     wants = f"at least {_axes(least)}" if rank is None else _axes(rank)
     return Mismatch(
         f"{who} has {_axes(len(shape))}, shape {tuple(shape)}, and {hint.text} has {wants}.",
-        "An annotation says which axes the body sees.",
+        f"An annotation says which axes the body sees{', and an outer `jax.vmap` takes one away' if len(shape) + 1 == rank else ''}.",
         "pass an array of that rank, correct the annotation, or give an extra axis to `vmap`.",
         "J211",
         "return an array of that rank, or correct the annotation of the result.",
