@@ -31,6 +31,14 @@ except RuntimeError as error:
     print(str(error).strip().splitlines()[0])
 """
 
+# The recipe for conda, as rattler-build takes it.
+RECIPE = """
+from pathlib import Path
+from rattler_build import Stage0Recipe
+
+print(*Stage0Recipe.from_yaml(Path("conda/recipe.yaml").read_text()).render())
+"""
+
 # What the wheel has to do where nothing else is installed: a padded and mapped call, its plan, its drawing.
 FIRST_CALL = """
 import jax.numpy as jnp, jitney
@@ -236,10 +244,14 @@ def docs(session: nox.Session) -> None:
 
 @nox.session(python=DEFAULT)
 def release(session: nox.Session) -> None:
-    """Build wheel and sdist, check what they say of themselves, test the wheel in empty environments of pip and uv. Nothing is uploaded."""
+    """Build wheel and sdist, check what they say of themselves, test the wheel in empty environments of pip and uv. Nothing is uploaded.
+
+    The recipe for conda is read and rendered by rattler-build, which builds it where conda's channels are.
+    """
     out = Path(session.create_tmp()) / "dist"
     shutil.rmtree(out, ignore_errors=True)
-    session.install("build", "twine", "uv")
+    session.install("build", "twine", "uv", "py-rattler-build")
+    session.run("python", "-c", RECIPE)
     session.run("python", "-m", "build", "--outdir", str(out))
     session.run("twine", "check", "--strict", *map(str, sorted(out.iterdir())))
     wheel = str(next(out.glob("*.whl")))

@@ -14,7 +14,11 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 OUT = ROOT / "out" / "gallery"
 PICTURES = ROOT / "docs" / "pictures" / "gallery"
-BEGIN = """# Gallery
+BEGIN = """---
+hide: [navigation]
+---
+
+# Gallery
 
 Eight small programs that people recognise: each as one would write it, with one decorator line, and what that line is worth here. Where
 it is worth nothing, that is said. All are run by `python -m examples.gallery`, with small sizes, which leaves an index with pictures; one
@@ -33,7 +37,9 @@ def section(name: str) -> str:
 
     module, run = example(name), kept(name, OUT)
     if run is None:
-        raise FileNotFoundError(f"{OUT / name}.json: run `python -m examples.gallery {name} --full` first")
+        raise FileNotFoundError(
+            f"{OUT / name}.json: run `python -m examples.gallery {name} --full` first"
+        )
     head, _, words = (module.__doc__ or "").strip().partition("\n\n")
     code = dict(cells(Path(str(module.__file__)).read_text()))
     function = next(text for heading, text in code.items() if heading.startswith("The function"))

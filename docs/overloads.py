@@ -24,4 +24,8 @@ def _simplify(holder: griffe.Module | griffe.Class) -> None:
             _simplify(member)
         elif isinstance(member, griffe.Function) and member.overloads:
             longest = max(member.overloads, key=lambda overload: len(overload.parameters))
-            member.parameters, member.returns, member.overloads = longest.parameters, longest.returns, None
+            member.parameters, member.returns, member.overloads = (
+                longest.parameters,
+                longest.returns,
+                None,
+            )

@@ -14,7 +14,11 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 PICTURES = ROOT / "docs" / "pictures"
-SIDES = {"`jax.jit` at exact size": "jax.jit", '`pad={"n": "pow2"}`': 'pad={"n": "pow2"}', "masks written by hand": "masks by hand"}
+SIDES = {
+    "`jax.jit` at exact size": "jax.jit",
+    '`pad={"n": "pow2"}`': 'pad={"n": "pow2"}',
+    "masks written by hand": "masks by hand",
+}
 WIDE, LEFT, HIGH = 480, 146, 30
 
 
@@ -44,7 +48,6 @@ def code_of(page: Path) -> str:
 def shards(names: dict[str, object]) -> str:
     """The layer of the page on eight devices."""
     import jax.numpy as jnp
-
     import jitney
 
     layer: Any = names["layer"]
@@ -56,7 +59,11 @@ def sizes() -> str:
     """The table of `docs/axes.md` as bars: seconds of a thousand calls, each of a size of its own."""
     from jitney._svg import box, picture, words
 
-    rows = re.findall(r"^\| (.+?) \| (\d+) \| ([\d.]+) \| \d+ \|$", (ROOT / "docs" / "axes.md").read_text(), flags=re.MULTILINE)
+    rows = re.findall(
+        r"^\| (.+?) \| (\d+) \| ([\d.]+) \| \d+ \|$",
+        (ROOT / "docs" / "axes.md").read_text(),
+        flags=re.MULTILINE,
+    )
     rows = [(SIDES[name], int(count), float(seconds)) for name, count, seconds in rows]
     most = max(seconds for _, _, seconds in rows)
     parts = [words(8, 20, "A thousand calls of random sizes, compiling included", "name")]

@@ -18,9 +18,8 @@ ROOT = Path(__file__).parents[1]
 ALL = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "examples").glob("*/README.md")))
 PAGES = [page for page in ALL if "```python\n" in page.read_text()]
 ONE_SCRIPT = "The blocks of Python on this page are one script, from top to bottom."
-PRINTED = [
-    page for page in PAGES if page.name in ("states.md", "axes.md", "memory.md", "train.md", "fits.md", "macro.md", "moving.md", "faq.md")
-]  # the others show what depends on the machine
+SURE = ["quickstart", "contracts", "states", "axes", "memory", "train", "fits", "macro", "moving", "faq"]
+PRINTED = [page for page in PAGES if page.stem in SURE]  # the others show what depends on the machine
 # What the machine or the version of JAX decides.
 UNITS = re.compile(r"[\d.,]+ (?:s|rows/s|KiB|MiB|GiB|kFLOP|MFLOP|at a time)\b|\d+%|█+|-> |  +")
 PICTURES = ROOT / "docs" / "pictures"
@@ -58,6 +57,15 @@ def test_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.Mon
             printed = ""
     for picture in tmp_path.glob("*.svg"):
         assert picture.read_text() == (PICTURES / picture.name).read_text(), f"{DRAW} draws {picture.name} anew"
+
+
+@pytest.mark.parametrize("page", ALL[1:], ids=lambda page: str(page.relative_to(ROOT)))
+def test_no_code_of_the_site_is_cut_off(page: Path):
+    """Lines of up to 100 columns stand on a screen of 1280 pixels; a page without a bar on its left has more."""
+    text = page.read_text()
+    widest = 140 if "hide: [navigation]" in text or page.parent != ROOT / "docs" else 100
+    code = re.findall(r"^```(?:python|py|sh)\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    assert [line for block in code for line in block.splitlines() if len(line) > widest] == []
 
 
 @every_page

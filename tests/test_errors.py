@@ -1,16 +1,27 @@
 """Exceptions and the one form of their messages."""
 
+import ast
+import itertools
 import pickle
 import re
 import traceback
 from pathlib import Path
 
+import numpy as np
 import pytest
+from jaxtyping import Array, Float
 
 import jitney
 from jitney._errors import Where, sentence
 
-PAGE = (Path(__file__).parents[1] / "docs" / "errors.md").read_text()
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "errors.md").read_text()
+SOURCES = sorted((ROOT / "src" / "jitney").rglob("*.py"))
+CODES = {
+    code: section.split("\n")[0]
+    for section in re.split(r"^### ", PAGE, flags=re.MULTILINE)
+    for code in re.findall(r"\[(J\d{3})\]\(#j\d{3}\){ #j\d{3} }", section)
+}
 KINDS = [getattr(jitney, name) for name in jitney.__all__ if name.endswith(("Error", "Warning"))]
 
 
@@ -31,6 +42,10 @@ def test_every_error_is_ours_and_the_builtin_that_code_catches(error, builtin):
     """`except TypeError` goes on working."""
     assert issubclass(error, jitney.JitneyError)
     assert issubclass(error, builtin)
+
+
+def _difference(x: Float[Array, "n"], y: Float[Array, "n"]) -> Float[Array, "n"]:
+    return x - y
 
 
 def test_warnings_can_be_filtered():
@@ -65,9 +80,51 @@ def test_each_exception_has_a_code_of_its_own():
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_each_code_is_an_anchor_beside_its_exception(kind):
+def test_each_code_is_an_anchor_below_its_exception(kind):
     """On the page of errors, once."""
-    assert len(re.findall(rf"\[{kind.code}\]\(#{kind.code.lower()}\){{ #{kind.code.lower()} }}[ |,]+`{kind.__name__}`", PAGE)) == 1
+    assert CODES[kind.code] == kind.__name__
+
+
+def test_the_page_of_errors_has_the_codes_that_are_raised_and_no_others():
+    """Each below the exception that carries it: those of classes, and those of one cause among several."""
+    raised = dict(itertools.chain.from_iterable(map(_codes_of, SOURCES)))
+    assert raised == CODES
+
+
+def _codes_of(source):
+    """The codes in a file, each with the name of its exception."""
+    for node in ast.walk(ast.parse(source.read_text())):
+        if isinstance(node, ast.ClassDef):
+            base = getattr(node.bases[0], "id", "") if node.bases else ""
+            name = base if node.name == "PastLimit" else node.name
+            values = [
+                statement.value
+                for statement in node.body
+                if isinstance(statement, ast.AnnAssign) and ast.unparse(statement.target) == "code"
+            ]
+        elif isinstance(node, ast.Call):
+            called = ast.unparse(node.func)
+            name = {"fail": "OptionError", "Mismatch": "ContractError", "replace": "ContractError"}.get(called, called)
+            values = [keyword.value for keyword in node.keywords if keyword.arg == "code"] + (
+                node.args[3:4] if called == "Mismatch" else []
+            )
+        elif isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "_CODES":
+            name, values = "TraceError", node.value.values
+        else:
+            continue
+        for value in values:
+            if isinstance(value, ast.Constant) and re.fullmatch(r"J\d{3}", str(value.value)):
+                yield value.value, "ContractError" if name == "Mismatch" else name
+
+
+def test_one_cause_among_several_has_a_code_of_its_own():
+    """Under the traceback, also of an error that came from another process; the class keeps that of the others."""
+    with pytest.raises(jitney.ContractError) as caught:
+        jitney.optimize(_difference)(np.ones(3, np.float32), np.ones(4, np.float32))
+    for error in (caught.value, pickle.loads(pickle.dumps(caught.value))):
+        assert error.code == "J210"
+        assert "J210: docs/errors.md#j210" in error.__notes__
+    assert jitney.ContractError.code == "J102"
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if issubclass(kind, jitney.JitneyError)], ids=lambda kind: kind.__name__)

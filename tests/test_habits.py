@@ -167,7 +167,7 @@ def test_help_of_a_program_is_that_of_its_function():
         (lambda: jitney.no_compiles(), "<jitney.no_compiles: not entered>"),
         (lambda: jitney.watch(), "0 traces"),
         (lambda: jitney.mesh(data=1), "<jitney mesh: data=1>"),
-        (lambda: jitney.host(X), "<jitney.host: 1 arrays"),
+        (lambda: jitney.host(X), "<jitney.host: 1 array"),
     ],
 )
 def test_an_object_at_a_prompt_says_what_it_is(made, shown):
@@ -176,7 +176,20 @@ def test_an_object_at_a_prompt_says_what_it_is(made, shown):
     assert " object at 0x" not in repr(made())
 
 
-@pytest.mark.parametrize("made", [lambda: total.plan(X), lambda: total.stats, lambda: jitney.devices(), lambda: jitney.visualize(X)])
+def wordy(x: Float[Array, "n"]) -> Float[Array, ""]:
+    return jnp.sum(jnp.sort(x)) + jnp.max(jnp.cumsum(x))
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda: total.plan(X),
+        lambda: total.stats,
+        lambda: jitney.optimize(wordy).axes(X),
+        lambda: jitney.devices(),
+        lambda: jitney.visualize(X),
+    ],
+)
 def test_a_table_fits_a_terminal_of_80_columns(made, monkeypatch):
     """No line is cut or folded by the terminal itself."""
     watch_from_a_terminal(monkeypatch)
@@ -190,3 +203,30 @@ def test_a_terminal_shows_colours_unless_it_shall_not(monkeypatch):
     assert "\x1b[" in str(total.plan(X))
     monkeypatch.setenv("NO_COLOR", "1")
     assert "\x1b[" not in str(total.plan(X))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"donate": "x"},
+        {"static": ("power", "k")},
+        {"vmap": "row"},
+        {"vmap": {"row": {"x": 1}, "column": {"x": 0}}},
+        {"pad": {"n": "pow2"}},
+        {"pad": {"n": [8, 64]}},
+        {"chunk": {"n": 16}},
+        {"precision": {"default": "bf16", "head": "f32"}},
+        {"max_compiles": "raise:3"},
+        {"shard": ("fsdp", {"n": "data"})},
+        {"remat": "dots_saveable", "debug_nans": True},
+    ],
+    ids=str,
+)
+def test_a_program_shows_its_options_as_they_are_written(options):
+    """One can paste them into a decorator."""
+
+    def f(x: Float[Array, "n"], power: int = 2, k: int = 1) -> Float[Array, ""]:
+        return jnp.sum(k * x**power)
+
+    shown = repr(jitney.optimize(**options)(f))
+    assert shown.endswith(f" {', '.join(f'{name}={value!r}' for name, value in options.items())}>")

@@ -14,7 +14,8 @@ from hatchling.builders.wheel import WheelBuilder
 import jitney
 
 ROOT = Path(__file__).parents[1]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = PYPROJECT["project"]
 SOURCES = [path for folder in ("src", "examples") for path in sorted((ROOT / folder).rglob("*.py"))]
 PUBLIC = [name for name in dir(jitney) if not name.startswith("_") and not isinstance(getattr(jitney, name), type(sys))]
 
@@ -49,12 +50,15 @@ def test_the_citation_is_of_this_version():
 
 
 def test_the_conda_recipe_asks_for_what_the_wheel_asks_for():
-    """The same version, the same Python, and the same requirements with the same bounds."""
+    """The same version and Python, the same requirements with the same bounds, and what builds the wheel."""
     recipe = (ROOT / "conda" / "recipe.yaml").read_text()
     run = re.search(r"^  run:\n((?:    - .*\n)+)", recipe, flags=re.MULTILINE)[1]
     asked = {line.strip().removeprefix("- ").replace(" ", "") for line in run.splitlines()}
     assert asked == {f"python{PROJECT['requires-python']}", *PROJECT["dependencies"]}
     assert f'\n  version: "{PROJECT["version"]}"\n' in recipe
+    host = re.findall(r"^    - (.*)$", recipe.split("  run:")[0], flags=re.MULTILINE)
+    needs = {f"python{PROJECT['requires-python']}", "pip", *PYPROJECT["build-system"]["requires"]}
+    assert {need.replace(" ", "") for need in host} == needs
 
 
 def test_public_names_are_these():

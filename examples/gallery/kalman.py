@@ -95,14 +95,16 @@ def compare(*, full: bool = False) -> dict[str, jitney.Measurement]:
 
 # %% Picture
 def draw(figure: Figure, *, full: bool = False) -> None:
-    """One track: the truth, what is seen, what is known."""
+    """One track, and how far what is seen and what is known of it are from the truth."""
     number = jax.device_count()
     true, seen = walks(number, 100 if full else 20, seed=3)
     with jitney.mesh(data=-1):
         _, means = by_jitney(FORCE, NOISE, seen)
-    axes = figure.subplots()
-    axes.plot(seen[0], ".", color="#1b1b1b", markersize=3, label="seen")
-    axes.plot(true[0], color="#c2571a", label="true")
-    axes.plot(np.asarray(means)[0, :, 0], color="#0b6e99", label="filtered")
-    axes.set(xlabel="time", ylabel="place")
-    axes.legend(frameon=False)
+    whole, apart = figure.subplots(1, 2)
+    whole.plot(true[0], color="#c2571a")
+    whole.set(xlabel="time", ylabel="place", title="the truth")
+    apart.plot(seen[0] - true[0], ".", color="#1b1b1b", markersize=3, label="seen")
+    apart.plot(np.asarray(means)[0, :, 0] - true[0], color="#0b6e99", label="filtered")
+    apart.axhline(0, color="#c2571a", linewidth=1)
+    apart.set(xlabel="time", title="distance from the truth")
+    apart.legend(frameon=False, ncols=2)

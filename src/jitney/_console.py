@@ -9,6 +9,7 @@ import io
 import os
 import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -55,6 +56,11 @@ def text_of(shown: Any) -> str:
     colours = watched and not os.environ.get("NO_COLOR")
     Console(file=file, width=_wide() if watched else _WIDEST, force_terminal=colours or None).print(shown)
     return "\n".join(line.rstrip() for line in file.getvalue().splitlines())
+
+
+def folded(line: str) -> str:
+    """One line, folded between words where a terminal is not as wide."""
+    return textwrap.fill(line, _wide(), subsequent_indent="   ", break_long_words=False) if sys.stdout.isatty() else line
 
 
 def _wide() -> int:

@@ -6,19 +6,25 @@ that was broken, and the fix. Each exception has a short code, which is an ancho
 
 from __future__ import annotations
 
+import difflib
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 
 class JitneyError(Exception):
-    """Base of all errors that jitney raises on its own account."""
+    """Base of all errors that jitney raises on its own account.
 
-    code: ClassVar[str] = "J100"
+    `code` is that of the class, or of one cause among several that the class has: each stands on the page of errors.
+    """
 
-    def __init__(self, *args: object):
+    code: str = "J100"
+
+    def __init__(self, *args: object, code: str | None = None):
         super().__init__(*args)
+        if code is not None:
+            self.code = code
         self.add_note(
             f"{self.code}: docs/errors.md#{self.code.lower()}"
         )  # Python prints it under the traceback; `str` has the message alone
@@ -27,97 +33,97 @@ class JitneyError(Exception):
 class OptionError(JitneyError, ValueError):
     """An option of a decorator is unknown, malformed, contradicts another, or is not built yet."""
 
-    code: ClassVar[str] = "J101"
+    code: str = "J101"
 
 
 class ContractError(JitneyError, TypeError):
     """An argument or a result does not fit its annotation."""
 
-    code: ClassVar[str] = "J102"
+    code: str = "J102"
 
 
 class TraceError(JitneyError, TypeError):
     """The body needs a concrete value while it is being traced."""
 
-    code: ClassVar[str] = "J107"
+    code: str = "J107"
 
 
 class CompileError(JitneyError, RuntimeError):
     """A program was compiled where that is forbidden, or would be past a limit."""
 
-    code: ClassVar[str] = "J108"
+    code: str = "J108"
 
 
 class AxisError(JitneyError):
     """An axis cannot be cut into chunks: an operation looks along it in a way that is not carried from chunk to chunk."""
 
-    code: ClassVar[str] = "J103"
+    code: str = "J103"
 
 
 class PrecisionError(JitneyError, ArithmeticError):
     """`precision="auto:..."` finds no choice of products that holds its tolerance, or the compiler has no kernel for a low product."""
 
-    code: ClassVar[str] = "J109"
+    code: str = "J109"
 
 
 class MeshError(JitneyError, ValueError):
     """Arrays or devices cannot be laid out as asked: too few devices, an axis that does not divide, a mesh without that axis."""
 
-    code: ClassVar[str] = "J105"
+    code: str = "J105"
 
 
 class ProcessError(JitneyError, RuntimeError):
     """The processes of a run cannot be started or reached, differ in what they call, or one of them has stopped."""
 
-    code: ClassVar[str] = "J106"
+    code: str = "J106"
 
 
 class BudgetError(JitneyError, MemoryError):
     """A gradient does not fit into the memory that it may take, whatever is saved and recomputed."""
 
-    code: ClassVar[str] = "J112"
+    code: str = "J112"
 
 
 class DerivativeError(JitneyError, TypeError):
     """A derivative is asked for with respect to something, or of something, that has none."""
 
-    code: ClassVar[str] = "J104"
+    code: str = "J104"
 
 
 class StateError(JitneyError, ValueError):
     """A derived field of a state cannot be computed, or a vector does not fit a state."""
 
-    code: ClassVar[str] = "J110"
+    code: str = "J110"
 
 
 class StaticError(JitneyError, TypeError):
     """A static value cannot be keyed."""
 
-    code: ClassVar[str] = "J111"
+    code: str = "J111"
 
 
 class DataError(JitneyError, OSError):
     """The data of a stream are not what they were, or a reading gave other rows than were asked for."""
 
-    code: ClassVar[str] = "J113"
+    code: str = "J113"
 
 
 class ExportError(JitneyError, ValueError):
     """A program cannot be written into a file, or a file cannot be loaded here."""
 
-    code: ClassVar[str] = "J114"
+    code: str = "J114"
 
 
 class DonationError(JitneyError, RuntimeError):
     """A donated buffer was used again, or was passed more than once."""
 
-    code: ClassVar[str] = "J115"
+    code: str = "J115"
 
 
 class NonFiniteError(JitneyError, FloatingPointError):
     """A decorated call with `debug_nans=True` made a NaN or an infinity."""
 
-    code: ClassVar[str] = "J116"
+    code: str = "J116"
 
 
 class VerificationError(JitneyError, AssertionError):
@@ -126,7 +132,7 @@ class VerificationError(JitneyError, AssertionError):
     `script` is the path of what shows it by itself.
     """
 
-    code: ClassVar[str] = "J117"
+    code: str = "J117"
 
     script: str | None = None
 
@@ -175,6 +181,17 @@ _FEW = 4
 def few(texts: Sequence[str]) -> str:
     """A list that is read, however long it is."""
     return ", ".join(texts) if len(texts) <= _FEW else f"{', '.join(texts[: _FEW - 1])} and {len(texts) - _FEW + 1} more"
+
+
+def counted(count: int, what: str) -> str:
+    """`1 array`, `2 arrays`."""
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+
+
+def name_fix(name: str, known: Iterable[str], otherwise: str = "correct the name.") -> str:
+    """What to do about a name that nobody knows: the nearest of those that are known, if one is near."""
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f"did you mean {near[0]!r}?" if near else otherwise
 
 
 def misfit(where: Where | str, signature: inspect.Signature, error: TypeError) -> str:

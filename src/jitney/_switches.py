@@ -70,5 +70,6 @@ def disabled(where: Any) -> Disabled | None:
         return "eager"
     raise OptionError(
         sentence(where, f"JITNEY_DISABLE={text!r} is not known.", "It is 1 for plain `jax.jit`, or eager for no jit at all.",
-                 "correct or unset it.")
+                 "correct or unset it."),
+        code="J206",
     )  # fmt: skip

@@ -51,7 +51,8 @@ def assert_no_recompile(f: Callable[..., Any], calls: Iterable[Any]) -> Watch:
     if len(given) < _TWO:
         raise OptionError(
             sentence("assert_no_recompile()", f"`calls` has {len(given)} calls.", "The first may compile, those after it may not.",
-                     "give two calls or more, each a tuple of arguments.")
+                     "give two calls or more, each a tuple of arguments."),
+            code="J208",
         )  # fmt: skip
     with watch() as first:
         f(*given[0][0], **given[0][1])
@@ -109,7 +110,8 @@ def assert_faster(
     _check("assert_faster()", by=by, tries=tries, seconds=seconds)
     if unknown not in ("warn", "fail"):
         raise OptionError(
-            sentence("assert_faster()", f"unknown={unknown!r} is not known.", 'It is "warn" or "fail".', "correct or remove it.")
+            sentence("assert_faster()", f"unknown={unknown!r} is not known.", 'It is "warn" or "fail".', "correct or remove it."),
+            code="J208",
         )
     given = put(args, dict(kwargs or {}), on_device=True)
     names = names_of(a, b)
@@ -157,7 +159,8 @@ def assert_memory(f: Callable[..., Any], *args: Any, temp_mb: float, kwargs: Map
     if stats is None:
         raise OptionError(
             sentence(f"assert_memory({name})", "XLA does not say how much memory it takes.", "Not every device has an analysis.",
-                     "leave the test out for this one.")
+                     "leave the test out for this one."),
+            code="J208",
         )  # fmt: skip
     took = int(stats.temp_size_in_bytes)
     if took > temp_mb * MB:
@@ -194,7 +197,9 @@ def _kind(leaf: Any) -> str:
 def _check(where: str, **options: Any) -> None:
     for name, value in options.items():
         if not is_number(value) or not 0 < value < math.inf:
-            raise OptionError(sentence(where, f"{name}={value!r} makes no sense.", "It is a positive number.", f"correct `{name}`."))
+            raise OptionError(
+                sentence(where, f"{name}={value!r} makes no sense.", "It is a positive number.", f"correct `{name}`."), code="J208"
+            )
 
 
 __all__: Sequence[str] = (

@@ -2,11 +2,13 @@
 
 from typing import Optional
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from jaxtyping import Array, Bool, Complex, Float, Int
 
+from jitney import ContractError, OptionError, optimize
 from tests.contract._contracts import Linear, Model, one, refusal, residual, result_refusal, z
 
 
@@ -119,3 +121,66 @@ def test_items_of_results_are_named():
 
     assert "'result[1]' has 1 axis" in result_refusal(f, (z(2), z(2)), z(2))
     assert "'result' has 1 items" in result_refusal(f, (z(2),), z(2))
+
+
+def test_one_axis_too_few_names_the_outer_vmap():
+    """Under `jax.vmap` the body sees one axis less than was passed."""
+
+    def total(x: Float[Array, "batch n"]) -> Float[Array, "batch"]:
+        return jnp.sum(x, axis=1)
+
+    with pytest.raises(ContractError, match=r"an outer `jax.vmap` takes one away"):
+        jax.vmap(optimize(total))(jnp.ones((2, 3)))
+
+
+@pytest.mark.parametrize(
+    ("value", "fix"),
+    [
+        ([1.0, 2.0], "pass `jnp.asarray(...)` of it"),
+        (None, "annotate `Float[Array, 'n'] | None`"),
+        ("text", "pass an array, or correct the annotation"),
+    ],
+    ids=str,
+)
+def test_what_is_no_array_is_told_how_to_become_one(value, fix):
+    """A list, None and a text are unlike mistakes."""
+
+    def total(x: Float[Array, "n"]) -> Float[Array, ""]:
+        return jnp.sum(x)
+
+    with pytest.raises(ContractError) as caught:
+        optimize(total)(value)
+    assert fix in str(caught.value)
+    assert caught.value.code == "J213"
+
+
+def test_a_result_of_another_rank_is_to_be_returned_not_passed():
+    """No `vmap` helps there."""
+
+    def total(x: Float[Array, "n"]) -> Float[Array, ""]:
+        return x
+
+    with pytest.raises(ContractError, match="Fix: return an array of that rank") as caught:
+        optimize(total)(jnp.ones(3))
+    assert caught.value.code == "J217"
+
+
+@pytest.mark.parametrize(
+    ("options", "fix"),
+    [({"pad": {"point": "pow2"}}, "did you mean 'points'"), ({"donate": "startt"}, "did you mean 'start'")],
+    ids=str,
+)
+def test_a_name_that_is_nearly_right_is_answered_with_the_right_one(options, fix):
+    """Of an axis and of a parameter."""
+
+    def moved(start: Float[Array, "points"]) -> Float[Array, "points"]:
+        return start + 1
+
+    with pytest.raises(OptionError, match=fix):
+        optimize(**options)(moved)
+
+
+def test_an_axis_of_a_function_without_annotations_is_to_be_annotated():
+    """There is no name to correct."""
+    with pytest.raises(OptionError, match=r'annotate the arrays that have it: x: Float\[Array, "n"\]'):
+        optimize(pad={"n": "pow2"})(lambda x: x)

@@ -287,4 +287,4 @@ def test_programs_print_what_they_are():
     """Where the function stands, and the options that were given."""
     line = double.__code__.co_firstlineno
     assert repr(optimize(double)) == f"<jitney program double() at test_core.py:{line}>"
-    assert repr(optimize(static="x", cache=False)(double)) == f"<jitney program double() at test_core.py:{line} static=('x',), cache=False>"
+    assert repr(optimize(static="x", cache=False)(double)) == f"<jitney program double() at test_core.py:{line} static='x', cache=False>"

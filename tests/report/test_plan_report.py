@@ -64,7 +64,7 @@ def test_every_decision_has_its_reason():
     """Taken and not taken."""
     found = lines(residual.plan(*ARGS))
     assert found["jit"] == (True, "donates y")
-    assert found["vmap"] == (True, "fit=8 over t, y; 1 arrays broadcast")
+    assert found["vmap"] == (True, "fit=8 over t, y; 1 array broadcast")
     assert found["remat"][0]
     assert "`dots_saveable`" in found["remat"][1]
     assert found["precision"] == (False, "no `precision` given")
@@ -102,7 +102,7 @@ def test_text_is_plain_where_nobody_watches():
     text = str(residual.plan(*ARGS))
     assert "\x1b" not in text
     assert text.splitlines()[0].startswith("plan of residual() at test_plan_report.py:")
-    assert "vmap      fit=8 over t, y; 1 arrays broadcast" in text
+    assert "vmap      fit=8 over t, y; 1 array broadcast" in text
     assert "skipped:" not in text
     idle = "fill, place, roll, shard, chunk, mask, precision, max_compiles, trace errors, verify, late checks, debug_nans"
     assert f"not asked for: {idle}" in " ".join(text.split())

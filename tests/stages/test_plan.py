@@ -64,7 +64,7 @@ def test_the_difference_of_two_plans_names_the_stage():
     """Old reason and new."""
     (line,) = difference(plan_of(X, X, vmap="batch"), plan_of(jnp.ones((2, 3)), X, vmap="batch"))
     assert line.startswith("vmap: ")
-    assert line.endswith("batch=2 over x; 1 arrays broadcast")
+    assert line.endswith("batch=2 over x; 1 array broadcast")
     assert difference(None, plan_of(X, X)) == []
 
 

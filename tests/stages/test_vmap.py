@@ -54,7 +54,7 @@ def test_an_array_as_annotated_is_broadcast():
     x, y = rows(4, 3), rows(3, start=5)
     np.testing.assert_allclose(affine(x, y), 2 * np.asarray(x) + np.asarray(y), rtol=1e-6)
     np.testing.assert_allclose(affine(y, x), 2 * np.asarray(y) + np.asarray(x), rtol=1e-6)
-    assert decision(affine, x, y) == (True, "batch=4 over x; 1 arrays broadcast")
+    assert decision(affine, x, y) == (True, "batch=4 over x; 1 array broadcast")
 
 
 def test_without_the_axis_the_stage_is_skipped_and_says_why():

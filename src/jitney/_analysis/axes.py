@@ -38,6 +38,7 @@ def axes(
     if not facts:
         raise ContractError(
             sentence(entry.core.where, "no axis of an array argument has a name and a size above 1.",
-                     "Facts are about the axes that annotations name.", 'annotate the arrays (x: Float[Array, "n"]).')
+                     "Facts are about the axes that annotations name.", 'annotate the arrays (x: Float[Array, "n"]).'),
+            code="J216",
         )  # fmt: skip
     return Axes(facts)

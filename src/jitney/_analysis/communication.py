@@ -41,7 +41,8 @@ def communication(f: Program[..., Any] | Derivative[..., Any], /, *args: Any, **
     if program.options.shard is None:
         raise OptionError(
             sentence(entry.core.where, "it is not sharded.", "Devices talk where `shard` lays axes along a mesh.",
-                     'decorate it with @jitney.optimize(shard={"batch": "data"}).')
+                     'decorate it with @jitney.optimize(shard={"batch": "data"}).'),
+            code="J208",
         )  # fmt: skip
     runs = PaddedCalls(entry).ahead(arrays) if program.options.pad else arrays
     with entry.numbers():

@@ -48,7 +48,8 @@ def precision_report(
     if not is_a(low, str) or low not in LOW or not is_number(tolerance) or not 0 < tolerance < np.inf:
         raise OptionError(
             sentence(core.where, f"{low=}, {tolerance=} is nothing to hold on to.", "The type is bf16 or fp16, the tolerance above 0.",
-                     'write tolerance=1e-2, low="bf16".')
+                     'write tolerance=1e-2, low="bf16".'),
+            code="J208",
         )  # fmt: skip
     entry, arrays = program.abstract(args, kwargs, None)
     return report_on(entry, arrays, tolerance, low)

@@ -64,7 +64,8 @@ def strategy(
         if stage is None:
             raise ContractError(
                 sentence(where, "no array has an axis with a name.", "Data are cut along an axis that annotations name.",
-                         'annotate the arrays: x: Float[Array, "points"].')
+                         'annotate the arrays: x: Float[Array, "points"].'),
+                code="J216",
             )  # fmt: skip
         request = replace(asked, options=replace(entry.core.options, pad=(), chunk=(), memory=None))
         body = entry.body_inside(Plan.make(view, request), Chunk)

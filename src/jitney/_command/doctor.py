@@ -18,7 +18,7 @@ from typing import Any
 
 import jax
 
-from .._errors import JitneyWarning
+from .._errors import JitneyWarning, counted
 from .._jax.compile_cache import cache
 from .._jax.compile_cache.entries import damaged
 from .._limits import Host
@@ -117,7 +117,7 @@ def _cache() -> Check:
     size = sum(entry.bytes for entry in kept)
     limit = "no limit" if facts.size_limit is None else f"a limit of {facts.size_limit / 2**30:.2g} GiB"
     broken = damaged(facts.directory)
-    value = f"{len(kept)} programs, {size / 2**20:,.1f} MiB, {limit}, in {facts.directory} ({facts.reason})"
+    value = f"{counted(len(kept), 'program')}, {size / 2**20:,.1f} MiB, {limit}, in {facts.directory} ({facts.reason})"
     data = {"directory": str(facts.directory), "programs": len(kept), "bytes": size, "limit": facts.size_limit, "damaged": len(broken)}
     if broken:
         return Check("cache", f"{value}; {len(broken)} are damaged and will be compiled again", "warn",

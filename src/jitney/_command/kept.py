@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from .._errors import OptionError, sentence
+from .._errors import OptionError, counted, sentence
 from .._extent import read_bytes
 from .._jax.compile_cache import cache
 from .._jax.compile_cache.entries import damaged
@@ -41,7 +41,7 @@ def carry_out(given: argparse.Namespace) -> int:
 
 def _delete(gone: Sequence[Entry], of: int, folder: Path, *, sure: bool) -> int:
     if not gone:
-        sys.stdout.write(f"Nothing to delete: {of} programs in {folder}.\n")
+        sys.stdout.write(f"Nothing to delete: {counted(of, 'program')} in {folder}.\n")
         return 0
     told = f"{len(gone)} of {of} programs ({_size(sum(entry.bytes for entry in gone))}) in {folder}"
     if not sure and not _agreed(f"Delete {told}? [y/N] "):
@@ -66,7 +66,8 @@ def _check(given: argparse.Namespace) -> None:
     if given.older_than is None and given.larger_than is None and not given.damaged:
         raise OptionError(
             sentence("python -m jitney cache prune", "it does not say what goes.", "`prune` deletes what its options name.",
-                     "add --older-than 30d, --larger-than 2GB or --damaged.")
+                     "add --older-than 30d, --larger-than 2GB or --damaged."),
+            code="J205",
         )  # fmt: skip
 
 
@@ -94,7 +95,8 @@ def _age(text: str | None) -> float | None:
         raise OptionError(
             sentence(
                 "python -m jitney cache prune", f"--older-than {text!r} is no age.", "An age is a number and s, m, h, d or w.", "write 30d."
-            )
+            ),
+            code="J205",
         )
     return float(match[1]) * _SECONDS[match[2]]
 
@@ -106,7 +108,8 @@ def _bytes(text: str | None) -> float | None:
     if size is None:
         raise OptionError(
             sentence("python -m jitney cache prune", f"--larger-than {text!r} is no size.", "A size is a number of bytes, or of a unit.",
-                     "write 2GB.")
+                     "write 2GB."),
+            code="J205",
         )  # fmt: skip
     return size
 
@@ -118,7 +121,7 @@ def _listed(kept: Sequence[Entry], *, as_json: bool) -> str:
     from .._console import figures, text_of
 
     rows = [("program", "last used", "size"), *((e.program, _when(e.used), _size(e.bytes)) for e in kept)]
-    return text_of(figures(f"{len(kept)} programs, {_size(sum(e.bytes for e in kept))}", rows)) + "\n"
+    return text_of(figures(f"{counted(len(kept), 'program')}, {_size(sum(e.bytes for e in kept))}", rows)) + "\n"
 
 
 def _info(facts: cache.CacheFacts, kept: Sequence[Entry], *, as_json: bool) -> str:

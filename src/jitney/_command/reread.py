@@ -18,15 +18,19 @@ def carry_out(given: argparse.Namespace) -> int:
     """Read the data, and write the page."""
     source, target = Path(given.data), Path(given.page)
     if target.suffix != ".html":
-        raise OptionError(sentence(_WHERE, f"{given.page!r} is no page.", "A page is a file that ends in .html.", "write out.html."))
+        raise OptionError(
+            sentence(_WHERE, f"{given.page!r} is no page.", "A page is a file that ends in .html.", "write out.html."), code="J205"
+        )
     try:
         told: Any = json.loads(source.read_text(encoding="utf-8"))
     except OSError as error:
-        raise OptionError(sentence(_WHERE, f"{source} cannot be read ({error.strerror or error}).", _RULE, "correct the name.")) from None
+        raise OptionError(
+            sentence(_WHERE, f"{source} cannot be read ({error.strerror or error}).", _RULE, "correct the name."), code="J205"
+        ) from None
     except ValueError as error:
-        raise OptionError(sentence(_WHERE, f"{source} is no JSON: {error}.", _RULE, "run the program again.")) from None
+        raise OptionError(sentence(_WHERE, f"{source} is no JSON: {error}.", _RULE, "run the program again."), code="J205") from None
     unseen: Any = cast("dict[str, Any]", told).get("unseen", []) if isinstance(told, dict) else []
     if unseen[: len(UNSEEN)] != list(UNSEEN) or "decorated" not in told:
-        raise OptionError(sentence(_WHERE, f"{source} holds no report of this version.", _RULE, "run the program again."))
+        raise OptionError(sentence(_WHERE, f"{source} holds no report of this version.", _RULE, "run the program again."), code="J205")
     write(cast("dict[str, Any]", told), target)
     return 0

@@ -20,12 +20,14 @@ def carry_out(given: argparse.Namespace) -> int:
     if given.report is not None and Path(given.report).suffix not in _FORMATS:
         raise OptionError(
             sentence(where, f"--report {given.report!r} is no report.", f"A report is a file that ends in {' or '.join(_FORMATS)}.",
-                     "write --report out.html.")
+                     "write --report out.html."),
+            code="J205",
         )  # fmt: skip
     if not given.as_module and not Path(given.target).exists():
         raise OptionError(
             sentence(where, f"{given.target!r} is not there.", "What is run is a file, a folder with `__main__.py`, or -m and a module.",
-                     "correct the name, or start where it is found.")
+                     "correct the name, or start where it is found."),
+            code="J205",
         )  # fmt: skip
     report = "" if given.report is None else str(Path(given.report).absolute())
     how = "module" if given.as_module else "file"

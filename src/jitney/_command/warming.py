@@ -128,7 +128,7 @@ def _warm(entry: Wanted, program: Program[..., Any], sizes: dict[str, int]) -> N
         try:
             program.compile(sizes=sizes)
         except JitneyError as error:
-            raise OptionError(f"{entry.where}, sizes {_text(sizes)}:\n{error}") from error
+            raise OptionError(f"{entry.where}, sizes {_text(sizes)}:\n{error}", code="J205") from error
     did = "compiled" if seen.compiles else "in the cache already" if seen.cache_hits else "compiled before in this process"
     sys.stdout.write(f"{entry.function} {_text(sizes)}: {did}, {time.perf_counter() - began:.2f} s\n")
     sys.stdout.flush()
@@ -139,4 +139,4 @@ def _text(sizes: Mapping[str, int]) -> str:
 
 
 def _wrong(where: str, what: str, fix: str) -> OptionError:
-    return OptionError(sentence(where, what, _SHAPE, fix))
+    return OptionError(sentence(where, what, _SHAPE, fix), code="J205")

@@ -14,7 +14,20 @@ import numpy as np
 from .._errors import repr_of
 from .._signature.annotations import fields_of
 from .._signature.hints import AnyHint, ArrayHint, ContainerHint, Hint, ModuleHint, ScalarHint, StaticHint, TreeHint, UnionHint
-from .kinds import accepts, arrays_in, bearable, children_of, describe, dtype_text, fit_scalar, flatten_to, is_array, is_number, suggest
+from .kinds import (
+    accepts,
+    arrays_in,
+    bearable,
+    children_of,
+    describe,
+    dtype_text,
+    fit_scalar,
+    flatten_to,
+    is_array,
+    is_number,
+    named,
+    suggest,
+)
 from .sizes import Mismatch, Sizes, fit_shape, settle
 
 _jtu: Any = jax.tree_util  # parts of its types are unknown to pyright
@@ -63,6 +76,7 @@ def _fit_array(hint: ArrayHint, value: Any, path: str, scope: Scope) -> Mismatch
             f"{path!r} has dtype {dtype_text(value)}, and {hint.text} allows {hint.allowed}.",
             "An annotation says which dtypes the body sees; nothing is cast in silence.",
             f"cast it with `.astype(...)`, or annotate `{suggest(value.dtype)}[Array, ...]`.",
+            "J212",
         )
     return fit_shape(hint, value.shape, repr(path), scope.sizes, scope.arguments, scope.leaf)
 
@@ -89,11 +103,20 @@ _LARGEST = sys.float_info.max
 
 
 def _not_an_array(hint: ArrayHint, value: Any, path: str) -> Mismatch:
-    fix = _as_array(hint, value) if is_number(value) else "pass an array, or correct the annotation."
+    rule = "An annotation says what the body sees, and nothing is converted in silence."
+    if is_number(value):
+        fix, rule = _as_array(hint, value), "An annotation says what the body sees: a Python number has neither shape nor dtype."
+    elif value is None:
+        fix = f"pass an array, or annotate `{hint.text} | None`."
+    elif isinstance(value, list | tuple):
+        fix = "pass `jnp.asarray(...)` of it, or annotate what it is: `list`, `tuple`."
+    else:
+        fix = "pass an array, or correct the annotation."
     return Mismatch(
         f"{path!r} is {describe(value)}, and {hint.text} is an array.",
-        "An annotation says what the body sees: a Python number has neither shape nor dtype.",
+        rule,
         fix,
+        "J213",
     )
 
 
@@ -120,15 +143,17 @@ def _fit_static(hint: StaticHint, value: Any, path: str, scope: Scope) -> Mismat
             f"{path!r} is {describe(value)}, and is annotated `{hint.text}`.",
             f"`{hint.text}` is static: its value is part of the compiled program, so it cannot be an array.",
             f'annotate it `{name}[Array, "{"" if len(value.shape) == 0 else "..."}"]`, or pass a plain `{hint.text}`.',
+            "J214",
         )
     return _wrong_kind(hint, value, path)
 
 
 def _wrong_kind(hint: Hint, value: Any, path: str) -> Mismatch:
     return Mismatch(
-        f"{path!r} is {describe(value)}, not a `{hint.text}`.",
+        f"{path!r} is {describe(value)}, not {named(hint.text)}.",
         "An argument must be what its annotation says.",
-        f"pass a `{hint.text}`, or correct the annotation.",
+        f"pass {named(hint.text)}, or correct the annotation.",
+        "J214",
     )
 
 

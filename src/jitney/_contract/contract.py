@@ -7,8 +7,9 @@ what does not fit becomes a `ContractError`.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .._errors import ContractError, Where, sentence
@@ -100,8 +101,8 @@ def check_result(contract: Contract, result: Any, sizes: Sizes, arguments: Mappi
         ContractError: If the result does not fit.
     """
     scope = Scope(sizes.copy(), arguments)
-    _raise(contract.where, fit(contract.result, result, "result", scope))
-    _raise(contract.where, settle(scope.sizes, arguments))
+    _raise(contract.where, _of_result(fit(contract.result, result, "result", scope)))
+    _raise(contract.where, _of_result(settle(scope.sizes, arguments)))
 
 
 def matches(hint: Hint, value: Any, path: str, argument: str) -> Iterator[Match]:
@@ -150,6 +151,14 @@ def _pieces(parameter: Parameter, arguments: Mapping[str, Any]) -> Iterator[tupl
         yield name, value
 
 
+def _of_result(problem: Mismatch | None) -> Mismatch | None:
+    """The same of what a body returns, which nobody passes."""
+    if problem is None:
+        return None
+    fix = problem.fix_of_result or re.sub("^pass ", "return ", problem.fix)
+    return replace(problem, fix=fix, code="J217")
+
+
 def _raise(where: Where, problem: Mismatch | None) -> None:
     if problem is not None:
-        raise ContractError(sentence(where, problem.what, problem.rule, problem.fix))
+        raise ContractError(sentence(where, problem.what, problem.rule, problem.fix), code=problem.code)

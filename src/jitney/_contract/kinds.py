@@ -118,18 +118,19 @@ def fit_scalar(hint: ScalarHint, value: Any, path: str) -> Mismatch | None:
         kinds = (int, float) if hint.kind == "float" else (int, float, complex)
         if isinstance(value, kinds) and not isinstance(value, bool):
             return None
-        return Mismatch(f"{path!r} is {describe(value)}, not a `{hint.kind}`.", rule, f"pass a {hint.kind}.")
+        return Mismatch(f"{path!r} is {describe(value)}, not a `{hint.kind}`.", rule, f"pass a {hint.kind}.", "J213")
     if len(value.shape) != 0:
         return Mismatch(
             f"{path!r} is {describe(value)}, not a `{hint.kind}`.",
             rule,
             f'pass a number, annotate `{suggest(value.dtype)}[Array, "..."]`, or give the extra axis to `vmap`.',
+            "J211",
         )
     kinds = (np.floating, np.integer, *((np.complexfloating,) if hint.kind == "complex" else ()))
     if any(jnp.issubdtype(value.dtype, kind) for kind in kinds):
         return None
     suggestion = f'annotate `{suggest(value.dtype)}[Array, ""]`, or cast it with `.astype(...)`.'
-    return Mismatch(f"{path!r} has dtype {dtype_text(value)}, and is annotated `{hint.kind}`.", rule, suggestion)
+    return Mismatch(f"{path!r} has dtype {dtype_text(value)}, and is annotated `{hint.kind}`.", rule, suggestion, "J212")
 
 
 def bearable(value: Any, hint: Any) -> bool | None:
@@ -163,7 +164,12 @@ def describe(value: Any) -> str:
         return "None"
     if is_number(value) or isinstance(value, str):
         return f"the {type(value).__name__} {repr_of(value)}"
-    return f"a {type(value).__name__}"
+    return f"{'an' if type(value).__name__[:1].lower() in 'aeio' else 'a'} {type(value).__name__}"
+
+
+def named(kind: str) -> str:
+    """A type with its article, for a message."""
+    return f"{'an' if kind[:1].lower() in ('a', 'e', 'i', 'o') else 'a'} `{kind}`"
 
 
 def dtype_text(value: Any) -> str:

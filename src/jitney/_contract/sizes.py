@@ -30,6 +30,8 @@ class Mismatch:
     what: str
     rule: str
     fix: str
+    code: str = "J102"
+    fix_of_result: str = ""  # where it is another for what a body returns
 
 
 @dataclass(frozen=True)
@@ -181,6 +183,7 @@ def _two_sizes(name: str, first: tuple[object, str], second: tuple[object, str])
         f"axis '{name}' has two sizes, {together if first[1] == second[1] else apart}.",
         f"Every argument annotated with '{name}' must agree on it.",
         "pass equal sizes, or rename the axis in one annotation.",
+        "J210",
     )
 
 
@@ -190,8 +193,10 @@ def _wrong_rank(hint: ArrayHint, shape: tuple[int, ...], who: str) -> Mismatch:
     wants = f"at least {_axes(least)}" if rank is None else _axes(rank)
     return Mismatch(
         f"{who} has {_axes(len(shape))}, shape {tuple(shape)}, and {hint.text} has {wants}.",
-        "An annotation says which axes the body sees.",
+        f"An annotation says which axes the body sees{', and an outer `jax.vmap` takes one away' if len(shape) + 1 == rank else ''}.",
         "pass an array of that rank, correct the annotation, or give an extra axis to `vmap`.",
+        "J211",
+        "return an array of that rank, or correct the annotation of the result.",
     )
 
 
@@ -204,6 +209,7 @@ def _wrong_fixed(dim: Dim, size: int, axis: int, who: str, text: str) -> Mismatc
         f"{who} has size {size} along axis {axis}, and {text} says {dim.size}.",
         "A number in a shape is the only size that fits.",
         f"pass size {dim.size}, or put a name in place of '{dim.text}' in the annotation.",
+        "J210",
     )
 
 
@@ -214,6 +220,7 @@ def _wrong_expression(expr: str, value: float, size: int, who: str, text: str, s
         f"axis '{expr}' of {who} has size {size}, and {text} makes it {value}{given}.",
         "A size that is written as an expression must equal its value.",
         "pass an array of that size, or correct the expression in the annotation.",
+        "J210",
     )
 
 

@@ -81,7 +81,8 @@ def configure(
     if asked.late:
         raise OptionError(
             sentence("jitney.configure()", f"{asked.late} comes too late: JAX has started its backend.", _ONCE,
-                     "call it right after the imports, or set JITNEY_THREADS, JITNEY_MEMORY or JITNEY_PLATFORM.")
+                     "call it right after the imports, or set JITNEY_THREADS, JITNEY_MEMORY or JITNEY_PLATFORM."),
+            code="J206",
         )  # fmt: skip
     _cache.configure(cache_dir=cache_dir, cache_size=cache_size, cache=cache, verify=verify)
     asked.set()
@@ -141,14 +142,19 @@ def _threads(where: str, threads: Any) -> int:
         return allowed_cores().value
     if is_whole(threads) and threads > 0:
         return int(threads)
-    raise OptionError(sentence(where, f"threads={threads!r} is no number of threads.", 'It is a positive int, or "auto".', "correct it."))
+    raise OptionError(
+        sentence(where, f"threads={threads!r} is no number of threads.", 'It is a positive int, or "auto".', "correct it."), code="J206"
+    )
 
 
 def _platform(where: str, platform: Any) -> str:
     if isinstance(platform, str) and all(name.strip().isidentifier() for name in platform.split(",")):
         return platform.strip()
     raise OptionError(
-        sentence(where, f"platform={platform!r} is not known.", 'It is "cpu", "gpu", "tpu", or several of them with commas.', "correct it.")
+        sentence(
+            where, f"platform={platform!r} is not known.", 'It is "cpu", "gpu", "tpu", or several of them with commas.', "correct it."
+        ),
+        code="J206",
     )
 
 
@@ -161,7 +167,8 @@ def _memory(where: str, memory: Any) -> int | float | str:
         return size
     raise OptionError(
         sentence(where, f"memory={memory!r} is no size.", 'It is bytes, a text with a unit, "auto", or a part of a GPU\'s memory below 1.',
-                 'write memory="8GiB", or memory=0.5.')
+                 'write memory="8GiB", or memory=0.5.'),
+        code="J206",
     )  # fmt: skip
 
 

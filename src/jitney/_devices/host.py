@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from .._errors import DonationError, TraceError, sentence
+from .._errors import DonationError, TraceError, counted, sentence
 from .._jax.mesh import automatic, is_within_trace, outside
 from .._jax.trees import device_put, is_a, issubdtype, keystr, tree_flatten_with_path, tree_unflatten
 from .._owners import public
@@ -60,7 +60,7 @@ class Fetch(Generic[T]):
         return tree_unflatten(self._treedef, self._leaves)
 
     def __repr__(self) -> str:
-        return f"<jitney.host: {self._count} arrays, {'here' if self.done() else 'on their way'}>"
+        return f"<jitney.host: {counted(self._count, 'array')}, {'here' if self.done() else 'on their way'}>"
 
 
 @public
@@ -88,7 +88,8 @@ def host(tree: T) -> Fetch[T]:
             raise TraceError(
                 sentence("jitney.host()", f"{_name(path)} is traced: {leaf}.",
                          "While a step is traced, its arrays have a shape and a dtype but no value.",
-                         "return the metrics from the step, and call jitney.host on what the call returned.")
+                         "return the metrics from the step, and call jitney.host on what the call returned."),
+                code="J273",
             )  # fmt: skip
     places = [(i, leaf) for i, leaf in enumerate(leaves) if is_a(leaf, jax.Array)]
     for i, leaf in places:

@@ -148,20 +148,23 @@ class Pipeline(eqx.Module):
         if mesh is None:
             raise MeshError(
                 sentence(_WHERE, "there is no mesh.", "Layers lie along an axis of a mesh of devices.",
-                         f"call it inside `with jitney.mesh({self.axis}=-1):`, or give mesh=jitney.mesh({self.axis}=-1).")
+                         f"call it inside `with jitney.mesh({self.axis}=-1):`, or give mesh=jitney.mesh({self.axis}=-1)."),
+                code="J250",
             )  # fmt: skip
         around = context()
         if not around.empty and dict(around.shape) != dict(mesh.shape):
             raise MeshError(
                 sentence(_WHERE, f"its mesh is {described(mesh)}, and it is called inside another: {described(around)}.",
                          "Its devices hand on to each other by `shard_map`, which takes the mesh that it stands in.",
-                         "leave mesh= out, or call it outside of the other mesh.")
+                         "leave mesh= out, or call it outside of the other mesh."),
+                code="J254",
             )  # fmt: skip
         for axis in filter(None, (self.axis, self.batch)):
             if axis not in mesh.shape:
                 raise MeshError(
                     sentence(_WHERE, f"the mesh has no axis {axis!r}.", f"Its axes are {described(mesh)}.",
-                             "correct the name, or make a mesh that has it.")
+                             "correct the name, or make a mesh that has it."),
+                    code="J251",
                 )  # fmt: skip
         return dict(mesh.shape)
 
@@ -240,7 +243,8 @@ def pipeline(
     if not is_a(microbatches, int) or is_a(microbatches, bool) or microbatches < 1:
         raise OptionError(
             sentence(_WHERE, f"microbatches={microbatches!r} is no number of parts.", "The batch goes through in equal parts.",
-                     "write microbatches=8.")
+                     "write microbatches=8."),
+            code="J220",
         )  # fmt: skip
     chosen = mesh.mesh if is_a(mesh, Mesh) else mesh
     stacked = _stacked([_of_jax(layer) for layer in layers]) if is_a(layers, (list, tuple)) else _of_jax(layers)
@@ -258,7 +262,8 @@ def _of_jax(layer: Any) -> Any:
         raise OptionError(
             sentence(_WHERE, f"a layer is of type {type_of(layer).__name__}, which cannot be called.",
                      "A layer is a module that is called with one element and returns one.",
-                     "put several steps into one module, such as eqx.nn.Sequential([...]), and arrays into one with a `__call__`.")
+                     "put several steps into one module, such as eqx.nn.Sequential([...]), and arrays into one with a `__call__`."),
+            code="J209",
         )  # fmt: skip
     return tree_map(_jaxs, layer)
 
@@ -276,7 +281,8 @@ def _check_stack(stacked: Any) -> None:
     raise OptionError(
         sentence(_WHERE, f"{found}, where each layer has its part.",
                  "What lies on each device is its layers' parameters: arrays with the layer as their first axis.",
-                 "call a function without parameters before or behind the pipeline; stack layers with eqx.filter_vmap(Block)(keys).")
+                 "call a function without parameters before or behind the pipeline; stack layers with eqx.filter_vmap(Block)(keys)."),
+        code="J209",
     )  # fmt: skip
 
 
@@ -296,7 +302,8 @@ def _batch(x: Any) -> Any:
         what = f"{x.dtype}[]" if is_a(x, jax.Array) else f"a {type_of(x).__name__}"
         raise MeshError(
             sentence(_WHERE, f"it is called with {what}.", "It takes one array with the batch as its first axis.",
-                     "stack the elements: jnp.stack([...]); put several arrays side by side into one.")
+                     "stack the elements: jnp.stack([...]); put several arrays side by side into one."),
+            code="J253",
         )  # fmt: skip
     return x
 
@@ -304,14 +311,15 @@ def _batch(x: Any) -> Any:
 def _stacked(layers: Sequence[Any]) -> Any:
     parts = [_eqx.partition(layer, _eqx.is_array) for layer in layers]
     if not parts:
-        raise OptionError(sentence(_WHERE, "there is no layer.", "It spreads a stack of layers.", "pass at least one."))
+        raise OptionError(sentence(_WHERE, "there is no layer.", "It spreads a stack of layers.", "pass at least one."), code="J209")
     kinds = [tree_map(_kind, arrays) for arrays, _ in parts]
     for number, (kind, (_, rest)) in enumerate(zip(kinds, parts, strict=True)):
         if kind != kinds[0] or _eqx.tree_equal(rest, parts[0][1]) is not True:
             raise OptionError(
                 sentence(_WHERE, f"layer {number} ({type_of(layers[number]).__name__}) differs from layer 0 in more than its numbers.",
                          "All devices run one program, so layers have one structure, one set of shapes, and equal static values.",
-                         "put what differs before or behind the pipeline; share functions such as activations between layers.")
+                         "put what differs before or behind the pipeline; share functions such as activations between layers."),
+                code="J209",
             )  # fmt: skip
     return _eqx.combine(tree_map(_stack, *(arrays for arrays, _ in parts)), parts[0][1])
 
@@ -351,5 +359,6 @@ def _check_layer(arrays: Any, rest: Any, x: Any) -> None:
     if getattr(got, "shape", None) != given.shape or got.dtype != given.dtype:
         raise OptionError(
             sentence(_WHERE, f"a layer makes {got} of {given}.", "What leaves one device enters the next, so shape and dtype stay.",
-                     "put layers that change them before or behind the pipeline.")
+                     "put layers that change them before or behind the pipeline."),
+            code="J209",
         )  # fmt: skip

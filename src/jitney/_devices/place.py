@@ -50,7 +50,8 @@ def place(tree: Any, /, *, shard: Any, mesh: Any = None) -> Any:
     if around is None:
         raise MeshError(
             sentence(_WHERE, "there is no mesh.", "Axes lie along the axes of a mesh of devices.",
-                     "call it inside `with jitney.mesh(data=-1):`, or give mesh=jitney.mesh(data=-1).")
+                     "call it inside `with jitney.mesh(data=-1):`, or give mesh=jitney.mesh(data=-1)."),
+            code="J250",
         )  # fmt: skip
     on = automatic(around)
     paths, treedef = tree_flatten_with_path(tree)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
+from .._errors import counted
 from .._shown import Shown
 from .cause import Cause
 
@@ -79,9 +80,15 @@ class Stats(Shown):
             ("compiles", f"{self.compiles} ({self.compile_seconds:.3f} s), {self.persistent_hits} persistent-cache hits"),
             *([("incidental", f"{self.incidental} small programs besides, for what is around it")] if self.incidental else []),
             *([("verified", f"{self.verified}")] if self.verified else []),
-            *((f"f.{name}", f"{calls} calls, see its own `stats`") for name, calls in self.derivatives.items()),
-            *((f"axis {axis}", f"{len(self.sizes[axis])} sizes padded by {part:.1%} on average") for axis, part in self.padding.items()),
-            *(("to write", f"{remedy} ({seconds:.3f} s, {times} programs)") for remedy, (seconds, times) in self._remedies()[:_SHOWN]),
+            *((f"f.{name}", f"{counted(calls, 'call')}, see its own `stats`") for name, calls in self.derivatives.items()),
+            *(
+                (f"axis {axis}", f"{counted(len(self.sizes[axis]), 'size')} padded by {part:.1%} on average")
+                for axis, part in self.padding.items()
+            ),
+            *(
+                ("to write", f"{remedy} ({seconds:.3f} s, {counted(times, 'program')})")
+                for remedy, (seconds, times) in self._remedies()[:_SHOWN]
+            ),
             *((f"trace {n}", cause) for n, cause in enumerate(self.retraces, max(1, self.traces - len(self.retraces) + 1))),
         ]
         return table("stats", [[(name, "cyan"), (text, "")] for name, text in rows])

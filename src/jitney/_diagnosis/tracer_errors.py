@@ -25,8 +25,10 @@ _RULES: dict[Kind, str] = {
     "size": "While a function is traced, arrays have no value, and how many elements there are is the shape of what it gives.",
     "key": "While a function is traced, arrays have no value: a key, or an argument that JAX holds static, needs one.",
 }
+_CODES: dict[Kind, str] = {"value": "J107", "shape": "J270", "slice": "J270", "mask": "J270", "size": "J270", "key": "J271"}
 _DATA: dict[Kind, str] = {
-    "value": "If it is data, use jnp.where, jax.lax.cond or jax.lax.while_loop for the decision, and shapes that do not depend on it.",
+    "value": "If it is data, keep it an array: jax.numpy in place of NumPy, no `float()` or `.item()`; "
+    "and decide with jnp.where, jax.lax.cond or jax.lax.while_loop.",
     "shape": "If it is the size of an array, take it from that array (`x.shape[0]`), and share programs between sizes with `pad`.",
     "slice": "If it is data, take a fixed number with jax.lax.dynamic_slice(x, (start,), (length,)), or keep the shape: "
     "jnp.where(jnp.arange(x.shape[0]) < n, x, 0).",
@@ -52,7 +54,7 @@ def trace_error(error: Exception, where: Where, paths: Sequence[str], *, eager: 
         fix += " Un-jitted it fails too, because `vmap`, `remat` or an outer transform traces it."
     elif need.kind != "key":  # arrays have no hash un-jitted either
         fix += ' To run this function un-jitted, say @optimize(on_trace_error="eager").'
-    return TraceError(sentence(where, what, _RULES[need.kind], fix))
+    return TraceError(sentence(where, what, _RULES[need.kind], fix), code=_CODES[need.kind])
 
 
 def _static(arguments: Sequence[str]) -> str:
@@ -73,7 +75,7 @@ def no_number(where: Where, arrays: Sequence[Any], paths: Sequence[str], *, call
             what, fix = "a shape, and no array", "pass an array; shapes are for `compile`, `plan` and `lower`."
         else:
             continue
-        return ContractError(sentence(where, f"{path!r} is {what}.", "JAX computes with arrays of numbers.", fix))
+        return ContractError(sentence(where, f"{path!r} is {what}.", "JAX computes with arrays of numbers.", fix), code="J213")
     return None
 
 
@@ -92,7 +94,8 @@ def over_error(error: Exception, where: Where, fn: Any, options: Options) -> Tra
         sentence(where, f"a value of a trace that is over is read, under {named}.",
                  "The function is traced as a program first, as `jax.checkpoint` does. A rule of `jax.custom_vjp` or `jax.custom_jvp` that "
                  "closes over what was computed there runs later, and cannot read it.",
-                 "give the rule that value as an argument of its function, or leave the option out.")
+                 "give the rule that value as an argument of its function, or leave the option out."),
+        code="J272",
     )  # fmt: skip
 
 
@@ -115,7 +118,8 @@ def donation_error(
     return DonationError(
         sentence(where, f"{paths[twice[0]]!r} and {paths[twice[1]]!r} are the same buffer, and {paths[twice[0]]!r} is donated.",
                  "A donated buffer is overwritten, so nothing else in the call may read it.",
-                 "pass a copy (jnp.copy) for one of them, or take the name out of `donate`.")
+                 "pass a copy (jnp.copy) for one of them, or take the name out of `donate`."),
+        code="J299",
     )  # fmt: skip
 
 
@@ -126,7 +130,8 @@ def low_product_error(error: Exception, where: Where) -> PrecisionError | None:
     return PrecisionError(
         sentence(where, "XLA has compiled a product of low factors for this CPU that it cannot run.",
                  "A fusion of its CPU compiler leaves some products without a kernel: those of a masked transpose, as by `pad`.",
-                 "set XLA_FLAGS=--xla_cpu_experimental_ynn_fusion_type= before jax is imported, which turns that fusion off.")
+                 "set XLA_FLAGS=--xla_cpu_experimental_ynn_fusion_type= before jax is imported, which turns that fusion off."),
+        code="J315",
     )  # fmt: skip
 
 

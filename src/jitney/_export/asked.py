@@ -47,16 +47,18 @@ def each(sizes: Mapping[str, Any] | None, where: Where) -> Iterator[Sizes]:
             if not is_a(part, range) and (not is_a(part, (int, np.integer)) or is_a(part, bool) or part < 0):
                 raise ExportError(
                     sentence(where, f"sizes={{{name!r}: {asked!r}}} is no size.", "A size is an int; several are a tuple of them, each of "
-                             "which is a program; a `range` is one program for all of its sizes.", f"write {{{name!r}: range(2, 1025)}}.")
+                             "which is a program; a `range` is one program for all of its sizes.", f"write {{{name!r}: range(2, 1025)}}."),
+                    code="J292",
                 )  # fmt: skip
             if is_a(part, range) and (part.step != 1 or len(part) < 2 or part.start < 2):
                 raise ExportError(
                     sentence(where, f"{name!r} is to stand for {part!r}.", "One program stands for sizes from 2 on: 0 and 1 are sizes at "
                              "which arrays are empty, or broadcast.",
-                             f"write {{{name!r}: (1, range(2, {max(4, part.stop)}))}} for a program of its own at 1.")
+                             f"write {{{name!r}: (1, range(2, {max(4, part.stop)}))}} for a program of its own at 1."),
+                    code="J292",
                 )  # fmt: skip
         if not parts:
-            raise ExportError(sentence(where, f"sizes has none for {name!r}.", "Each size is a program.", "name one."))
+            raise ExportError(sentence(where, f"sizes has none for {name!r}.", "Each size is a program.", "name one."), code="J292")
         listed[name] = parts
     for chosen in itertools.product(*listed.values()):
         at = dict(zip(listed, chosen, strict=True))
@@ -70,7 +72,8 @@ def at_hand(program: Program, at: Sizes, args: Any, kwargs: Any, where: Where) -
         if at.ranges and is_there:
             raise ExportError(
                 sentence(where, f"an axis stands for a range of sizes, and `{option}` is decided for one.",
-                         "A range is one program, which is the same at all of its sizes.", f"list the sizes, or leave out `{option}`.")
+                         "A range is one program, which is the same at all of its sizes.", f"list the sizes, or leave out `{option}`."),
+                code="J292",
             )  # fmt: skip
     (first, by_name), _ = program.flattened()
     try:
@@ -96,7 +99,8 @@ def resizing(entry: Entry, arrays: Sequence[Any], at: Sizes, where: Where) -> Re
         if name not in known:
             raise ContractError(
                 sentence(where, f"sizes names {name!r}, and no array that it is called with has that axis.",
-                         f"The axes are {few(sorted(known)) or 'none'}.", "correct the name, or pass examples that have it.")
+                         f"The axes are {few(sorted(known)) or 'none'}.", "correct the name, or pass examples that have it."),
+                code="J216",
             )  # fmt: skip
 
     def resized(changed: Mapping[str, Any]) -> Sequence[Any]:
@@ -115,6 +119,7 @@ def arrays_at(resized: Resized, examples: Sequence[Any], sizes: Mapping[str, int
     except Refused as refusal:
         raise ExportError(
             sentence(where, f"it {refusal.what}.", "Arrays of the examples with an axis of `sizes` are taken at that size.",
-                     "pass no example of that array, or one of that size.")
+                     "pass no example of that array, or one of that size."),
+            code="J292",
         ) from refusal  # fmt: skip
     return [array if np.shape(array) == taken.shape else taken for array, taken in zip(examples, stand_ins, strict=True)]

@@ -52,10 +52,10 @@ def path_of(file: Any, where: object) -> Path:
         ExportError: It is none.
     """
     if not is_a(file, (str, os.PathLike)) or not is_a(os.fspath(file), str):
-        raise ExportError(sentence(f"{where}", f"{file!r} is no path.", "A program is one file.", 'name it: "fit.jitney".'))
+        raise ExportError(sentence(f"{where}", f"{file!r} is no path.", "A program is one file.", 'name it: "fit.jitney".'), code="J294")
     path = Path(file)
     if not path.name or "\0" in path.name:
-        raise ExportError(sentence(f"{where}", f"{file!r} names no file.", "A program is one file.", 'name it: "fit.jitney".'))
+        raise ExportError(sentence(f"{where}", f"{file!r} names no file.", "A program is one file.", 'name it: "fit.jitney".'), code="J294")
     return path
 
 
@@ -74,7 +74,8 @@ def write(path: Path, header: Mapping[str, Any], members: Mapping[str, bytes], w
     except OSError as error:
         raise ExportError(
             sentence(f"{where}", f"{path} could not be written: {error.strerror or error}.",
-                     "A file is replaced as a whole, or stays as it was.", "mend what the system says, or name another file.")
+                     "A file is replaced as a whole, or stays as it was.", "mend what the system says, or name another file."),
+            code="J294",
         ) from error  # fmt: skip
 
 
@@ -101,7 +102,8 @@ def read(path: Path) -> Content:
     try:
         if not path.is_file():
             raise ExportError(
-                sentence(where, "there is no such file.", "What is loaded is a file of `f.export(...)`.", "correct the path.")
+                sentence(where, "there is no such file.", "What is loaded is a file of `f.export(...)`.", "correct the path."),
+                code="J290",
             )
         with path.open("rb") as file:
             line = file.read(_LINE)
@@ -110,10 +112,13 @@ def read(path: Path) -> Content:
     except OSError as error:
         raise ExportError(
             sentence(where, f"it could not be read: {error.strerror or error}.", "What is loaded is a file of `f.export(...)`.",
-                     "mend what the system says.")
+                     "mend what the system says."),
+            code="J290",
         ) from error  # fmt: skip
     if hashlib.sha256(line + body).digest() != digest:
-        raise ExportError(sentence(where, "it is damaged: its digest is that of other bytes.", _ONLY, "copy or export it anew."))
+        raise ExportError(
+            sentence(where, "it is damaged: its digest is that of other bytes.", _ONLY, "copy or export it anew."), code="J290"
+        )
     return _parted(body, digest.hex(), _LINE + len(digest) + len(body), where)
 
 
@@ -121,13 +126,15 @@ def _check_line(line: bytes, where: str) -> None:
     number = line[len(_MAGIC) : -1]
     if len(line) < _LINE or not line.startswith(_MAGIC) or not number.isdigit() or not line.endswith(b"\n"):
         raise ExportError(
-            sentence(where, "it is no program of jitney.", "What is loaded is a file of `f.export(...)`.", "correct the path.")
+            sentence(where, "it is no program of jitney.", "What is loaded is a file of `f.export(...)`.", "correct the path."),
+            code="J290",
         )
     if int(number) != FORMAT:
         raise ExportError(
             sentence(where, f"it has format {int(number)}, and this jitney reads format {FORMAT}.",
                      "A file is read by the jitney that wrote it, and by later ones of the same format.",
-                     "load it with that jitney, or export it anew with this one.")
+                     "load it with that jitney, or export it anew with this one."),
+            code="J291",
         )  # fmt: skip
 
 
@@ -135,15 +142,15 @@ def _parted(body: bytes, digest: str, size: int, where: str) -> Content:
     start = _LENGTH + int.from_bytes(body[:_LENGTH], "little")
     broken = sentence(where, "its parts do not have the lengths that it says.", _ONLY, "export it anew.")
     if len(body) < start:
-        raise ExportError(broken)
+        raise ExportError(broken, code="J290")
     header = made_of_header(lambda: json.loads(body[_LENGTH:start]), where)
     listed: Any = header.pop("members", None) if is_a(header, dict) else None
     if not is_members(listed):
-        raise ExportError(broken)
+        raise ExportError(broken, code="J290")
     members: dict[str, bytes] = {}
     for name, length in listed:
         members[name] = body[start : start + length]
         start += length
     if start != len(body):
-        raise ExportError(broken)
+        raise ExportError(broken, code="J290")
     return Content(header, members, digest, size)

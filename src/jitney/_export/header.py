@@ -43,22 +43,22 @@ def check_header(header: Any, where: str) -> None:
         ExportError: It has not.
     """
     if not _is(header, _HEADER) or not header["programs"]:
-        raise ExportError(_foreign(where))
+        raise ExportError(_foreign(where), code="J290")
     programs: list[Any] = header["programs"]
     arguments = [(tree, len(program["arrays"])) for tree in header["arguments"].values() for program in programs]
     results = [(program["result"], len(program["results"])) for program in programs]
     symbols = [symbol for program in programs for symbol in program["symbols"].values()]
     if not all(_is_tree(*one) for one in (*arguments, *results)) or not all(_is(symbol, _SYMBOL) for symbol in symbols):
-        raise ExportError(_foreign(where))
+        raise ExportError(_foreign(where), code="J290")
     if [*header["arguments"]] != [parameter["name"] for parameter in header["contract"]["parameters"]]:
-        raise ExportError(_foreign(where))
+        raise ExportError(_foreign(where), code="J290")
     told = made_of_header(lambda: [number for tree in header["arguments"].values() for number in _numbers(tree)], where)
     filled = {*told, *(array["number"] for array in header["bound"])}
     sizes = [size for program in programs for size in program["sizes"].values()]
     if any(filled != {*range(len(program["arrays"]))} for program in programs):
-        raise ExportError(_foreign(where))
+        raise ExportError(_foreign(where), code="J290")
     if not all(is_a(size, int) or _is(size, _RANGE) for size in sizes):
-        raise ExportError(_foreign(where))
+        raise ExportError(_foreign(where), code="J290")
 
 
 def is_members(listed: Any) -> bool:
@@ -77,7 +77,7 @@ def made_of_header(make: Callable[[], Any], where: str) -> Any:
     except JitneyError:
         raise
     except _WRONG as error:
-        raise ExportError(_foreign(where)) from error
+        raise ExportError(_foreign(where), code="J290") from error
 
 
 def _foreign(where: str) -> str:

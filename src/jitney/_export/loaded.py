@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from .._contract.contract import check_arguments
-from .._errors import ContractError, few, sentence
+from .._errors import ContractError, counted, few, sentence
 from .._jax.compile_cache.cache import ensure as ensure_cache
 from .._jax.trees import is_a
 from .._owners import public, shorten
@@ -141,7 +141,8 @@ class Loaded(Shown):
         raise ContractError(
             sentence(self._where, f"no exported program takes {few(given)}.",
                      f"The nearest takes {few(wanted)}{ranges and f' with {ranges}'}, and it is not made anew for others.",
-                     "pass such arrays, or export it for more: sizes={...}, with a range for all sizes of an axis.")
+                     "pass such arrays, or export it for more: sizes={...}, with a range for all sizes of an axis."),
+            code="J219",
         )  # fmt: skip
 
     def _run(self, number: int) -> Run:
@@ -191,7 +192,7 @@ class Loaded(Shown):
         return table(f"{self._where} in {self.file.name}", rows)
 
     def __repr__(self) -> str:
-        return f"<jitney loaded {self.__name__}{self.__signature__} from {self.file.name}, {len(self.programs)} programs>"
+        return f"<jitney loaded {self.__name__}{self.__signature__} from {self.file.name}, {counted(len(self.programs), 'program')}>"
 
 
 @public

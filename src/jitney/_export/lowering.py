@@ -87,7 +87,8 @@ def _needs_sizes(where: Where, names: Sequence[str], why: str) -> ExportError:
     return ExportError(
         sentence(where, f"{' and '.join(map(repr, names))} cannot stand for all sizes of a range: {in_names(why, names)}.",
                  "One program is exported for all sizes only if it is the same for each of them.",
-                 f"list the sizes instead, each of which is a program: sizes={{{names[0]!r}: (64, 128)}}; or change that line.")
+                 f"list the sizes instead, each of which is a program: sizes={{{names[0]!r}: (64, 128)}}; or change that line."),
+        code="J292",
     )  # fmt: skip
 
 

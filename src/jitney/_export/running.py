@@ -133,7 +133,8 @@ def _no_gradient(where: str) -> DerivativeError:
     return DerivativeError(
         sentence(where, "it was exported without its gradient.",
                  "What a loaded program is differentiated by is in its file, and JAX has forward mode of no exported program.",
-                 "export it with vjp_order=1, or export `f.value_and_grad` or `f.jvp`.")
+                 "export it with vjp_order=1, or export `f.value_and_grad` or `f.jvp`."),
+        code="J244",
     )  # fmt: skip
 
 
@@ -141,21 +142,24 @@ def _no_further(where: str) -> DerivativeError:
     return DerivativeError(
         sentence(where, "it was exported with its gradient, and not with that of its gradient.",
                  "What a loaded program is differentiated by is in its file, as often as `vjp_order` said.",
-                 "export it with vjp_order=2 or more, or `f.hessian` or `f.hvp`.")
+                 "export it with vjp_order=2 or more, or `f.hessian` or `f.hvp`."),
+        code="J244",
     )  # fmt: skip
 
 
 def _unmapped(where: str) -> ExportError:
     return ExportError(
         sentence(where, "a loaded program cannot be mapped by `jax.vmap`.", "JAX has no rule that maps an exported program.",
-                 "export it with jitney.optimize(vmap=...), or go through the elements with `jax.lax.map`.")
+                 "export it with jitney.optimize(vmap=...), or go through the elements with `jax.lax.map`."),
+        code="J293",
     )  # fmt: skip
 
 
 def _not_forward(where: str) -> DerivativeError:
     return DerivativeError(
         sentence(where, "a loaded program cannot be differentiated in forward mode.", "JAX has no such rule for an exported program.",
-                 "export `f.jvp`, or go backwards: vjp_order=1 and `jax.grad`, `jax.vjp` or `jax.jacrev`.")
+                 "export `f.jvp`, or go backwards: vjp_order=1 and `jax.grad`, `jax.vjp` or `jax.jacrev`."),
+        code="J244",
     )  # fmt: skip
 
 
@@ -164,7 +168,8 @@ def _look_at(flag: Any, checks: Sequence[Sequence[str]], where: str) -> None:
     if is_a(flag, Tracer):
         raise ExportError(
             sentence(where, "it has run-time checks, and is called under `jit` or `grad`.", "Whether a check has failed is looked at when "
-                     "the results are there.", "call it outside, or export it without its checks.")
+                     "the results are there.", "call it outside, or export it without its checks."),
+            code="J293",
         )  # fmt: skip
     failed = int(np.asarray(flag))
     if failed:
@@ -178,5 +183,6 @@ def check_x64(told: Mapping[str, Any], where: str) -> None:
     if wide and not _jax.config.jax_enable_x64:
         raise ExportError(
             sentence(where, f"it takes or gives {wide[0]['dtype']}, and jax_enable_x64 is off here.",
-                     "It was exported with numbers of 64 bits.", "call it inside `with jax.enable_x64(True):`, or export it without.")
+                     "It was exported with numbers of 64 bits.", "call it inside `with jax.enable_x64(True):`, or export it without."),
+            code="J291",
         )  # fmt: skip

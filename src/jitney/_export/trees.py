@@ -119,7 +119,8 @@ def resolved(tree: Tree, where: object, find: Find = imported) -> Tree:
             raise ExportError(
                 sentence(f"{where}", f"{'.'.join(tree['class'])} has other fields than when it was exported.",
                          "A module or a named tuple is put together by its fields.",
-                         "export it anew, or load it where the class is as it was, or is not there: it is a dict then.")
+                         "export it anew, or load it where the class is as it was, or is not there: it is a dict then."),
+                code="J291",
             )  # fmt: skip
     return known
 
@@ -247,7 +248,8 @@ class Taking:
         raise ContractError(
             sentence(self.where, f"{path!r} is {given}, and the exported program takes {what} there.",
                      "A loaded program takes arguments of the structure that it was exported with.",
-                     "pass that, or export the function with arguments like these.")
+                     "pass that, or export the function with arguments like these."),
+            code="J219",
         )  # fmt: skip
 
     def _static(self, data: Data, value: Any, path: str) -> ContractError:
@@ -258,7 +260,8 @@ class Taking:
         return ContractError(
             sentence(self.where, f"static {path!r} is {given}, and the program was exported with {text_of(data)}.",
                      "A static value is a part of the compiled program, which a loaded one cannot make anew.",
-                     "pass that value, or export the function with this one.")
+                     "pass that value, or export the function with this one."),
+            code="J219",
         )  # fmt: skip
 
 

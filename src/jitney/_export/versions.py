@@ -31,14 +31,16 @@ def check_version(header: Mapping[str, Any], where: str) -> None:
     if _number(jax.__version__) < _number(header["jax"]):
         raise ExportError(
             sentence(where, f"it was exported by jax {header['jax']}, and this is jax {jax.__version__}.", _RULE,
-                     f"install jax {header['jax']} or a later one, or export it with this one.")
+                     f"install jax {header['jax']} or a later one, or export it with this one."),
+            code="J291",
         )  # fmt: skip
     least, most = _export.minimum_supported_calling_convention_version, _export.maximum_supported_calling_convention_version
     for told in header["programs"]:
         if not least <= told["calling_convention"] <= most:
             raise ExportError(
                 sentence(where, f"it has convention {told['calling_convention']}, and jax {jax.__version__} knows {least} to {most}.",
-                         _RULE, "export it anew with a JAX of these days.")
+                         _RULE, "export it anew with a JAX of these days."),
+                code="J291",
             )  # fmt: skip
 
 
@@ -58,7 +60,7 @@ def deserialized(member: bytes, header: Mapping[str, Any], told: Mapping[str, An
     taken, given = ([str(aval.dtype) for aval in avals] for avals in (exported.in_avals, exported.out_avals))
     results = [aval["dtype"] for aval in told["results"]] + ["int32"] * bool(told["checks"])
     if taken != [aval["dtype"] for aval in told["arrays"]] or given != results:
-        raise ExportError(_no_program(where))
+        raise ExportError(_no_program(where), code="J290")
     return exported
 
 
@@ -75,15 +77,17 @@ def _exported(member: bytes, header: Mapping[str, Any], where: str) -> Any:
             raise
         raise ExportError(
             sentence(where, "the package flatbuffers is not there.", "JAX writes and reads exported programs with it.",
-                     'install it: pip install "jitney[export]".')
+                     'install it: pip install "jitney[export]".'),
+            code="J291",
         ) from error  # fmt: skip
     except (ValueError, NotImplementedError) as error:
         raise ExportError(
             sentence(where, f"jax {jax.__version__} does not load what jax {header['jax']} exported: {str(error).strip().splitlines()[0]}",
-                     _RULE, "export it anew, or load it with a JAX of its time.")
+                     _RULE, "export it anew, or load it with a JAX of its time."),
+            code="J291",
         ) from error  # fmt: skip
     except (struct.error, AttributeError, TypeError, LookupError) as error:  # bytes that JAX has not written
-        raise ExportError(_no_program(where)) from error
+        raise ExportError(_no_program(where), code="J290") from error
 
 
 def check_platform(platforms: list[str], where: str) -> None:
@@ -97,7 +101,8 @@ def check_platform(platforms: list[str], where: str) -> None:
         raise ExportError(
             sentence(where, f"it was exported for {' and '.join(platforms)}, and the default device here is of {here}.",
                      "What is lowered for one platform may hold operations of it.",
-                     f"export it with platforms={(*platforms, here)!r}.")
+                     f"export it with platforms={(*platforms, here)!r}."),
+            code="J291",
         )  # fmt: skip
 
 

@@ -160,7 +160,8 @@ def _check(program: Program, where: Where, vjp_order: Any) -> None:
     if importlib.util.find_spec("flatbuffers") is None:
         raise ExportError(
             sentence(where, "the package flatbuffers is not there.", "JAX writes and reads exported programs with it.",
-                     'install it: pip install "jitney[export]".')
+                     'install it: pip install "jitney[export]".'),
+            code="J291",
         )  # fmt: skip
     if not is_a(vjp_order, int) or is_a(vjp_order, bool) or vjp_order < 0:
         raise ExportError(
@@ -266,7 +267,8 @@ def _bound_arrays(
         if taken is not array:
             raise ContractError(
                 sentence(where, f"{path!r}, to which it is bound, has another size than was asked for.",
-                         "What a program is bound to goes into the file as it is.", "leave that axis out of `sizes`.")
+                         "What a program is bound to goes into the file as it is.", "leave that axis out of `sizes`."),
+                code="J216",
             )  # fmt: skip
         if is_a(array, jax.ShapeDtypeStruct):
             raise ExportError(

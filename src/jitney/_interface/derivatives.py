@@ -139,7 +139,8 @@ class Derivative(Tools[G], Generic[P, G]):
                     f"missing {name}=..., {what}.",
                     "A derivative along a direction is told which.",
                     f"pass {name}=... by name.",
-                )
+                ),
+                code="J243",
             )
         return kwargs.pop(name)
 
@@ -148,7 +149,8 @@ class Derivative(Tools[G], Generic[P, G]):
             listed = f"{', '.join(map(repr, names))}" if names is not None else "those that vary"
             raise OptionError(
                 sentence(self._where, "the tangents are not given by name.", f"They are a dict by argument name, of {listed}.",
-                         'write tangents={"x": ...}, or name the one argument with wrt="x".')
+                         'write tangents={"x": ...}, or name the one argument with wrt="x".'),
+                code="J207",
             )  # fmt: skip
         self._check(tuple(given))
         return given
@@ -197,14 +199,14 @@ class Derivative(Tools[G], Generic[P, G]):
     def _check_aux(self, aux: Any, options: Options) -> None:
         if aux is not True:
             fail(self._where, f"has_aux={aux!r} is neither True nor False.",
-                 "It says whether the function returns (number, aux).", "write one.")  # fmt: skip
+                 "It says whether the function returns (number, aux).", "write one.", code="J207")  # fmt: skip
         if self.what not in ("grad", "value_and_grad"):
             fail(self._where, f"`{self.what}` takes no has_aux=True.",
                  "Beside a gradient something else is handed on; other derivatives are of all that the function returns.",
-                 "write f.value_and_grad(..., has_aux=True), or a function that returns the number alone.")  # fmt: skip
+                 "write f.value_and_grad(..., has_aux=True), or a function that returns the number alone.", code="J201")  # fmt: skip
         if options.memory is not None:
             fail(self._where, "`memory` and has_aux=True together are not there yet.", "What is recomputed is chosen for one number.",
-                 "keep one, or name a policy of `jax.checkpoint_policies` in `remat`.")  # fmt: skip
+                 "keep one, or name a policy of `jax.checkpoint_policies` in `remat`.", code="J201")  # fmt: skip
 
 
 def program_of(tool: str, given: Any, wrt: Wrt = None) -> Program[..., Any]:
@@ -218,7 +220,8 @@ def program_of(tool: str, given: Any, wrt: Wrt = None) -> Program[..., Any]:
     if not hasattr(given, "abstract"):
         raise OptionError(
             sentence(tool, f"{given!r} is no program.", "What jitney knows of axes comes from a decoration.",
-                     "decorate it with @jitney.optimize, or pass a method that is.")
+                     "decorate it with @jitney.optimize, or pass a method that is."),
+            code="J204",
         )  # fmt: skip
     return given
 
@@ -235,7 +238,8 @@ def named(where: Where | str, option: str, value: Any) -> tuple[tuple[str, ...],
         return tuple(value), False
     raise OptionError(
         sentence(where, f"{option}={value!r} does not name arguments.", f"`{option}` takes a name, or several different ones.",
-                 f'write {option}="x" or {option}=("x", "z").')
+                 f'write {option}="x" or {option}=("x", "z").'),
+        code="J207",
     )  # fmt: skip
 
 
@@ -253,7 +257,8 @@ def check_names(where: Where | str, names: tuple[str, ...], core: Any) -> None:
         if name in core.options.static:
             raise OptionError(
                 sentence(where, f"{name!r} is static.", "A derivative is with respect to what is traced.",
-                         "leave it out of `static`, or out of `wrt`.")
+                         "leave it out of `static`, or out of `wrt`."),
+                code="J207",
             )  # fmt: skip
 
 
@@ -291,14 +296,19 @@ def lazy_derivatives(fn: Any = None, /, *, wrt: Wrt = None, skip: Wrt = None, mo
     names, single = named(where, "wrt", wrt) if wrt is not None else (None, False)
     left_out = named(where, "skip", skip)[0] if skip is not None else ()
     if not is_a(mode, str) or mode not in get_args(Mode):
-        raise OptionError(sentence(where, f"mode={mode!r} is not a mode.", f"`mode` is one of {', '.join(get_args(Mode))}.", "choose one."))
+        raise OptionError(
+            sentence(where, f"mode={mode!r} is not a mode.", f"`mode` is one of {', '.join(get_args(Mode))}.", "choose one."), code="J207"
+        )
     if type_of(sparse) is not bool:
-        raise OptionError(sentence(where, f"sparse={sparse!r} is neither True nor False.", "`sparse` asks for BCOO arrays.", "write one."))
+        raise OptionError(
+            sentence(where, f"sparse={sparse!r} is neither True nor False.", "`sparse` asks for BCOO arrays.", "write one."), code="J207"
+        )
     if names is not None and left_out:
         raise OptionError(
             sentence(
                 where, "`wrt` and `skip` are both given.", "`wrt` names all that varies; `skip` is for where it does not.", "keep one."
-            )
+            ),
+            code="J201",
         )
     defaults = Defaults(names, left_out, single, mode, sparse)
     return _decorated(fn, defaults) if fn is not None else functools.partial(_decorated, defaults=defaults)

@@ -158,7 +158,8 @@ def _decorate(fn: Any, options: Mapping[str, Any], namespace: Mapping[str, Any])
     if not callable(fn):
         raise OptionError(
             sentence("optimize()", f"{fn!r} is not callable.", "`optimize` takes a function, or options by keyword.",
-                     "write @optimize above a function, or @optimize(static=...).")
+                     "write @optimize above a function, or @optimize(static=...)."),
+            code="J204",
         )  # fmt: skip
     function, args, kwargs = _unwrapped(fn)
     where = where_of(function)
@@ -166,13 +167,16 @@ def _decorate(fn: Any, options: Mapping[str, Any], namespace: Mapping[str, Any])
         raise OptionError(
             sentence("optimize()", f"{function.__name__!r} is a ufunc of NumPy's kind: {function!r}.",
                      "It works on the values of NumPy arrays, and what is traced has none.",
-                     "decorate the function of that name in `jax.numpy` or `jax.scipy.special`; leave a ufunc of your own as it is.")
+                     "decorate the function of that name in `jax.numpy` or `jax.scipy.special`; leave a ufunc of your own as it is."),
+            code="J204",
         )  # fmt: skip
-    if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+    is_generator = inspect.isgeneratorfunction(function)
+    if is_generator or inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
         raise OptionError(
-            sentence(where, "it is an `async` function or a generator, which runs bit by bit.",
+            sentence(where, f"it is {'a generator' if is_generator else 'an `async` function'}, which runs bit by bit.",
                      "What is traced runs once, from beginning to end, and returns arrays.",
-                     "decorate the function that computes, and await or yield around it.")
+                     "decorate the function that computes, and await or yield around it."),
+            code="J204",
         )  # fmt: skip
     chosen = read_options(where, options)
     off = disabled(where)

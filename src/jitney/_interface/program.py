@@ -24,11 +24,13 @@ from .._owners import public, shorten, users_level
 from .._program.core import REGISTRY, Core, called_with
 from .._program.entry import Entry, Retry, Undecided
 from .._program.examples import abstract_values
+from .._program.left_behind import left_error
 from .._program.limit import PastLimit
 from .._program.lowered import Lowered, Traced
 from .._program.tolerance import decide, decided
 from .._report.plan_report import Report, report
 from .._signature.options import Options
+from .._signature.written import written
 from .._view.layout import Layout, traced, unwrap_statics
 from .._view.result import Mixed, unmixed
 from .derivatives import Defaults, Derivative
@@ -119,6 +121,7 @@ class Program(Tools[R], Generic[P, R]):
                 named = donation_error(error, core.where, arrays, entry.paths, entry.layout.donated) if core.options.donate else None
                 named = named or low_product_error(error, core.where) or no_number(core.where, arrays, entry.paths)
                 named = named or over_error(error, core.where, core.fn(), core.options)
+                named = named or left_error(error, core.where, entry.reads)
                 if named is not None:
                     raise named from error
                 if not entry.overlooked(error):
@@ -444,7 +447,7 @@ class Program(Tools[R], Generic[P, R]):
         return inspect.signature(self.__wrapped__)
 
     def __repr__(self) -> str:
-        chosen = [f"{name}={value!r}" for name, value in vars(self._core.options).items() if value != getattr(Options(), name)]
+        chosen = written(self._core.options)
         return f"<jitney program {self._core.where}{' ' if chosen else ''}{', '.join(chosen)}>"
 
     def __dir__(self) -> list[str]:

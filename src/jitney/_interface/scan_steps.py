@@ -11,7 +11,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from .._errors import ContractError, OptionError, sentence
+from .._errors import ContractError, OptionError, name_fix, sentence
 from .._jax.trees import is_a, keystr, tree_flatten_with_path, type_of
 from .._owners import public
 from .._signature.binding import signature_of
@@ -55,7 +55,9 @@ def scan_steps(
             size.
     """
     if not callable(step):
-        raise OptionError(sentence("scan_steps()", f"{step!r} is no step.", _HANDED_ON, "pass a function, or a program of one."))
+        raise OptionError(
+            sentence("scan_steps()", f"{step!r} is no step.", _HANDED_ON, "pass a function, or a program of one."), code="J204"
+        )
     program: Any = step if is_a(step, Program) else None
     inner: Any = program if program is not None else optimize(step)
     where = f"scan_steps() of {inner.core.where}"
@@ -83,7 +85,7 @@ def _texts(where: str, over: Any) -> tuple[str, ...]:
         return (over,)
     if not is_a(over, (list, tuple)) or not all(is_a(name, str) for name in over):
         rule = "It is the name of an argument, or several."
-        raise OptionError(sentence(where, f"over={over!r} names no arguments.", rule, 'write over=("x", "y").'))
+        raise OptionError(sentence(where, f"over={over!r} names no arguments.", rule, 'write over=("x", "y").'), code="J220")
     return tuple(over)
 
 
@@ -91,19 +93,19 @@ def _names(where: str, signature: inspect.Signature, n: int, carry: int, over: S
     """The parameters, checked."""
     if not is_a(n, int) or is_a(n, bool) or not 0 <= n < _MOST:
         rule = f"It is an integer from 0 to {_MOST - 1}, as far as the counter of a loop goes."
-        raise OptionError(sentence(where, f"n={n!r} is no number of steps.", rule, "write n=1000."))
+        raise OptionError(sentence(where, f"n={n!r} is no number of steps.", rule, "write n=1000."), code="J220")
     parameters = signature.parameters
     names = [name for name, each in parameters.items() if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
     if not is_a(carry, int) or is_a(carry, bool) or not 1 <= carry <= len(names):
         rule = f"It counts the leading arguments with a name that a step hands on, of which this one has {len(names)}."
         fix = "write carry=1, and return its new value first." if names else "pass a function with one: lambda state: ..."
-        raise OptionError(sentence(where, f"carry={carry!r} does not fit.", rule, fix))
+        raise OptionError(sentence(where, f"carry={carry!r} does not fit.", rule, fix), code="J220")
     for name in over:
         if name not in parameters or name in names[:carry]:
             what = "is handed on" if name in names[:carry] else "is no argument"
             rest = [each for each in parameters if each not in names[:carry]]
             rule = f"An argument with an element for each step is one of {', '.join(rest) or 'none'}."
-            raise OptionError(sentence(where, f"over={name!r}: it {what}.", rule, "correct the name."))
+            raise OptionError(sentence(where, f"over={name!r}: it {what}.", rule, name_fix(name, rest)), code="J202")
     return names
 
 
@@ -150,7 +152,9 @@ class _Loop:
             return (result,), ()
         if type_of(result) is not tuple or len(result) < count:
             what = f"a step returns {_kind(result)}, which does not begin with {', '.join(self.carried)}."
-            raise ContractError(sentence(self.where, what, _HANDED_ON, f"return ({', '.join(self.carried)}, ...) with their new values."))
+            raise ContractError(
+                sentence(self.where, what, _HANDED_ON, f"return ({', '.join(self.carried)}, ...) with their new values."), code="J217"
+            )
         return result[:count], result[count:]
 
     def _fitted(self, new: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -159,7 +163,9 @@ class _Loop:
         after = tree_flatten_with_path(dict(zip(self.carried, new, strict=True)))
         if not are_one(before[1], after[1]):
             what = f"what a step hands on has another structure: {_few(after[1])} for {_few(before[1])}."
-            raise ContractError(sentence(self.where, what, _HANDED_ON, "return the same tree, with None where there was None."))
+            raise ContractError(
+                sentence(self.where, what, _HANDED_ON, "return the same tree, with None where there was None."), code="J217"
+            )
         for (path, old), (_, leaf) in zip(before[0], after[0], strict=True):
             self._check_leaf(_path(path), old, leaf)
         return _eqx.filter(new, _eqx.is_array)
@@ -172,7 +178,7 @@ class _Loop:
         what, fix = f"{path} comes in as {_kind(old)} and goes out as {_kind(new)}.", "cast or reshape it in the step."
         if not _eqx.is_array(old):
             fix = f"pass an array for {path}, such as jnp.asarray({old!r})." if is_a(old, (int, float)) else "leave it as it is."
-        raise ContractError(sentence(self.where, what, _HANDED_ON, fix))
+        raise ContractError(sentence(self.where, what, _HANDED_ON, fix), code="J217")
 
     def _check_size(self, path: Any, leaf: Any) -> None:
         if leaf.ndim == 0 or leaf.shape[0] != self.n:
@@ -180,7 +186,9 @@ class _Loop:
                 f"{_path(path)} is {_kind(leaf)}.",
                 f"An argument of `over` has a first axis with an element for each of {self.n} steps.",
             )
-            raise ContractError(sentence(self.where, what, rule, "stack one for each step (jnp.stack), or take its name out of `over`."))
+            raise ContractError(
+                sentence(self.where, what, rule, "stack one for each step (jnp.stack), or take its name out of `over`."), code="J210"
+            )
 
 
 _HANDED_ON = "What is handed on fits into the next step: the same tree, shapes and dtypes, and no value beside arrays that changes."

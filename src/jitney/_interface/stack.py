@@ -118,4 +118,4 @@ def _said(x: Any) -> str:
 
 
 def _fail(what: str, rule: str, fix: str) -> NoReturn:
-    raise OptionError(sentence("stack()", what, rule, fix))
+    raise OptionError(sentence("stack()", what, rule, fix), code="J209")

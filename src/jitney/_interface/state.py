@@ -35,7 +35,8 @@ class DerivedField(Generic[R]):
         if not inspect.isroutine(rule) or not hasattr(rule, "__name__"):
             raise OptionError(
                 sentence("jitney.derived()", f"a {type_of(rule).__name__} is no rule.", "A rule is a function of the state, with a name.",
-                         "write it with `def` in the class, and @jitney.derived above it.")
+                         "write it with `def` in the class, and @jitney.derived above it."),
+                code="J204",
             )  # fmt: skip
         self.rule = rule
         self.__doc__ = rule.__doc__

@@ -38,13 +38,15 @@ def core_leaves(state: Any) -> list[tuple[Any, Any]]:
             what = f"{leaf.dtype}{list(leaf.shape)}" if hasattr(leaf, "dtype") else repr(leaf)
             raise StateError(
                 sentence(f"{cls}{keystr(path)}", f"it is {what}.", "The core fields of a state are floating-point arrays.",
-                         "make it an array of floats, or mark the field with eqx.field(static=True).")
+                         "make it an array of floats, or mark the field with eqx.field(static=True)."),
+                code="J310",
             )  # fmt: skip
     dtypes = {str(leaf.dtype): keystr(path) for path, leaf in leaves}
     if len(dtypes) > 1:
         listed = ", ".join(f"{dtype} ({path.removeprefix('.')})" for dtype, path in dtypes.items())
         raise StateError(
-            sentence(cls, f"its fields have several dtypes: {listed}.", "One vector has one dtype.", "convert the fields to one dtype.")
+            sentence(cls, f"its fields have several dtypes: {listed}.", "One vector has one dtype.", "convert the fields to one dtype."),
+            code="J310",
         )
     return leaves
 
@@ -110,7 +112,7 @@ def made(cls: Any, vector: Any, *, sizes: Mapping[str, int] | None = None) -> An
     dims = {name: _dims(cls, name, hint) for name, hint in hints.items() if name not in _static_names(cls)}
     if sizes is not None and not is_a(sizes, Mapping):
         rule = "Sizes are given by names of axes."
-        raise StateError(sentence(f"{cls.__name__}.of()", f"sizes={sizes!r}.", rule, 'write sizes={"k": 3}.'))
+        raise StateError(sentence(f"{cls.__name__}.of()", f"sizes={sizes!r}.", rule, 'write sizes={"k": 3}.'), code="J310")
     known = dict(sizes or {})
     unknown = sorted({name for hint in dims.values() for name in (*hint.names, *hint.mentions)} - set(known))
     if len(unknown) == 1:
@@ -118,7 +120,8 @@ def made(cls: Any, vector: Any, *, sizes: Mapping[str, int] | None = None) -> An
     elif unknown:
         raise StateError(
             sentence(f"{cls.__name__}.of()", f"the sizes of {', '.join(map(repr, unknown))} are not known.",
-                     "One unknown size follows from the length of the vector.", f"pass sizes={{{unknown[0]!r}: ...}}, or use an instance.")
+                     "One unknown size follows from the length of the vector.", f"pass sizes={{{unknown[0]!r}: ...}}, or use an instance."),
+            code="J310",
         )  # fmt: skip
     shapes = [_shape(cls, hint, known) for hint in dims.values()]
     parts = _split(_vector(cls, vector, sum(map(math.prod, shapes))), shapes)
@@ -138,7 +141,8 @@ def _vector(cls: Any, vector: Any, length: int) -> Any:
     if array.shape != (length,):
         raise StateError(
             sentence(f"{cls.__name__}.of()", f"the vector has shape {tuple(array.shape)}, and the fields take {length} elements.",
-                     "A state is made of one vector that fits.", f"pass a vector of length {length}.")
+                     "A state is made of one vector that fits.", f"pass a vector of length {length}."),
+            code="J310",
         )  # fmt: skip
     return array
 
@@ -147,7 +151,8 @@ def _no_vector(cls: Any, what: str) -> StateError:
     return StateError(
         sentence(
             f"{cls.__name__}.of()", f"{what}.", "A state is made of one vector of floating-point numbers.", "pass vector.astype(float)."
-        )
+        ),
+        code="J310",
     )
 
 
@@ -174,7 +179,8 @@ def _dims(cls: Any, name: str, hint: Any) -> ArrayHint:
 def _needs_instance(cls: Any, name: str, what: str) -> StateError:
     return StateError(
         sentence(f"{cls.__name__}.of()", f"{name!r} {what}.", "Without an instance the fields come from their annotations.",
-                 "take the shapes from an instance: state.of(vector).")
+                 "take the shapes from an instance: state.of(vector)."),
+        code="J310",
     )  # fmt: skip
 
 
@@ -202,6 +208,7 @@ def _solved(cls: Any, dims: Mapping[str, ArrayHint], known: Mapping[str, int], n
     if length(low) != wanted:
         raise StateError(
             sentence(f"{cls.__name__}.of()", f"no size of {name!r} makes the fields {wanted} elements long.",
-                     "A state is made of one vector that fits.", f"pass a vector that fits, such as one of {length(low)} elements.")
+                     "A state is made of one vector that fits.", f"pass a vector that fits, such as one of {length(low)} elements."),
+            code="J310",
         )  # fmt: skip
     return low

@@ -27,7 +27,8 @@ def fitting(where: Where, name: str, given: Any, at: Any) -> Any:
     if _jax.tree.structure(given) != treedef:
         raise DerivativeError(
             sentence(where, f"the direction of {name!r} has another structure: {_jax.tree.structure(given)}, not {treedef}.",
-                     "A direction has the structure, shapes and dtypes of what it is a direction of.", "build it with jax.tree.map.")
+                     "A direction has the structure, shapes and dtypes of what it is a direction of.", "build it with jax.tree.map."),
+            code="J243",
         )  # fmt: skip
     for (path, leaf), direction in zip(leaves, _jax.tree.leaves(given), strict=True):
         if direction.shape != leaf.shape or direction.dtype != leaf.dtype:
@@ -35,7 +36,8 @@ def fitting(where: Where, name: str, given: Any, at: Any) -> Any:
                 sentence(where,
                          f"the direction of {name}{keystr(path)} is {direction.dtype}{list(direction.shape)}, "
                          f"for {leaf.dtype}{list(leaf.shape)}.",
-                         "A direction has the structure, shapes and dtypes of what it is a direction of.", "convert or reshape it.")
+                         "A direction has the structure, shapes and dtypes of what it is a direction of.", "convert or reshape it."),
+                code="J243",
             )  # fmt: skip
     return given
 
@@ -63,7 +65,8 @@ class Linear(eqx.Module):
         if type_of(given) is not dict or set(given) != set(names):
             raise DerivativeError(
                 sentence(where, "the directions are not given by name.", f"They are a dict with {', '.join(map(repr, names))}.",
-                         "write linear({...}), or take the derivative with respect to one argument.")
+                         "write linear({...}), or take the derivative with respect to one argument."),
+                code="J243",
             )  # fmt: skip
         at: Any = _jax.tree.unflatten(treedef, [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in self._program.invars])
         given = _eqx.filter(_jax.tree.map(_jax.numpy.asarray, given), _eqx.is_inexact_array)

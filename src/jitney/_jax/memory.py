@@ -133,7 +133,8 @@ def budget_of(where: Where | str, memory: Any) -> int:
     if size is None:
         raise OptionError(
             sentence(where, f"memory={memory!r} is not a size.", "It is a number of bytes, a text with a unit, or \"auto\".",
-                     'write memory="2GiB".')
+                     'write memory="2GiB".'),
+            code="J220",
         )  # fmt: skip
     return free_bytes() if size == AUTO else int(size)
 

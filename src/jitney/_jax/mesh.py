@@ -73,7 +73,8 @@ def mesh(*, devices: Any = None, explicit: bool = False, **axes: int) -> Mesh:
     if found is None or not all(hasattr(device, "process_index") for device in found):
         raise MeshError(
             sentence("jitney.mesh()", f"devices={devices!r}.", "They are a list of JAX's devices; an axis says how many lie along it.",
-                     "write jitney.mesh(data=2), or jitney.mesh(data=2, devices=jax.devices()[:2]).")
+                     "write jitney.mesh(data=2), or jitney.mesh(data=2, devices=jax.devices()[:2])."),
+            code="J253",
         )  # fmt: skip
     sizes = _sizes(axes, len(found))
     kind = AxisType.Explicit if explicit else AxisType.Auto
@@ -88,7 +89,8 @@ def _sizes(axes: Mapping[str, int], count: int) -> dict[str, int]:
     if not axes or bad or list(axes.values()).count(-1) > 1:
         raise MeshError(
             sentence(where, f"{bad[0]}={axes[bad[0]]!r} is no number of devices." if bad else "that is no layout.",
-                     "Each axis has a number of devices; one of them may be -1, for all that are left.", "write jitney.mesh(data=-1).")
+                     "Each axis has a number of devices; one of them may be -1, for all that are left.", "write jitney.mesh(data=-1)."),
+            code="J253",
         )  # fmt: skip
     known = math.prod(size for size in axes.values() if size != -1)
     if known > count or (-1 in axes.values() and count % known):
@@ -96,7 +98,8 @@ def _sizes(axes: Mapping[str, int], count: int) -> dict[str, int]:
             sentence(where, f"there {'is 1 device' if count == 1 else f'are {count} devices'}, which {known} does not divide."
                      if known <= count else f"{known} devices are needed, and there {'is 1' if count == 1 else f'are {count}'}.",
                      "A mesh has one device for each of its places.",
-                     "make an axis smaller; on one CPU, XLA_FLAGS=--xla_force_host_platform_device_count=8 gives eight virtual devices.")
+                     "make an axis smaller; on one CPU, XLA_FLAGS=--xla_force_host_platform_device_count=8 gives eight virtual devices."),
+            code="J252",
         )  # fmt: skip
     return {name: count // known if size == -1 else size for name, size in axes.items()}
 
@@ -128,7 +131,8 @@ def _divided_already(given: Any, around: Any) -> Any:
     raise MeshError(
         sentence("mesh=...", f"{described(given)} is asked for inside `shard_map` or `pmap` over another mesh.",
                  "Inside one each device works alone on its part, and arrays can be laid only along axes of that same mesh.",
-                 "call the function outside of it, or write it there without `shard`.")
+                 "call the function outside of it, or write it there without `shard`."),
+        code="J254",
     )  # fmt: skip
 
 
@@ -141,7 +145,7 @@ def mesh_of(given: Any) -> Any:
     found = given.mesh if is_a(given, Mesh) else given
     if not is_a(found, (_sharding.Mesh, _sharding.AbstractMesh)):
         what = f"a {type_of(found).__name__} is no mesh."
-        raise MeshError(sentence("mesh=...", what, "A mesh is devices along named axes.", "write mesh=jitney.mesh(data=-1)."))
+        raise MeshError(sentence("mesh=...", what, "A mesh is devices along named axes.", "write mesh=jitney.mesh(data=-1)."), code="J253")
     return found
 
 

@@ -55,7 +55,8 @@ def put(args: tuple[Any, ...], kwargs: dict[str, Any], *, on_device: bool) -> Pu
     if any(is_a(leaf, (Tracer, jax.ShapeDtypeStruct)) for leaf in leaves):
         raise OptionError(
             sentence("jitney.measure()", "an argument has no value.", "Calls are timed on arrays, outside of any `jit` or `grad`.",
-                     "call it with arrays, at the top level of the program.")
+                     "call it with arrays, at the top level of the program."),
+            code="J208",
         )  # fmt: skip
     host = [leaf for leaf in leaves if on_device and _is_host(leaf)]
     start = time.perf_counter()
@@ -78,10 +79,10 @@ def check_calls(where: str, functions: Mapping[str, Any], kwargs: Any) -> None:
     for name, f in functions.items():
         if not callable(f):
             rule = "It is a function, which is called."
-            raise OptionError(sentence(where, f"`{name}` is {shown(f)}.", rule, f"hand over a function as `{name}`."))
+            raise OptionError(sentence(where, f"`{name}` is {shown(f)}.", rule, f"hand over a function as `{name}`."), code="J208")
     if kwargs is not None and not (is_a(kwargs, Mapping) and all(is_a(name, str) for name in kwargs)):
         rule = "It is a dict from names to arguments."
-        raise OptionError(sentence(where, f"kwargs={shown(kwargs)}.", rule, 'write `kwargs={"x": x}`.'))
+        raise OptionError(sentence(where, f"kwargs={shown(kwargs)}.", rule, 'write `kwargs={"x": x}`.'), code="J208")
 
 
 def shown(value: Any) -> str:

@@ -77,4 +77,4 @@ def _allowed(a: Any, b: Any) -> float:
 
 
 def _different(names: tuple[str, str], what: str) -> VerificationError:
-    return VerificationError(sentence(_WHERE, f"{names[0]} and {names[1]} give different results: {what}.", _RULE, _FIX))
+    return VerificationError(sentence(_WHERE, f"{names[0]} and {names[1]} give different results: {what}.", _RULE, _FIX), code="J316")

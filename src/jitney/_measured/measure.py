@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from .._diagnosis.jax_work import watch
-from .._errors import OptionError, sentence
+from .._errors import OptionError, counted, sentence
 from .._jax.memory import text as bytes_text
 from .._jax.trees import is_number
 from .._owners import public
@@ -126,7 +126,7 @@ class Measurement(Shown):
         if any(side.copies for side in sides):
             rows.append(("", "arguments", *("copied, untimed" for _ in sides)))
         if self.transfer_arrays:
-            what = f"{self.transfer_arrays} arrays of {bytes_text(self.transfer_bytes)}, before"
+            what = f"{counted(self.transfer_arrays, 'array')} of {bytes_text(self.transfer_bytes)}, before"
             rows.append(("to the device", what, _time(self.transfer_seconds)))
         if self.apart is not None:
             rows.append(("results", "apart by, of the largest", f"{self.apart:.1e}"))
@@ -262,7 +262,7 @@ def _check(*, seconds: Any, rounds: Any, tolerance: Any, on_device: Any) -> None
     elif not isinstance(on_device, bool):
         wrong = f"on_device={on_device!r} is neither.", "It is True or False.", "write `on_device=False`, or leave it out."
     if wrong is not None:
-        raise OptionError(sentence("jitney.measure()", *wrong))
+        raise OptionError(sentence("jitney.measure()", *wrong), code="J208")
 
 
 def _programs(side: Timing) -> str:

@@ -117,7 +117,8 @@ class Profile(Shown):
             raise OptionError(
                 sentence(f"jitney.profile({str(self._root)!r})", f"JAX's profiler cannot start: {error}",
                          "There is one profile at a time in a process, be it JAX's own or jitney's.",
-                         "end the one that is on before, or put both blocks into one.")
+                         "end the one that is on before, or put both blocks into one."),
+                code="J208",
             ) from error  # fmt: skip
         self._naming.enter_context(named_calls())
         self._began = time.perf_counter()
@@ -133,7 +134,8 @@ class Profile(Shown):
             raise OptionError(
                 sentence(f"jitney.profile({str(self._root)!r})", f"JAX's profiler has not written a trace: {error}",
                          "It is one for the whole process, and writes when the block ends.",
-                         "leave `jax.profiler.stop_trace` and the folder alone inside the block, and see that the disk is not full.")
+                         "leave `jax.profiler.stop_trace` and the folder alone inside the block, and see that the disk is not full."),
+                code="J208",
             ) from error  # fmt: skip
         self.folder = self._root / "plugins" / "profile" / self._session
         (file,) = self.folder.glob("*.xplane.pb")
@@ -194,7 +196,8 @@ def _demand_writable(root: Path) -> None:
     except OSError as error:
         raise OptionError(
             sentence(f"jitney.profile({str(root)!r})", f"the folder cannot be written: {error}.",
-                     "The trace is written there when the block ends.", "name a folder that you may write.")
+                     "The trace is written there when the block ends.", "name a folder that you may write."),
+            code="J208",
         ) from error  # fmt: skip
 
 
@@ -232,6 +235,7 @@ def profile(folder: str | os.PathLike[str]) -> Profile:
         raise OptionError(
             sentence(f"jitney.profile({folder!r})", f"a value of type {type(folder).__name__} is no folder.",
                      "It says where the trace is written.",
-                     'write `jitney.profile("traces")`.')
+                     'write `jitney.profile("traces")`.'),
+            code="J208",
         ) from error  # fmt: skip
     return Profile(path)

@@ -71,7 +71,8 @@ class LossScale(eqx.Module):
         if not numbers or not (0 < least <= initial <= most and growth > 1 and period >= 1):
             raise OptionError(
                 sentence(_WHERE, f"{initial=}, {period=}, {growth=}, {least=}, {most=} cannot be.",
-                         "They are numbers: 0 < least <= initial <= most, growth > 1, period >= 1.", "leave out what need not be another.")
+                         "They are numbers: 0 < least <= initial <= most, growth > 1, period >= 1.", "leave out what need not be another."),
+                code="J220",
             )  # fmt: skip
         self.factor = _jnp.array(initial, jnp.float32)
         self.streak = _jnp.array(0, jnp.int32)

@@ -95,7 +95,7 @@ def compare(group: Sequence[int], facts: Facts, where: Where | str) -> None:
         )  # fmt: skip
     verdict = RUN.channel.agree(group, facts)
     if verdict:
-        raise ProcessError(f"{where}: {verdict}")
+        raise ProcessError(f"{where}: {verdict}", code="J261")
 
 
 def _by_hand(run: Fn, shardings: Sequence[Any]) -> Fn:
@@ -116,7 +116,8 @@ def refuse_padding(where: Where, mesh: Any) -> None:
     if mesh is not None and len(members(mesh)) > 1:
         raise OptionError(
             sentence(where, "`pad` over several processes is not there yet.", "Padding fills on the host, which has only its part there.",
-                     "pass arrays of one size, or decorate a second function without `pad` for that.")
+                     "pass arrays of one size, or decorate a second function without `pad` for that."),
+            code="J201",
         )  # fmt: skip
 
 
@@ -131,7 +132,8 @@ def _explaining(run: Fn, where: Where) -> Fn:
             if not stopped:
                 raise
             raise ProcessError(
-                sentence(where, f"{stopped}.", "No process can go on without the others.", "start all again from the last checkpoint.")
+                sentence(where, f"{stopped}.", "No process can go on without the others.", "start all again from the last checkpoint."),
+                code="J262",
             ) from error
 
     return explained
@@ -142,7 +144,8 @@ def _refuse_host(where: Where, paths: Sequence[str]) -> None:
         raise ProcessError(
             sentence(where, f"{few(paths)} is a NumPy array, and lies along the mesh of several processes.",
                      "Whether each process has a part of it, or all of it, cannot be told from an array.",
-                     'jitney.from_processes(x, "data") puts the parts of all processes together; jnp.asarray(x) is whole in each.')
+                     'jitney.from_processes(x, "data") puts the parts of all processes together; jnp.asarray(x) is whole in each.'),
+            code="J263",
         )  # fmt: skip
 
 

@@ -62,22 +62,27 @@ class Checkpoints:
                     f"a {type_of(folder).__name__} is no folder.",
                     "A folder is a path.",
                     'write jitney.Checkpoints("run").',
-                )
+                ),
+                code="J220",
             )
         self.folder = Path(folder).absolute()
         self.keep = keep
         self._where = f"jitney.Checkpoints({str(folder)!r})"
         if not is_a(keep, int) or is_a(keep, bool) or keep < 1:
-            raise OptionError(sentence(self._where, f"keep={keep!r} is no number of checkpoints.", "The newest are kept.", "write keep=2."))
+            raise OptionError(
+                sentence(self._where, f"keep={keep!r} is no number of checkpoints.", "The newest are kept.", "write keep=2."), code="J220"
+            )
         if "://" in str(folder):
             raise OptionError(
                 sentence(self._where, "that is no folder of a file system.", "Checkpoints are written to files.",
-                         "mount the storage, and give the folder where it is.")
+                         "mount the storage, and give the folder where it is."),
+                code="J220",
             )  # fmt: skip
         if importlib.util.find_spec("orbax") is None or importlib.util.find_spec("orbax.checkpoint") is None:
             raise OptionError(
                 sentence(self._where, "orbax is not installed.", "It writes and reads checkpoints of arrays on many devices.",
-                         'install "jitney[checkpoint]", or orbax-checkpoint.')
+                         'install "jitney[checkpoint]", or orbax-checkpoint.'),
+                code="J220",
             )  # fmt: skip
 
     @property
@@ -105,10 +110,13 @@ class Checkpoints:
         if steps and step <= steps[-1]:
             raise JitneyError(
                 sentence(self._where, f"step {step} shall be saved, and step {steps[-1]} is saved already.",
-                         "The newest checkpoint is that of the highest step.", "go on from the newest, or take another folder.")
+                         "The newest checkpoint is that of the highest step.", "go on from the newest, or take another folder."),
+                code="J283",
             )  # fmt: skip
         if not any(leaf.size for _, leaf in leaves):
-            raise JitneyError(sentence(self._where, "there is no array.", "Arrays are what is saved.", "pass a tree that has some."))
+            raise JitneyError(
+                sentence(self._where, "there is no array.", "Arrays are what is saved.", "pass a tree that has some."), code="J284"
+            )
         arrays = {f"{i:05}": _plain(leaf) for i, (_, leaf) in enumerate(leaves) if leaf.size}  # orbax takes no empty ones
         names = [[name, *_kind(leaf), str(_jax.random.key_impl(leaf)) if _is_key(leaf) else ""] for name, leaf in leaves]
         described = {"arrays": names, "checksums": {i: checksum(array) for i, array in arrays.items()}}
@@ -143,13 +151,15 @@ class Checkpoints:
             if shapes:
                 raise JitneyError(
                     sentence(self._where, f"nothing is saved yet, and {few(shapes)} is a shape without numbers.",
-                             "A run begins with the tree as it is given.", "pass arrays as long as `steps` is empty.")
+                             "A run begins with the tree as it is given.", "pass arrays as long as `steps` is empty."),
+                    code="J283",
                 )  # fmt: skip
             return 0, like
         if number not in steps:
             raise JitneyError(
                 sentence(self._where, f"there is no step {number}.", f"Saved: {few([str(each) for each in steps]) or 'none'}.",
-                         "ask for one of those, or leave `step` out for the newest.")
+                         "ask for one of those, or leave `step` out for the newest."),
+                code="J283",
             )  # fmt: skip
         place = self.folder / str(number)
         if not (place / "names").is_dir():
@@ -172,7 +182,8 @@ class Checkpoints:
     def _damaged(self, place: Path, why: object) -> JitneyError:
         return JitneyError(
             sentence(self._where, f"{place} is no checkpoint of jitney's, or it is damaged: {why}.",
-                     "A checkpoint is used whole or not at all.", "give another folder, or another step, such as the one before.")
+                     "A checkpoint is used whole or not at all.", "give another folder, or another step, such as the one before."),
+            code="J281",
         )  # fmt: skip
 
     @contextmanager
@@ -195,7 +206,7 @@ class Checkpoints:
         except TypeError:
             number = -1
         if number < 0:
-            raise JitneyError(sentence(self._where, f"{step!r} is no step.", "Steps are counted from 0.", "pass an int."))
+            raise JitneyError(sentence(self._where, f"{step!r} is no step.", "Steps are counted from 0.", "pass an int."), code="J283")
         return number
 
     def _refuse(self, leaves: Sequence[tuple[str, Any]]) -> None:
@@ -211,7 +222,9 @@ class Checkpoints:
                 what, fix = f"is an array of dtype {leaf.dtype}", "take it out of the tree, or make it a static field."
             else:
                 continue
-            raise JitneyError(sentence(self._where, f"{name} {what}.", "Numbers, booleans and PRNG keys are what is saved.", fix))
+            raise JitneyError(
+                sentence(self._where, f"{name} {what}.", "Numbers, booleans and PRNG keys are what is saved.", fix), code="J284"
+            )
 
     def _agree(self, what: str, step: int | None, leaves: Sequence[tuple[str, Any]], *, values: bool) -> None:
         """All processes of the run do the same."""
@@ -237,7 +250,8 @@ class Checkpoints:
             raise JitneyError(
                 sentence(self._where, f"step {step} does not fit: {few(wrong) or 'its arrays come in another order'}.",
                          "A checkpoint is restored into a tree of the same arrays.",
-                         "build the model and the optimiser as they were, or take the step from before the change.")
+                         "build the model and the optimiser as they were, or take the step from before the change."),
+                code="J282",
             )  # fmt: skip
 
     @contextmanager

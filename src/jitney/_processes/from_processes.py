@@ -50,17 +50,21 @@ def from_processes(tree: Any, /, along: str | Sequence[str], *, axis: int = 0, m
     if not is_a(names, (tuple, list)) or not all(is_a(name, str) for name in names) or not is_whole(axis):
         raise MeshError(
             sentence(_WHERE, f"{along=}, {axis=}.", "Parts lie along an axis of the mesh, given by its name; `axis` is a number.",
-                     'write jitney.from_processes(x, "data").')
+                     'write jitney.from_processes(x, "data").'),
+            code="J253",
         )  # fmt: skip
     names = tuple(names)
     if onto is None or not names or any(name not in onto.shape for name in names):
         raise MeshError(
             sentence(_WHERE, f"there is no mesh with {' and '.join(map(repr, names)) or 'no axis'}.",
                      "Parts lie along an axis of a mesh of devices." if onto is None else f"The axes of the mesh are {described(onto)}.",
-                     "call it inside `with jitney.mesh(data=-1):`, or correct the name.")
+                     "call it inside `with jitney.mesh(data=-1):`, or correct the name."),
+            code="J251",
         )  # fmt: skip
     if axis < 0:
-        raise MeshError(sentence(_WHERE, f"axis={axis}.", "The axes of arrays are counted from 0 here.", "count it from the front."))
+        raise MeshError(
+            sentence(_WHERE, f"axis={axis}.", "The axes of arrays are counted from 0 here.", "count it from the front."), code="J253"
+        )
     cut: Any = names if len(names) > 1 else names[0]
     to = _sharding.NamedSharding(automatic(onto), _sharding.PartitionSpec(*[None] * axis, cut))
     paths, treedef = tree_flatten_with_path(tree)
@@ -84,11 +88,14 @@ def _owned(part: Any) -> Any:
 def _check(name: str, part: Any, axis: int, to: Any) -> None:
     if not is_local(part):
         raise ProcessError(
-            sentence(_WHERE, f"{name} is global already.", "It puts together what each process has of its own.", "pass it as it is.")
+            sentence(_WHERE, f"{name} is global already.", "It puts together what each process has of its own.", "pass it as it is."),
+            code="J263",
         )
     shape: Any = tuple(part.shape)
     if len(shape) <= axis:
-        raise MeshError(sentence(_WHERE, f"{name} has {len(shape)} axes.", f"Axis {axis} is cut into parts.", "pass arrays that have it."))
+        raise MeshError(
+            sentence(_WHERE, f"{name} has {len(shape)} axes.", f"Axis {axis} is cut into parts.", "pass arrays that have it."), code="J253"
+        )
     devices = len(_slices(to, axis))
     if shape[axis] % devices:
         raise MeshError(

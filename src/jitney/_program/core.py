@@ -17,6 +17,7 @@ from jax.core import Tracer
 from .._body.function import Function, can_be_weak
 from .._diagnosis.counters import LISTENER
 from .._diagnosis.static_variety import Variety
+from .._errors import name_fix
 from .._jax.trees import is_a, tree_flatten, tree_unflatten
 from .._signature.hints import AnyHint, ModuleHint, StaticHint
 from .._signature.known_values import Known
@@ -228,17 +229,19 @@ def _check_names(core: Core) -> None:
         for name in names:
             if name not in parameters and not open_ended:
                 fail(core.where, f"`{option}` names {name!r}, which is not a parameter.",
-                     f"The parameters are {', '.join(sorted(parameters)) or 'none'}.", "correct the name.")  # fmt: skip
+                     f"The parameters are {', '.join(sorted(parameters)) or 'none'}.", name_fix(name, parameters), code="J202")  # fmt: skip
     known = {*core.contract.axes, *(axis.name for axis in core.options.vmap)}
     for option, name in (*(("pad", name) for name, _ in core.options.pad), *(("chunk", name) for name, _ in core.options.chunk)):
         if name not in known and not core.contract.unresolved:
             fail(core.where, f"`{option}` names {name!r}, which is no axis.",
-                 f"The axes of the signature and of `vmap` are {', '.join(sorted(known)) or 'none'}.", "correct the name.")  # fmt: skip
+                 f"The axes of the signature and of `vmap` are {', '.join(sorted(known)) or 'none'}.",
+                 name_fix(name, known) if known else f'annotate the arrays that have it: x: Float[Array, "{name}"].',
+                 code="J202")  # fmt: skip
     for axis in core.options.vmap:
         if axis.name in core.contract.axes:
             fail(core.where, f"vmap={axis.name!r} names an axis that the signature has already.",
                  "An annotation says what the body sees; `vmap` adds an axis that it does not name.",
-                 f"drop {axis.name!r} from the annotations of a function of one element, or choose another name.")  # fmt: skip
+                 f"drop {axis.name!r} from the annotations of a function of one element, or choose another name.", code="J203")  # fmt: skip
     if core.options.vmap and core.options.vmap[0].dims is None and len(core.options.vmap) == 1:
         _check_rank_rule(core)
 
@@ -250,4 +253,4 @@ def _check_rank_rule(core: Core) -> None:
     axis = core.options.vmap[0].name
     fail(core.where, f"vmap={axis!r} has no annotation to go by.",
          "An array is mapped if it has one axis more than its annotation.",
-         f'annotate the arrays (x: Float[Array, "n"]), or say it outright: vmap={{"{axis}": {{"x": 0}}}}.')  # fmt: skip
+         f'annotate the arrays (x: Float[Array, "n"]), or say it outright: vmap={{"{axis}": {{"x": 0}}}}.', code="J203")  # fmt: skip

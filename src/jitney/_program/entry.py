@@ -43,6 +43,7 @@ from .._view.named_axes import is_count
 from .._view.result import Outcome, unmixed
 from .._view.true_sizes import Counts, KnownSizes, NeedsNumbers, Proof, knowing, known, parted
 from .call_record import made_for, record_of
+from .left_behind import refuse_left_in_result
 from .limit import keep_limit
 from .outer_transforms import is_cut, warn_uncut
 from .padded_calls import PaddedCalls, warn_refused
@@ -297,6 +298,8 @@ class Entry(Body):
                 out = self.applied(planned, arrays, outcome, counts)
             if outcome.uncut is not None:
                 warn_uncut(self, outcome.uncut)
+            if planned.plan.of(Jit) is not None:
+                refuse_left_in_result(self.core.where, outcome)
             if counts is not None:
                 self._remember_cuts(planned, outcome)
             self.core.counters.own_seconds += time.perf_counter() - began - min(outcome.body_seconds, default=0.0)

@@ -11,7 +11,7 @@ import jax
 
 from .._contract.contract import Contract, Parameter, all_matches
 from .._contract.sizes import Unknown, evaluate
-from .._errors import ContractError, JitneyWarning, few, misfit, sentence
+from .._errors import ContractError, JitneyWarning, few, misfit, name_fix, sentence
 from .._jax.trees import is_a
 from .._owners import users_level
 from .._signature.hints import ArrayHint, Dim, ScalarHint
@@ -35,7 +35,7 @@ def abstract_values(
     try:
         given = core.binder.signature.bind_partial(*args, **kwargs)
     except TypeError as error:
-        raise ContractError(misfit(core.where, core.binder.signature, error)) from None
+        raise ContractError(misfit(core.where, core.binder.signature, error), code="J215") from None
     examples = dict(given.arguments)
     known = {**sizes_of_examples(core.contract, examples), **sizes}
     for parameter in core.contract.parameters:
@@ -53,16 +53,21 @@ def abstract_values(
 
 def _check_sizes(core: Core, sizes: Any) -> None:
     if not is_a(sizes, Mapping):
-        raise ContractError(sentence(core.where, f"sizes={sizes!r}.", "Sizes are given by the names of axes.", 'write sizes={"n": 100}.'))
+        raise ContractError(
+            sentence(core.where, f"sizes={sizes!r}.", "Sizes are given by the names of axes.", 'write sizes={"n": 100}.'), code="J216"
+        )
     known = {*core.contract.axes, *(axis.name for axis in core.options.vmap)}
     for name, size in sizes.items():
         if name not in known:
             raise ContractError(
                 sentence(core.where, f"sizes names {name!r}, which is no axis.",
-                         f"The axes of the signature and of `vmap` are {', '.join(sorted(known)) or 'none'}.", "correct the name.")
+                         f"The axes of the signature and of `vmap` are {', '.join(sorted(known)) or 'none'}.", name_fix(str(name), known)),
+                code="J216",
             )  # fmt: skip
         if not isinstance(size, int) or isinstance(size, bool) or size < 0:
-            raise ContractError(sentence(core.where, f"axis {name!r} has size {size!r}.", "A size is an int, 0 or more.", "pass one."))
+            raise ContractError(
+                sentence(core.where, f"axis {name!r} has size {size!r}.", "A size is an int, 0 or more.", "pass one."), code="J216"
+            )
 
 
 def sizes_of_examples(contract: Contract, given: Mapping[str, Any]) -> dict[str, int]:
@@ -97,7 +102,8 @@ def _made(core: Core, parameter: Parameter, sizes: Mapping[str, int], given: Map
     raise ContractError(
         sentence(core.where, f"nothing tells what {parameter.name!r} is.",
                  "Sizes describe arguments annotated with a dtype and named axes; everything else needs an example.",
-                 f"pass an example for {parameter.name!r}: an array, a module, a jax.ShapeDtypeStruct or a static value.")
+                 f"pass an example for {parameter.name!r}: an array, a module, a jax.ShapeDtypeStruct or a static value."),
+        code="J216",
     )  # fmt: skip
 
 
@@ -106,7 +112,8 @@ def _no_size(core: Core, parameter: Parameter, hint: ArrayHint, missing: list[st
     return ContractError(
         sentence(core.where, f"{parameter.name!r} is annotated {hint.text}, and {'; '.join(dict.fromkeys(missing))}.",
                  "Ahead of time every axis needs a size.",
-                 f"pass sizes={{{', '.join(f'{name!r}: ...' for name in names)}}}, or an example for {parameter.name!r}.")
+                 f"pass sizes={{{', '.join(f'{name!r}: ...' for name in names)}}}, or an example for {parameter.name!r}."),
+        code="J216",
     )  # fmt: skip
 
 

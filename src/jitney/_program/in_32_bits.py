@@ -97,5 +97,6 @@ def _not_in_32_bits(body: Body, how: str, error: Exception, fix: str = _FIX) -> 
     return OptionError(
         sentence(body.core.where, f'precision="f64" inside an outer `jit` whose numbers have 32 bits{how}: {said}.',
                  "JAX lowers the outer program as a whole, and an operation of this one is made of others there, with 32 bits.",
-                 fix)
+                 fix),
+        code="J201",
     )  # fmt: skip

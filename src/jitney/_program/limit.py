@@ -15,6 +15,8 @@ _REMEDIES = 3  # of them the latest
 class PastLimit(CompileError):
     """A program would be compiled past the limit of its function."""
 
+    code: str = "J314"
+
 
 def keep_limit(core: Function) -> None:
     """Count a program that is about to be compiled, one that the persistent cache may hold among them.

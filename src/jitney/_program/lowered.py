@@ -65,7 +65,8 @@ class Compiled(_Around):
             raise StaticError(
                 sentence(core.where, "a compiled program was called with another structure or other static values.",
                          "It was compiled for one tree structure and one set of static values.",
-                         "pass the static values that `lower` was given, or call the decorated function itself.")
+                         "pass the static values that `lower` was given, or call the decorated function itself."),
+                code="J312",
             )  # fmt: skip
         with self._entry.numbers():
             return unmixed(self._stage(*layout.pick(leaves)))

@@ -18,6 +18,8 @@ from .._body.plain import plain_run
 from .._errors import JitneyWarning, sentence
 from .._jax.tracing import is_staged, times_differentiated
 from .._owners import users_function, users_level
+from .._signature.options import Options
+from .._signature.written import written
 from .._stages import Chunk, Fill
 
 if TYPE_CHECKING:
@@ -34,8 +36,7 @@ def is_padded(body: Body, arrays: Sequence[Any]) -> bool:
     if options.shard is not None:
         where, fix = "over several devices under an outer transform", "call it outside of one, or take its gradient with `.grad`."
     elif is_staged():
-        axes = ", ".join(f'"{name}": {bucket if bucket.ladder is None else repr(bucket.ladder)}' for name, bucket in options.pad)
-        where, fix = _STAGED, f"pad the outer function: @jitney.optimize(pad={{{axes}}}) in place of its `jit`."
+        where, fix = _STAGED, f"pad the outer function: @jitney.optimize({written(Options(pad=options.pad))[0]}) in place of its `jit`."
     elif times_differentiated(arrays) > 1:
         where, fix = "under two derivatives", "take them with `.hessian` or `.hvp`, which are padded."
     else:

@@ -183,14 +183,16 @@ def report_on(entry: Entry, arrays: Sequence[Any], tolerance: float, low: str) -
         raise OptionError(
             sentence(where, "the error of a low type is asked for where arrays have no values.",
                      "It is measured on data: not ahead of time by sizes, and not inside another transformation.",
-                     "call it with arrays first, or write the policy that `jitney.precision_report` gave.")
+                     "call it with arrays first, or write the policy that `jitney.precision_report` gave."),
+            code="J201",
         )  # fmt: skip
     given = zip(entry.paths, arrays, strict=False)
     no_numbers = [path for path, array in given if is_a(array, (np.ndarray, np.generic)) and not is_of_numbers(array.dtype)]
     if no_numbers:
         raise OptionError(
             sentence(where, f"{no_numbers[0]!r} holds no numbers that JAX has.", "The error of a low type is measured on numbers.",
-                     "pass an array of numbers.")
+                     "pass an array of numbers."),
+            code="J201",
         )  # fmt: skip
     core = entry.core
     alone = {"shard": None, "mesh": None, "accumulate": False, "on_trace_error": "raise", "debug_nans": False}

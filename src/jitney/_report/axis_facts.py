@@ -62,10 +62,12 @@ def _listing(places: Sequence[str]) -> str:
 
 
 class Axes(dict[str, AxisFacts]):
-    """Axis name -> facts; printed, a line for each axis."""
+    """Axis name -> facts; printed, a line for each axis, which a terminal that is not as wide gets folded."""
 
     def __str__(self) -> str:
-        return "\n".join(map(str, self.values()))
+        from .._console import folded  # rich takes its time, and most never print
+
+        return "\n".join(folded(str(facts)) for facts in self.values())
 
 
 _LARGEST = 4096  # sizes from 2 to this one are looked at, where the form of an expression alone proves nothing

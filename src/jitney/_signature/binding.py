@@ -145,7 +145,7 @@ class Binder:
         try:
             bound = self.signature.bind(*range(count), **dict.fromkeys(names))
         except TypeError as error:
-            raise ContractError(misfit(self.where, self.signature, error)) from None
+            raise ContractError(misfit(self.where, self.signature, error), code="J215") from None
         return tuple(self._take(parameter, bound.arguments) for parameter in self.parameters)
 
     def _take(self, parameter: inspect.Parameter, given: Mapping[str, Any]) -> _Take:

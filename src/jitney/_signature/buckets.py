@@ -40,7 +40,8 @@ class Bucket:
         if len(given) != 1:
             raise OptionError(
                 sentence(_WHERE, f"{len(given)} of sizes, multiple and ladder are given.", "A Bucket takes one of them.",
-                         "write jitney.Bucket(sizes=[64, 256]), Bucket(multiple=128) or Bucket(ladder='pow2').")
+                         "write jitney.Bucket(sizes=[64, 256]), Bucket(multiple=128) or Bucket(ladder='pow2')."),
+                code="J220",
             )  # fmt: skip
         numbers: Any = sizes if sizes is not None else () if multiple is None else (multiple,)
         listed = is_a(numbers, Iterable) and not is_a(numbers, (str, bytes)) and getattr(numbers, "ndim", 1) > 0
@@ -48,11 +49,12 @@ class Bucket:
         if (sizes is not None and not numbers) or not all(is_whole(size) and size > 0 for size in numbers):
             what = f"{sizes if multiple is None else multiple!r} are no sizes above 0."
             raise OptionError(
-                sentence(_WHERE, what, "A bucket is as long as a size, an int above 0.", "write jitney.Bucket(sizes=[64, 256]).")
+                sentence(_WHERE, what, "A bucket is as long as a size, an int above 0.", "write jitney.Bucket(sizes=[64, 256])."),
+                code="J220",
             )
         if not is_a(ladder, (str, type(None))) or ladder not in (None, "pow2", "aligned"):
             what = f"ladder={ladder!r} is neither 'pow2' nor 'aligned'."
-            raise OptionError(sentence(_WHERE, what, "These are the ladders.", "write jitney.Bucket(ladder='pow2')."))
+            raise OptionError(sentence(_WHERE, what, "These are the ladders.", "write jitney.Bucket(ladder='pow2')."), code="J220")
         chosen = None if sizes is None else tuple(sorted({int(size) for size in numbers}))
         multiple = None if multiple is None else int(multiple)
         object.__setattr__(self, "sizes", chosen)
@@ -76,7 +78,8 @@ class Bucket:
         if not left or not all(map(is_whole, given)) or not is_number(waste) or waste < 0:
             raise OptionError(
                 sentence("jitney.Bucket.fit()", f"{sizes=}, {waste=}.", "It takes sizes above 1, and a waste of 0 or more.",
-                         "pass the sizes that were seen: Bucket.fit([90, 100, 250], waste=0.1).")
+                         "pass the sizes that were seen: Bucket.fit([90, 100, 250], waste=0.1)."),
+                code="J220",
             )  # fmt: skip
         buckets: list[int] = []
         while left:  # the largest size left needs a bucket of its own size; it serves all that it does not pad too much

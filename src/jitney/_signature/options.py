@@ -5,7 +5,6 @@ It stands before everything that acts on an option, so that nothing further down
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field, fields, replace
@@ -13,7 +12,7 @@ from typing import Any, Literal, NoReturn
 
 import jax
 
-from .._errors import OptionError, Where, sentence
+from .._errors import OptionError, Where, name_fix, sentence
 from .._extent import AUTO as AUTO
 from .._extent import parsed_bytes
 from .._jax.mesh import Mesh
@@ -243,21 +242,21 @@ def read_options(where: Where | str, raw: Mapping[str, Any]) -> Options:
     for contradiction in _CONTRADICTIONS:
         given = contradiction.found(options)
         if given:
-            fail(where, contradiction.what.format(given), contradiction.rule, contradiction.fix)
+            fail(where, contradiction.what.format(given), contradiction.rule, contradiction.fix, code="J201")
     return options
 
 
 def _known(where: Where | str, name: str) -> None:
     if name in _ELSEWHERE:
         fail(where, f"unknown option {name!r}.", "It is JAX's; jitney's go by the names of arguments and axes.",
-             f"write {_ELSEWHERE[name]}.")  # fmt: skip
+             f"write {_ELSEWHERE[name]}.", code="J200")  # fmt: skip
     if name not in NAMES:
-        near = difflib.get_close_matches(name, NAMES, n=1)
         fail(
             where,
             f"unknown option {name!r}.",
             f"The options are {', '.join(NAMES)}.",
-            f"did you mean {near[0]!r}?" if near else "leave it out.",
+            name_fix(name, NAMES, "leave it out."),
+            code="J200",
         )
 
 
@@ -268,8 +267,8 @@ def _of_products(precision: str | tuple[tuple[str, str], ...] | None) -> str:
     return repr(dict(precision) if isinstance(precision, tuple) else precision)
 
 
-def fail(where: Where | str, what: str, rule: str, fix: str) -> NoReturn:
-    raise OptionError(sentence(where, what, rule, fix))
+def fail(where: Where | str, what: str, rule: str, fix: str, *, code: str | None = None) -> NoReturn:
+    raise OptionError(sentence(where, what, rule, fix), code=code)
 
 
 def _listing(names: set[str]) -> str:
@@ -498,7 +497,7 @@ def _mesh(where: Where | str, value: Any, shard: Any) -> Any:
              "write mesh=jitney.mesh(data=4).")  # fmt: skip
     if shard is None:
         fail(where, "`mesh` is given, and `shard` is not.", "The mesh is where `shard` places axes.",
-             'say which: shard={"batch": "data"}.')  # fmt: skip
+             'say which: shard={"batch": "data"}.', code="J201")  # fmt: skip
     return value.mesh if is_a(value, Mesh) else value
 
 

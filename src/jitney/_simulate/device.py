@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from .._errors import OptionError, sentence
+from .._errors import OptionError, name_fix, sentence
 from .._jax.trees import is_a, is_number
 
 _TERA, _GIGA, _MICRO = 10**12, 10**9, 1e-6
@@ -50,7 +49,8 @@ class Device:
         if not is_a(self.name, str) or not is_a(self.peak, Mapping):
             raise OptionError(
                 sentence("jitney.Device()", f"name={self.name!r}, peak={self.peak!r}.", "A device has a name, and peaks by type.",
-                         'write jitney.Device("mine", memory=80e9, bandwidth=2e12, peak={"bf16": 3e14}, vector=6e13).')
+                         'write jitney.Device("mine", memory=80e9, bandwidth=2e12, peak={"bf16": 3e14}, vector=6e13).'),
+                code="J208",
             )  # fmt: skip
         unknown = [name for name in self.peak if name not in PEAKS]
         numbers: list[Any] = [self.memory, self.bandwidth, self.vector, self.group, self.link, self.network, *self.peak.values()]
@@ -58,7 +58,8 @@ class Device:
             raise OptionError(
                 sentence(f"jitney.Device({self.name!r})", f"its peaks have an unknown type {unknown[0]!r}." if unknown
                          else "a size or a speed is not above 0.",
-                         f"Peaks are given by {', '.join(PEAKS)}, in operations a second; sizes and speeds are above 0.", "correct it.")
+                         f"Peaks are given by {', '.join(PEAKS)}, in operations a second; sizes and speeds are above 0.", "correct it."),
+                code="J208",
             )  # fmt: skip
         object.__setattr__(self, "peak", MappingProxyType(dict(self.peak)))
 
@@ -128,9 +129,9 @@ def device_of(where: Any, given: Any) -> Device:
         return given
     device = DEVICES.get(given.lower()) if is_a(given, str) else None
     if device is None:
-        near = difflib.get_close_matches(str(given).lower(), DEVICES, n=1)
         raise OptionError(
             sentence(where, f"device={given!r} is not known.", f"Those that are: {', '.join(DEVICES)}.",
-                     f"did you mean {near[0]!r}?" if near else "describe yours with jitney.Device(...).")
+                     name_fix(str(given).lower(), DEVICES, "describe yours with jitney.Device(...).")),
+            code="J202",
         )  # fmt: skip
     return device

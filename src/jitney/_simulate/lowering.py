@@ -197,4 +197,4 @@ _WITHOUT_CHECKS = "start Python with EQX_ON_ERROR=nan, which makes NaNs of what 
 
 def _refused(entry: Entry, what: str, fix: str) -> OptionError:
     rule = "The program is compiled in another process, which has nothing of this one's Python."
-    return OptionError(sentence(entry.core.where, f"{what}.", rule, fix))
+    return OptionError(sentence(entry.core.where, f"{what}.", rule, fix), code="J208")

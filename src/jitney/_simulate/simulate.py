@@ -91,7 +91,8 @@ def simulate(
     except Failed as failure:
         raise MeshError(
             sentence(entry.core.where, f"it could not be compiled for {max(map(_count, meshes))} virtual devices: {failure}",
-                     "What a program takes is counted in the compiled program.", "try fewer, or look at `f.lower(...)`.")
+                     "What a program takes is counted in the compiled program.", "try fewer, or look at `f.lower(...)`."),
+            code="J252",
         ) from failure  # fmt: skip
     taken = time.perf_counter() - start
     simulations = tuple(case.simulation(answer, chosen, taken) for case, answer in zip(cases, answers, strict=True))
@@ -120,17 +121,20 @@ def _mesh_of(entry: Entry, mesh: Any) -> dict[str, int]:
     sizes: list[Any] = list(mesh.values()) if is_a(mesh, Mapping) else []
     if not sizes or any(not is_a(size, int) or is_a(size, bool) or size < 1 for size in sizes):
         raise MeshError(
-            sentence(where, f"mesh={mesh!r} is no layout.", "It is a dict from axis to number of devices.", 'write mesh={"data": 256}.')
+            sentence(where, f"mesh={mesh!r} is no layout.", "It is a dict from axis to number of devices.", 'write mesh={"data": 256}.'),
+            code="J253",
         )
     if math.prod(sizes) > MOST:
         raise MeshError(
             sentence(where, f"the mesh has {math.prod(sizes)} devices.", f"A process has at most {MOST} virtual devices to compile for.",
-                     "simulate smaller meshes, mesh=[...], and see what the figures do along each axis.")
+                     "simulate smaller meshes, mesh=[...], and see what the figures do along each axis."),
+            code="J252",
         )  # fmt: skip
     if not sharded and math.prod(sizes) > 1:
         raise OptionError(
             sentence(where, f"it is not sharded, and the mesh has {math.prod(sizes)} devices.",
                      "Without `shard` each device would do all of it.",
-                     'decorate it with @jitney.optimize(shard={"batch": "data"}), or leave `mesh` out for one device.')
+                     'decorate it with @jitney.optimize(shard={"batch": "data"}), or leave `mesh` out for one device.'),
+            code="J208",
         )  # fmt: skip
     return dict(mesh)

@@ -58,7 +58,8 @@ class Autocast(Stage):
             raise OptionError(
                 sentence(request.where, f"`precision` names {name!r}, which is in no argument's path.",
                          "A name fits where its parts stand in the path of an array, one behind the other: 'head' fits model.head.weight.",
-                         f"near to it are {', '.join(map(repr, near))}; plans print all paths." if near else "pass arrays to it.")
+                         f"near to it are {', '.join(map(repr, near))}; plans print all paths." if near else "pass arrays to it."),
+                code="J202",
             )  # fmt: skip
         low = " and ".join(str(LOW[type_]) for type_ in policy.types)
         what = f"products in {low}, accumulated in float32, the rest as it is" if low else "every product in float32"
@@ -72,7 +73,8 @@ class Autocast(Stage):
             raise OptionError(
                 sentence(self.where, "`precision` is to be chosen by the error on the arguments, and they have no values here.",
                          "It is chosen when a new call key comes with values: not ahead of time by sizes, nor for `lower` and `plan`.",
-                         "call it first, or write the policy that `jitney.precision_report` gives.")
+                         "call it first, or write the policy that `jitney.precision_report` gives."),
+                code="J201",
             )  # fmt: skip
 
         def cast(*arrays: Any) -> Sequence[Any]:
@@ -83,7 +85,8 @@ class Autocast(Stage):
                     raise OptionError(
                         sentence(self.where, f"`precision` names the line {name}, where no product is computed.",
                                  "A line is that of a matrix product or a convolution in the code that was traced.",
-                                 f"the lines are {', '.join(dict.fromkeys(lines)) or 'none'}.")
+                                 f"the lines are {', '.join(dict.fromkeys(lines)) or 'none'}."),
+                        code="J202",
                     )  # fmt: skip
             return out
 

@@ -203,7 +203,8 @@ class Chunk(Stage):
                     sentence(self.where, f"axis {self.axis!r} cannot be accumulated over: {what}.",
                              "Microbatches add up to the batch if the loss is a mean or a sum over the axis of terms of one element each; "
                              "a statistic of the whole batch, as of batch normalisation, is in none of them.",
-                             "write it as such a mean; `chunk` on the loss cuts more than that, in several passes over the data.")
+                             "write it as such a mean; `chunk` on the loss cuts more than that, in several passes over the data."),
+                    code="J232",
                 ) from refusal  # fmt: skip
             raise AxisError(
                 sentence(self.where, f"axis {self.axis!r} cannot be cut into chunks: {what}.",
@@ -228,7 +229,8 @@ class Chunk(Stage):
             raise AxisError(
                 sentence(self.where, f"axis {self.axis!r} cannot be cut into chunks where it lies along {self.devices.text}: {what}.",
                          "Each device works on its own part, and only sums and their kin are put together afterwards.",
-                         f"take {self.axis!r} out of `shard` or out of `chunk`, or move that line out of the function.")
+                         f"take {self.axis!r} out of `shard` or out of `chunk`, or move that line out of the function."),
+                code="J233",
             ) from refusal  # fmt: skip
 
     def finish(self, results: Sequence[Any], outcome: Outcome) -> Sequence[Any]:
@@ -271,7 +273,8 @@ class Chunk(Stage):
             raise OptionError(
                 sentence(self.where, "`memory` finds its chunk by compiling, and the devices are not there.",
                          "What is simulated is compiled by another process, as it was planned.",
-                         f'give it `chunk={{"{self.axis}": ...}}` instead of `memory`.')
+                         f'give it `chunk={{"{self.axis}": ...}}` instead of `memory`.'),
+                code="J201",
             )  # fmt: skip
         avals = self.avals({SYMBOL: self.size})
         whole = self.bytes(fn, avals)
@@ -301,7 +304,8 @@ class Chunk(Stage):
                      f"no chunk along {names} brings the program to {text(budget)}: "
                      f"the least is {text(least)}, all at once takes {text(whole)}.",
                      "`memory` bounds temporaries and arguments, as the compiler counts them; the arguments are there as a whole.",
-                     f"give it memory={least}, or read the data piece by piece with `jitney.stream`.")
+                     f"give it memory={least}, or read the data piece by piece with `jitney.stream`."),
+            code="J230",
         )  # fmt: skip
 
     def wrap(self, fn: Fn, outcome: Outcome) -> Fn:

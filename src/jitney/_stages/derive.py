@@ -21,7 +21,7 @@ from jax.extend.core import InconclusiveDimensionOperation
 from .. import _axes, _sparsity
 from .._axes import Refused, at_any_size, ranges_at_hand
 from .._contract.contract import Contract, Parameter, contract_of
-from .._errors import DerivativeError, Where, repr_of, sentence
+from .._errors import DerivativeError, Where, name_fix, repr_of, sentence
 from .._jax.linearized import Linear, fitting
 from .._jax.memory import free_bytes
 from .._jax.primitives import spelled
@@ -207,7 +207,8 @@ class _Derivation:
         if not is_a(pair, tuple) or len(pair) != _WITH_AUX:
             raise DerivativeError(
                 sentence(self.where, f"the function returns a {type_of(pair).__name__}.",
-                         "With has_aux=True it returns two things: the number, and the rest.", "return loss, aux.")
+                         "With has_aux=True it returns two things: the number, and the rest.", "return loss, aux."),
+                code="J241",
             )  # fmt: skip
         return pair
 
@@ -437,7 +438,8 @@ class _Derivation:
             what = f"an array {value.dtype}{list(shape)}" if shape is not None else f"a {type(value).__name__}"
             raise DerivativeError(
                 sentence(self.where, f"the function returns {what}.", f"`{self.derived.what}` is of one real number.",
-                         "use `jacobian` or `vjp`, or return the sum or mean that is meant.")
+                         "use `jacobian` or `vjp`, or return the sum or mean that is meant."),
+                code="J241",
             )  # fmt: skip
         return value
 
@@ -447,7 +449,8 @@ class _Derivation:
     def _arrays(self, value: Any) -> Any:
         if not tree_flatten(value)[0]:
             raise DerivativeError(
-                sentence(self.where, "the function returns no array.", f"`{self.derived.what}` is of what it returns.", "return an array.")
+                sentence(self.where, "the function returns no array.", f"`{self.derived.what}` is of what it returns.", "return an array."),
+                code="J241",
             )
         for path, leaf in tree_flatten_with_path(value)[0]:
             dtype = getattr(leaf, "dtype", None)
@@ -455,7 +458,8 @@ class _Derivation:
                 what = f"{dtype}{list(leaf.shape)}" if dtype is not None else f"{leaf!r}"
                 raise DerivativeError(
                     sentence(self.where, f"the result{keystr(path)} is {what}.", "What is differentiated is real floating-point arrays.",
-                             "return these only, from a function of its own.")
+                             "return these only, from a function of its own."),
+                    code="J241",
                 )  # fmt: skip
         return value
 
@@ -485,7 +489,8 @@ def _sparse(block: Any) -> Any:
 def unknown_name(where: Where | str, name: str, names: list[str]) -> DerivativeError:
     """The error for an argument that does not exist."""
     return DerivativeError(
-        sentence(where, f"{name!r} is no argument.", f"The arguments are {', '.join(names) or 'none'}.", "correct the name.")
+        sentence(where, f"{name!r} is no argument.", f"The arguments are {', '.join(names) or 'none'}.", name_fix(name, names)),
+        code="J242",
     )
 
 

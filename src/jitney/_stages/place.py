@@ -6,7 +6,6 @@ not moved (`_program/sharded_calls.py`). Shard and Chunk act on what it has deci
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from typing import Any, Self
 
 import jax
 
-from .._errors import MeshError, OptionError, Where, few, sentence
+from .._errors import MeshError, OptionError, Where, counted, few, name_fix, sentence
 from .._jax.mesh import automatic, described, is_manual
 from .._signature.options import FSDP, Sharding
 from .._view.named_axes import Named, named_axes
@@ -83,7 +82,8 @@ def no_mesh(where: Where) -> MeshError:
     """The error of a call that has nowhere to lie."""
     return MeshError(
         sentence(where, "`shard` has no mesh.", "Axes lie along the axes of a mesh of devices.",
-                 "call it inside `with jitney.mesh(data=-1):`, or decorate with mesh=jitney.mesh(data=-1).")
+                 "call it inside `with jitney.mesh(data=-1):`, or decorate with mesh=jitney.mesh(data=-1)."),
+        code="J250",
     )  # fmt: skip
 
 
@@ -100,17 +100,18 @@ def check_names(request: Request, rules: Sharding, mesh: Any, named: Sequence[Se
             if axis not in mesh.shape:
                 raise MeshError(
                     sentence(where, f"{name!r} shall lie along {axis!r}, which the mesh does not have.",
-                             f"The axes of the mesh are {described(mesh)}.", "correct the name, or make a mesh that has it.")
+                             f"The axes of the mesh are {described(mesh)}.",
+                             name_fix(axis, mesh.shape, "correct the name, or make a mesh that has it.")),
+                    code="J251",
                 )  # fmt: skip
     known = sorted({axis.size for axes in named for axis in axes} | {axis.name for axis in request.options.vmap} | set(request.axes))
     for name, _ in rules.axes:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
             raise OptionError(
                 sentence(where, f"`shard` names {name!r}, which no array of this call has.",
                          f"Axes of the signature, of `vmap` and of fields of modules are {', '.join(known) or 'none'}.",
-                         f"did you mean {near[0]!r}?" if near
-                         else "name it in an annotation, or with jitney.register_axes for a class that is not yours.")
+                         name_fix(name, known, "name it in an annotation, or with jitney.register_axes for a class that is not yours.")),
+                code="J202",
             )  # fmt: skip
 
 
@@ -162,4 +163,4 @@ def _listing(view: View, specs: Sequence[Spec]) -> str:
     spread = [(leaf, spec) for leaf, spec in zip(view.leaves, specs, strict=True) if any(spec)]
     texts = [f"{leaf.path}[{', '.join('*'.join(along) or '-' for along in spec)}]" for leaf, spec in spread]
     whole = len(view.leaves) - len(texts)
-    return "; ".join(filter(None, [few(texts), f"{whole} arrays whole on each device" if whole else ""]))
+    return "; ".join(filter(None, [few(texts), f"{counted(whole, 'array')} whole on each device" if whole else ""]))

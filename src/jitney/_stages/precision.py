@@ -117,7 +117,8 @@ class Precision(Stage):
             sentence(self.where, f"`{name}`{place} would be computed in {np.dtype(COMPUTE[self.policy])}, under precision={self.policy!r}.",
                      "QR, SVD, eigenvalues, Cholesky, LU and linear solves have no low type: their kernels are LAPACK's, and rounding is "
                      "amplified by the condition of the matrix.",
-                     f'write precision="{autocast}": it casts products only, and solves stay in float32.')
+                     f'write precision="{autocast}": it casts products only, and solves stay in float32.'),
+            code="J201",
         )  # fmt: skip
 
 

@@ -7,8 +7,9 @@ from typing import Self
 
 import jax
 
-from .._errors import ContractError, few, sentence
+from .._errors import ContractError, counted, few, sentence
 from .._signature.options import VmapAxis
+from .._view.named_axes import is_count
 from .._view.result import Outcome
 from .._view.view import Leaf, View
 from .stage import Fn, Request, Skip, Stage
@@ -79,7 +80,8 @@ def _by_rank(view: View, axis: VmapAxis, request: Request) -> Dims:
             raise ContractError(
                 sentence(request.where, f"axis {axis.name!r} is in {one.path} {one.shape} but not in {other.path} {other.shape}.",
                          "Of one argument all arrays are mapped or none.",
-                         f'stack all of them, or say which: vmap={{"{axis.name}": {{...}}}}.')
+                         f'stack all of them, or say which: vmap={{"{axis.name}": {{...}}}}.'),
+                code="J211",
             )  # fmt: skip
     return dims
 
@@ -95,7 +97,8 @@ def _position(leaf: Leaf, dim: int, axis: VmapAxis, request: Request) -> int:
         raise ContractError(
             sentence(request.where, f"axis {axis.name!r} is at position {dim} of {leaf.path}, which has shape {leaf.shape}.",
                      "`vmap` maps every array of a named argument over an axis that it has.",
-                     "pass an array with that axis, or change the position.")
+                     "pass an array with that axis, or change the position."),
+            code="J211",
         )  # fmt: skip
     return dim % rank
 
@@ -107,9 +110,11 @@ def _reason(view: View, axis: VmapAxis, dims: Dims, request: Request) -> str:
         if other != size:
             raise ContractError(
                 sentence(request.where, f"axis {axis.name!r} has two sizes, {size} from {first.path!r} and {other} from {leaf.path!r}.",
-                         f"Every argument mapped over {axis.name!r} must agree on it.", "pass equal sizes.")
+                         f"Every argument mapped over {axis.name!r} must agree on it.", "pass equal sizes."),
+                code="J210",
             )  # fmt: skip
-    return f"{axis.name}={size} over {few([leaf.path for leaf, _ in mapped])}; {len(dims) - len(mapped)} arrays broadcast"
+    shared = sum(dim is None and not is_count(leaf) for leaf, dim in zip(view.leaves, dims, strict=True))
+    return f"{axis.name}={size} over {few([leaf.path for leaf, _ in mapped])}; {counted(shared, 'array')} broadcast"
 
 
 def levels_of(view: View, request: Request) -> tuple[tuple[str, tuple[int | None, ...]], ...]:

@@ -53,14 +53,26 @@ def accumulate(
         OptionError: The axis or an argument does not exist, or an option of the loss contradicts it.
     """
     if not callable(loss):
-        fail("accumulate()", f"{loss!r} is no loss.", "A loss is a function of arrays, or a program of one.", "pass the function.")
+        fail(
+            "accumulate()",
+            f"{loss!r} is no loss.",
+            "A loss is a function of arrays, or a program of one.",
+            "pass the function.",
+            code="J204",
+        )
     program: Any = loss if is_a(loss, Program) else optimize(loss)
     core = program.core
     where = f"accumulate() of {core.where}"
     if not is_a(microbatch, int) or is_a(microbatch, bool) or microbatch < 1:
-        fail(where, f"microbatch={microbatch!r} is no number of elements.", "It is an integer above 0.", "write microbatch=8.")
+        fail(where, f"microbatch={microbatch!r} is no number of elements.", "It is an integer above 0.", "write microbatch=8.", code="J220")
     if type_of(has_aux) is not bool:
-        fail(where, f"has_aux={has_aux!r} is neither True nor False.", "It says whether the loss returns (number, aux).", "write one.")
+        fail(
+            where,
+            f"has_aux={has_aux!r} is neither True nor False.",
+            "It says whether the loss returns (number, aux).",
+            "write one.",
+            code="J220",
+        )
     _check(where, core, axis)
     names, single = named(where, "wrt", wrt) if wrt is not None else (program.defaults.wrt, program.defaults.single)
     check_names(where, names or (), core)
@@ -87,7 +99,8 @@ def _check(where: str, core: Any, axis: str) -> None:
         mapped = axis in [over.name for over in core.options.vmap]
         fail(where, f"axis={axis!r} is {'that of `vmap`, along which each element has a loss of its own' if mapped else 'no axis'}.",
              f"The axes of its signature are {', '.join(sorted(known)) or 'none'}.",
-             "annotate the arrays of the batch (x: Float[Array, \"batch n\"]), and take the mean inside the loss.")  # fmt: skip
+             "annotate the arrays of the batch (x: Float[Array, \"batch n\"]), and take the mean inside the loss.",
+             code="J202")  # fmt: skip
     for option, value, fix in (
         ("pad", core.options.pad, "leave it out: a last microbatch that is shorter needs no padding."),
         ("chunk", core.options.chunk, "leave it out: `microbatch` is the chunk."),
@@ -96,5 +109,6 @@ def _check(where: str, core: Any, axis: str) -> None:
         if value:
             raise OptionError(
                 sentence(where, f"the loss has `{option}`, which contradicts `microbatch`.",
-                         "`microbatch` says how much is worked on at a time.", fix)
+                         "`microbatch` says how much is worked on at a time.", fix),
+                code="J201",
             )  # fmt: skip

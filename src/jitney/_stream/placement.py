@@ -59,7 +59,8 @@ class Laid:
         if len({device.process_index for device in place.mesh.devices.flat}) > 1:
             raise OptionError(
                 sentence(entry.core.where, "its mesh has devices of several processes.", "A stream is read by the process of its devices.",
-                         "give it a mesh of jax.local_devices(), and its own part of the data.")
+                         "give it a mesh of jax.local_devices(), and its own part of the data."),
+                code="J201",
             )  # fmt: skip
         return cls(place, devices_of(stage.axis, place, request))
 

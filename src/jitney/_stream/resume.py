@@ -113,7 +113,8 @@ class Checkpoint:
         if not self.path.parent.is_dir():
             raise JitneyError(
                 sentence(where, f"there is no folder {self.path.parent} for the checkpoint.", "It is written beside its last version.",
-                         "make the folder, or give another path.")
+                         "make the folder, or give another path."),
+                code="J283",
             )  # fmt: skip
 
     def read(self) -> Progress | None:
@@ -132,7 +133,8 @@ class Checkpoint:
         if not content.startswith(_MAGIC) or hashlib.sha256(body).digest() != digest:
             raise JitneyError(
                 sentence(self.where, f"{self.path} is no checkpoint, or it is damaged.", "A checkpoint is used whole or not at all.",
-                         "give another file name, or remove the file to begin anew.")
+                         "give another file name, or remove the file to begin anew."),
+                code="J281",
             )  # fmt: skip
         with np.load(io.BytesIO(body), allow_pickle=False) as file:
             key: dict[str, str] = json.loads(str(file["key"]))
@@ -141,7 +143,8 @@ class Checkpoint:
                 raise JitneyError(
                     sentence(self.where, f"the checkpoint {self.path} is of another run: {few(other)} differ.",
                              "A run goes on with what it began with.",
-                             "give another file name, or remove the file to begin anew.")
+                             "give another file name, or remove the file to begin anew."),
+                    code="J282",
                 )  # fmt: skip
             index, at, nodes = (int(file[name]) for name in ("pass", "at", "nodes"))
             values = {int(name[1:].partition("@")[0]): _restored(name, file[name]) for name in file.files if name.startswith("v")}
@@ -233,7 +236,8 @@ def _interval(every: Any, where: str) -> tuple[int | None, float | None]:
     raise OptionError(
         sentence(where, f"checkpoint_every={every!r} is neither a number of chunks nor of seconds.",
                  "It says how often a checkpoint is written.",
-                 'write checkpoint_every=100 for chunks, checkpoint_every="30s" for seconds, or leave it out.')
+                 'write checkpoint_every=100 for chunks, checkpoint_every="30s" for seconds, or leave it out.'),
+        code="J220",
     )  # fmt: skip
 
 

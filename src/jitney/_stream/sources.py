@@ -297,7 +297,8 @@ def _iterated(name: str, value: Any, where: str) -> Sequential:
         raise ContractError(
             sentence(where, f"the chunks of {name!r} can be read only once.",
                  "A stream reads its data once for their length and once for each pass.",
-                     "pass an object whose `__iter__` begins anew, or a list of files.")
+                     "pass an object whose `__iter__` begins anew, or a list of files."),
+            code="J218",
         )  # fmt: skip
     first, count = None, 0
     for part in parts:
@@ -310,7 +311,8 @@ def _iterated(name: str, value: Any, where: str) -> Sequential:
     if first is None:
         raise ContractError(
             sentence(where, f"{name!r} gave no chunk.", "The first chunk says of which dtype and shape the rows are.",
-                     "pass an empty array where there are no rows.")
+                     "pass an empty array where there are no rows."),
+            code="J218",
         )  # fmt: skip
     return Sequential(lambda: iter(value), (count, *first.shape[1:]), first.dtype, name)
 
@@ -323,12 +325,14 @@ def _file(name: str, path: Path, where: str) -> Any:
         except _DAMAGED as error:
             raise DataError(
                 sentence(f"reading {name!r}", f"{path} is no whole `{path.suffix}` file of numbers ({error}).",
-                         "Rows are read from files as NumPy writes them.", "write it again, with np.save or np.savez.")
+                         "Rows are read from files as NumPy writes them.", "write it again, with np.save or np.savez."),
+                code="J313",
             ) from error  # fmt: skip
         return Stored(array, path.absolute(), stamp, name)
     raise ContractError(
         sentence(where, f"{path} is of no kind that is read here.", "Paths are of `.npy` and `.npz` files.",
-                 "open it, and pass the array: an HDF5 dataset, a Zarr array, a NumPy memory map.")
+                 "open it, and pass the array: an HDF5 dataset, a Zarr array, a NumPy memory map."),
+        code="J218",
     )  # fmt: skip
 
 
@@ -341,7 +345,8 @@ def _member(name: str, path: Path, where: str) -> Any:
             raise ContractError(
                 sentence(where, f"{path} holds no array {name!r}; it holds {held}.",
                          "Of an `.npz` file each argument takes the array of its own name.",
-                         f"save it with np.savez(..., {name}=...).")
+                         f"save it with np.savez(..., {name}=...)."),
+                code="J218",
             )  # fmt: skip
         info = archive.getinfo(inside)
         with archive.open(info) as file:
@@ -356,7 +361,8 @@ def _member(name: str, path: Path, where: str) -> Any:
     if by_column:
         raise ContractError(
             sentence(where, f"{name!r} in {path} is compressed and lies column by column.", "Rows are read from the first to the last.",
-                     "save it row by row (np.ascontiguousarray), or not compressed.")
+                     "save it row by row (np.ascontiguousarray), or not compressed."),
+            code="J218",
         )  # fmt: skip
     return Sequential(lambda: _rows_of(path, inside), shape, dtype, name)
 
@@ -383,7 +389,8 @@ def _unlike(where: str, name: str, what: str, part: Any, first: Any) -> Contract
     return ContractError(
         sentence(where,
                  f"{what} of {name!r} is {part.dtype}{list(part.shape)}, the first is {first.dtype} with rows of {list(first.shape[1:])}.",
-                 "Parts that lie one behind the other have rows of one shape and dtype.", "convert them before.")
+                 "Parts that lie one behind the other have rows of one shape and dtype.", "convert them before."),
+        code="J218",
     )  # fmt: skip
 
 

@@ -228,7 +228,8 @@ def _check_held(entry: Entry, stage: Chunk, passes: Passes) -> None:
                      f"axis {stage.axis!r} cannot be read in chunks: {op.place or 'it'} needs all of it at once "
                      f"(`{spelled(op.name)}`), {text(held)} of {text(budget)}.",
                      "A sort and its kin are done on the whole, which a stream holds if it is as small as what `memory` allows.",
-                     f"give the function memory={held} or more, or call it with `chunk`, on data that are in memory.")
+                     f"give the function memory={held} or more, or call it with `chunk`, on data that are in memory."),
+            code="J230",
         )  # fmt: skip
 
 
@@ -241,5 +242,6 @@ def _check_keys(entry: Entry, stage: Chunk, passes: Passes) -> None:
             raise ContractError(
                 sentence(entry.core.where, f"an array of random keys has the axis {stage.axis!r}.",
                          "Chunks are read from the host, which has no keys.",
-                         "pass one key, and `jax.random.fold_in` the number of an element; or call the function with `chunk`.")
+                         "pass one key, and `jax.random.fold_in` the number of an element; or call the function with `chunk`."),
+                code="J218",
             )  # fmt: skip

@@ -104,18 +104,21 @@ def stream(
     if program.options.roll is not None:
         raise OptionError(
             sentence(str(program), "`roll` and `jitney.stream` together are not there yet.",
-                     "Layers are rolled in a program as a whole, and a stream compiles its steps.", "stream a program without `roll`.")
+                     "Layers are rolled in a program as a whole, and a stream compiles its steps.", "stream a program without `roll`."),
+            code="J201",
         )  # fmt: skip
     if not is_a(retries, int) or retries < 0:
         raise OptionError(
             sentence(str(program), f"retries={retries!r} is no number of times.", "A reading that failed is made again so often.",
-                     "write retries=2, or retries=0 for none.")
+                     "write retries=2, or retries=0 for none."),
+            code="J220",
         )  # fmt: skip
     where = str(program.core.where)
     if not is_a(data, Mapping):
         raise OptionError(
             sentence(where, f"the data are a {type_of(data).__name__}.", "Data are given by the names of arguments.",
-                     'write jitney.stream(f, {"x": x}, chunk={"n": 65536}).')
+                     'write jitney.stream(f, {"x": x}, chunk={"n": 65536}).'),
+            code="J220",
         )  # fmt: skip
     sources, failures = opened(data, where, retries)
     entry, arrays = program.abstract((), {name: abstract(value) for name, value in sources.items()}, None)
@@ -125,7 +128,8 @@ def stream(
         if stage is None:
             raise ContractError(
                 sentence(entry.core.where, f"no array has an axis {axis!r}.", "Data are cut along an axis that annotations name.",
-                         "pass an array with it, or correct the name.")
+                         "pass an array with it, or correct the name."),
+                code="J218",
             )  # fmt: skip
         laid = Laid.of(entry, stage)
         cut = stage.size > (size or 1) or (laid.devices is not None and stage.size > 1)
@@ -173,7 +177,8 @@ def _one(program: Any, chunk: Any) -> tuple[str, int | None]:
                 return axis, size
     raise ContractError(
         sentence(str(program), f"chunk={chunk!r} does not say which axis is read how many elements at a time.", "One axis is cut.",
-                 'write chunk={"points": 65536}.')
+                 'write chunk={"points": 65536}.'),
+        code="J218",
     )  # fmt: skip
 
 
@@ -200,7 +205,8 @@ def _widest(entry: Entry, stage: Chunk, laid: Laid, budget: int) -> Steps:
             sentence(entry.core.where,
                      f"no chunk along {stage.axis!r} brings a step of the stream to {text(budget)}: the least is {text(misfit.least)}.",
                      "`memory` bounds temporaries and arguments of a step, and the chunk that is read meanwhile.",
-                     f"give it memory={misfit.least}.")
+                     f"give it memory={misfit.least}."),
+            code="J230",
         ) from None  # fmt: skip
 
 
@@ -233,7 +239,8 @@ class _Run:
             raise AxisError(
                 sentence(where, f"{source.name!r} can only be read from its first row on, and {what}.",
                          "What accumulates from the end of an axis takes its last chunk first; of another axis, each chunk has all rows.",
-                         "pass an array, or the path of an `.npy` file.")
+                         "pass an array, or the path of an `.npy` file."),
+                code="J231",
             )  # fmt: skip
 
     def key(self) -> dict[str, str]:
@@ -258,7 +265,8 @@ class _Run:
             where = steps.entry.core.where
             raise JitneyError(
                 sentence(where, f"a result has the axis {steps.stage.axis!r}, and a checkpoint keeps what is accumulated only.",
-                         "A run that goes on later has to find its results again.", "drop checkpoint=..., or return sums and their kin.")
+                         "A run that goes on later has to find its results again.", "drop checkpoint=..., or return sums and their kin."),
+                code="J284",
             )  # fmt: skip
         begins = resumed(kept, self.reader, steps.laid)
         first, at, state, reached = begins.index, begins.at, begins.state, begins.progress
@@ -331,7 +339,8 @@ class _Run:
         raise JitneyError(
             sentence(self.steps.entry.core.where, f"it {how} along {self.steps.stage.axis!r}; a checkpoint keeps what is accumulated.",
                      "What is collected, and what is carried into each chunk, lies in memory until the run is over.",
-                     "drop checkpoint=....")
+                     "drop checkpoint=...."),
+            code="J284",
         )  # fmt: skip
 
     def _empty(self, n: Any) -> np.ndarray[Any, Any]:

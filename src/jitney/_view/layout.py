@@ -76,7 +76,8 @@ class Layout:
         if is_used_up(value):
             raise StaticError(
                 sentence(self._where, f"{name!r} is {article(value)}.", "It can be read once, and what is traced once serves many calls.",
-                         "pass a list, a tuple or an array.")
+                         "pass a list, a tuple or an array."),
+                code="J311",
             )  # fmt: skip
 
     def remember(self, key: Hashable, entry: _T) -> _T:

@@ -12,7 +12,7 @@ from typing import Any
 
 import equinox as eqx
 
-from .._errors import OptionError, sentence
+from .._errors import OptionError, name_fix, sentence
 from .._jax.trees import is_a, tree_flatten_with_path, type_of
 from .._owners import public
 from .._signature.annotations import fields_of, named_array
@@ -44,14 +44,18 @@ def register_axes(cls: type, **fields: str) -> None:
     """
     where = f"jitney.register_axes({getattr(cls, '__name__', cls)})"
     if not (is_a(cls, type) and issubclass(cls, eqx.Module)):
-        raise OptionError(sentence(where, "that is no class of modules.", "Axes are registered for an Equinox module.", "pass the class."))
+        raise OptionError(
+            sentence(where, "that is no class of modules.", "Axes are registered for an Equinox module.", "pass the class."), code="J220"
+        )
     known = [field.name for field in dataclasses.fields(cls)]
     for name, axes in fields.items():
         if name not in known:
             what = f"it has no field {name!r}."
-            raise OptionError(sentence(where, what, f"Its fields are {', '.join(known)}.", "correct the name."))
+            raise OptionError(sentence(where, what, f"Its fields are {', '.join(known)}.", name_fix(name, known)), code="J202")
         if not is_a(axes, str):
-            raise OptionError(sentence(where, f"{name}={axes!r} is no text.", "Axes are written as jaxtyping does.", 'write "out in".'))
+            raise OptionError(
+                sentence(where, f"{name}={axes!r} is no text.", "Axes are written as jaxtyping does.", 'write "out in".'), code="J220"
+            )
     _registered().setdefault(cls, {}).update({name: named_array(axes) for name, axes in fields.items()})
 
 

@@ -111,7 +111,8 @@ def refuse_used_up(where: Where, result: Any) -> None:
         if is_used_up(leaf):
             raise StaticError(
                 sentence(where, f"the result is or holds {article(leaf)}.",
-                         "It can be read once, and what is traced once serves many calls.", "return a list, a tuple or an array.")
+                         "It can be read once, and what is traced once serves many calls.", "return a list, a tuple or an array."),
+                code="J311",
             )  # fmt: skip
 
 

@@ -29,9 +29,13 @@ def carry_out(given: argparse.Namespace) -> int:
     sizes, values = read_sizes(given.sizes or ()), read_values(given.set or ())
     if given.out is not None and Path(given.out).suffix not in FORMATS:
         what = f"--out {given.out!r} is no picture."
-        raise OptionError(sentence(WHERE, what, f"It is a file that ends in {' or '.join(FORMATS)}.", "write --out bench.svg."))
+        raise OptionError(
+            sentence(WHERE, what, f"It is a file that ends in {' or '.join(FORMATS)}.", "write --out bench.svg."), code="J205"
+        )
     if not given.seconds > 0:
-        raise OptionError(sentence(WHERE, f"--seconds {given.seconds:g} is no time.", "It is a positive number.", "write --seconds 5."))
+        raise OptionError(
+            sentence(WHERE, f"--seconds {given.seconds:g} is no time.", "It is a positive number.", "write --seconds 5."), code="J205"
+        )
     target = find(given.function)
     found = measured(maker(target, values, given.arguments), list(combinations(sizes)), given.seconds)
     if found.runs:
@@ -84,7 +88,9 @@ def _draw(name: str, out: str | None, found: Measurements, told: Sequence[Growth
         Path(out).write_text(text, encoding="utf-8")
     except OSError as error:
         what = f"{out} cannot be written ({error.strerror or error})."
-        raise OptionError(sentence(WHERE, what, "--out names a file in a folder that is there.", "correct the name.")) from None
+        raise OptionError(
+            sentence(WHERE, what, "--out names a file in a folder that is there.", "correct the name."), code="J205"
+        ) from None
     sys.stderr.write(f"The picture is in {out}.\n")
 
 

@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 from ..._contract.contract import Parameter
-from ..._errors import OptionError, few, sentence
+from ..._errors import OptionError, few, name_fix, sentence
 from ..._jax.trees import is_a, issubdtype
 from ..._program.examples import abstract_values
 from ..._signature.hints import AnyHint, ArrayHint, ModuleHint, ScalarHint, StaticHint
@@ -67,11 +67,13 @@ class Maker:
         missing = [name for name, each in takes.items() if name not in sizes and each.default is each.empty and each.kind not in _VARIABLE]
         if missing:
             what = f"the function of --arguments takes {few(missing)}, which has no size."
-            raise OptionError(sentence(WHERE, what, "It takes sizes by the names of axes, or nothing.", f"add --sizes {missing[0]}=8."))
+            raise OptionError(
+                sentence(WHERE, what, "It takes sizes by the names of axes, or nothing.", f"add --sizes {missing[0]}=8."), code="J205"
+            )
         made = self.make(**{name: size for name, size in sizes.items() if name in takes})
         if not is_a(made, Mapping) or not all(is_a(name, str) for name in made):
             what = f"the function of --arguments returns a {type(made).__name__}."
-            raise OptionError(sentence(WHERE, what, "It returns arguments by name.", 'have it `return {"model": model}`.'))
+            raise OptionError(sentence(WHERE, what, "It returns arguments by name.", 'have it `return {"model": model}`.'), code="J205")
         return dict(made)
 
     def _check(self, sizes: Mapping[str, int], given: Mapping[str, Any]) -> None:
@@ -82,14 +84,16 @@ class Maker:
         for name in given:
             if name not in parameters and not open_ended:
                 what = f"{core.where} has no parameter {name!r}."
-                raise OptionError(sentence(WHERE, what, f"Its parameters are {', '.join(parameters) or 'none'}.", "correct the name."))
+                raise OptionError(
+                    sentence(WHERE, what, f"Its parameters are {', '.join(parameters) or 'none'}.", name_fix(name, parameters)), code="J205"
+                )
         mapped = {axis.name for axis in core.options.vmap}
         takes: Any = () if self.make is None else inspect.signature(self.make).parameters
         for axis in sizes:
             if axis not in {*core.contract.axes, *mapped, *takes}:
                 what = f"{core.where} has no axis {axis!r}."
                 axes = ", ".join(sorted({*core.contract.axes, *mapped})) or "none"
-                raise OptionError(sentence(WHERE, what, f"The axes of its annotations are {axes}.", "correct the name."))
+                raise OptionError(sentence(WHERE, what, f"The axes of its annotations are {axes}.", "correct the name."), code="J205")
         for parameter in parameters.values():
             if parameter.name not in given and not parameter.has_default and parameter.kind not in _VARIABLE:
                 self._check_one(parameter, sizes, given)
@@ -115,7 +119,7 @@ class Maker:
             what = f"is annotated {hint.text}, of which nothing tells the shapes"
         if what:
             rule = "Arguments are made from annotations with a dtype and named axes, defaults, --set and --arguments."
-            raise OptionError(sentence(self.target.core.where, f"{name!r} {what}.", rule, fix))
+            raise OptionError(sentence(self.target.core.where, f"{name!r} {what}.", rule, fix), code="J205")
 
 
 def filled(bound: inspect.BoundArguments) -> inspect.BoundArguments:
@@ -134,7 +138,7 @@ def maker(target: Target, values: Mapping[str, Any], make: str | None) -> Maker:
     """
     found = None if make is None else attribute(f"--arguments {make}", target.module, make)
     if found is not None and not callable(found):
-        raise OptionError(sentence(WHERE, f"--arguments {make} is no function.", "It makes the arguments.", f"{_MAKE}."))
+        raise OptionError(sentence(WHERE, f"--arguments {make} is no function.", "It makes the arguments.", f"{_MAKE}."), code="J205")
     return Maker(target, values, found)
 
 

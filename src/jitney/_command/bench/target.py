@@ -89,7 +89,7 @@ def attribute(typed: str, module: Any, path: str) -> Any:
         if not hasattr(held, part):
             names = [name for name, value in named.items() if inspect.isroutine(value) or is_a(value, Program)]
             there = f"It has {', '.join(names[:10])}." if names else "It has no functions."
-            raise OptionError(sentence(WHERE, f"{typed}: {part!r} is not in {module.__name__}.", there, "correct the name."))
+            raise OptionError(sentence(WHERE, f"{typed}: {part!r} is not in {module.__name__}.", there, "correct the name."), code="J205")
         held = getattr(held, part)
     return held
 
@@ -107,7 +107,9 @@ def _file(typed: str, file: Path) -> ModuleType:
     if changed:
         what = f"{typed}: the file sets {', '.join(changed)} in os.environ, which JAX has read before."
         fix = f"export {changed[0]} in the shell, or use jax.config.update in the file."
-        raise OptionError(sentence(WHERE, what, "JAX reads its environment when it is imported, which `bench` does first.", fix))
+        raise OptionError(
+            sentence(WHERE, what, "JAX reads its environment when it is imported, which `bench` does first.", fix), code="J205"
+        )
     return module
 
 
@@ -136,4 +138,4 @@ def _is_number(leaf: Any) -> bool:
 
 
 def _wrong(typed: str, what: str, fix: str) -> OptionError:
-    return OptionError(sentence(WHERE, f"{typed}: {what}", _RULE, fix))
+    return OptionError(sentence(WHERE, f"{typed}: {what}", _RULE, fix), code="J205")

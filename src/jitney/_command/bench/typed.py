@@ -32,7 +32,7 @@ def read_sizes(typed: Sequence[str]) -> dict[str, tuple[int, ...]]:
         found[axis] = _range(text, sizes.split(":")) if ":" in sizes else tuple(sorted({_size(text, each) for each in sizes.split(",")}))
     if math.prod(map(len, found.values())) > _MOST:
         what = f"--sizes {' '.join(typed)} asks for more than {_MOST} runs, each size with each other."
-        raise OptionError(sentence(WHERE, what, "Each of them is compiled.", "give fewer sizes: `axis=1e3:1e6:5`."))
+        raise OptionError(sentence(WHERE, what, "Each of them is compiled.", "give fewer sizes: `axis=1e3:1e6:5`."), code="J205")
     return found
 
 
@@ -47,7 +47,7 @@ def read_values(typed: Sequence[str]) -> dict[str, Any]:
         name, equals, value = text.partition("=")
         if not name.isidentifier() or not equals or name in found:
             what = f"--set {text!r} is not understood, or is there twice."
-            raise OptionError(sentence(WHERE, what, "It gives one parameter a value.", "write --set order=3."))
+            raise OptionError(sentence(WHERE, what, "It gives one parameter a value.", "write --set order=3."), code="J205")
         try:
             found[name] = ast.literal_eval(value)
         except (ValueError, SyntaxError):
@@ -87,4 +87,6 @@ def _size(text: str, part: str) -> int:
 
 
 def _wrong(text: str, what: str) -> OptionError:
-    return OptionError(sentence(WHERE, f"--sizes {text!r} is not understood: {what}.", _SIZES, "correct it: --sizes points=1e3:1e6."))
+    return OptionError(
+        sentence(WHERE, f"--sizes {text!r} is not understood: {what}.", _SIZES, "correct it: --sizes points=1e3:1e6."), code="J205"
+    )

@@ -342,7 +342,7 @@ def _wanted(request: _Request) -> tuple[bool, str | None]:
 def _read_flag(name: str, given: object) -> bool | None:
     if given is None or isinstance(given, bool):
         return given
-    raise OptionError(_malformed(name, given, "It is True or False."))
+    raise OptionError(_malformed(name, given, "It is True or False."), code="J206")
 
 
 def _read_base(cache_dir: str | os.PathLike[str] | None) -> Path | None:
@@ -354,7 +354,7 @@ def _read_base(cache_dir: str | os.PathLike[str] | None) -> Path | None:
         text = ""
     if not text or "://" in text:
         rule = f"It is a local directory; for a remote one set JAX's own `{_FOLDER}`."
-        raise OptionError(_malformed("cache_dir", cache_dir, rule))
+        raise OptionError(_malformed("cache_dir", cache_dir, rule), code="J206")
     return _path(text)
 
 
@@ -364,7 +364,7 @@ def _read_size(cache_size: int | str | None) -> int | None:
     size = _bytes(cache_size)
     if size is None or (size != _UNLIMITED and size <= 0):
         rule = 'It is a positive number of bytes, text like "2GiB", or "unlimited"; for no cache give cache=False.'
-        raise OptionError(_malformed("cache_size", cache_size, rule))
+        raise OptionError(_malformed("cache_size", cache_size, rule), code="J206")
     return size
 
 
