@@ -114,7 +114,8 @@ class Core(Function):
                 if known is None and len(self.entries) >= MAX_ENTRIES:
                     oldest = next(iter(self.entries))
                     self.history.drop(self.entries.pop(oldest).key)
-                statics = Statics.of(layout.statics(leaves), layout.loose, twins=self.options.cache != "program")
+                body = None if self.options.cache == "program" else self.fn()
+                statics = Statics.of(layout.statics(leaves), layout.loose, body, self.where)
                 entry = self.entries[key] = Entry(self, layout, statics, (layout.form, key[-1]))
                 entry.follows(known)
                 if layout.static:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import enum
 import functools
 import types
 from collections import defaultdict, deque
@@ -29,6 +30,7 @@ _BY_PARTS = (
     float, complex, np.ndarray, np.generic, jax.Array, list, tuple, dict, set, frozenset,
     slice, types.MappingProxyType, functools.partial, types.MethodType,
 )  # fmt: skip
+_ATOMS = (int, float, complex, str, bytes)
 _tuple: Any = tuple
 PLAIN = (int, bool, str, bytes, type(None), type, types.FunctionType, types.BuiltinFunctionType)
 
@@ -90,9 +92,10 @@ def static_key(value: Any, seen: tuple[int, ...] = ()) -> Hashable:
         return kind, tuple(static_key(part, inside) for part in (*parts, *_own(value)))
     if is_a(value, (set, frozenset)):
         return kind, frozenset(static_key(part, inside) for part in value), *(static_key(part, inside) for part in _own(value))
+    own = tuple(static_key(part, inside) for part in _own(value))
     if is_a(value, (float, complex)):
-        return kind, _hashable(value), static_key(complex(value))
-    return kind, _hashable(value)
+        return kind, _hashable(value), static_key(complex(value)), own
+    return (kind, _hashable(value), own) if own else (kind, _hashable(value))
 
 
 def snapshot(value: Any) -> Any:
@@ -155,9 +158,19 @@ def keyer_of(kind: type) -> Any:
         return _opaque_key
     if kind is float:
         return float.hex
-    if kind.__hash__ is None or dataclasses.is_dataclass(kind) or issubclass(kind, _BY_PARTS):
+    if kind.__hash__ is None or dataclasses.is_dataclass(kind) or issubclass(kind, _BY_PARTS) or can_have_attributes(kind):
         return static_key
     return None
+
+
+def can_have_attributes(kind: type) -> bool:
+    """Whether a class is one of numbers or texts that may have attributes, a unit say, which their `==` does not compare."""
+    return issubclass(kind, _ATOMS) and bool(kind.__dictoffset__) and not issubclass(kind, (enum.Enum, np.generic))
+
+
+def with_attributes(value: Any) -> bool:
+    """Whether a value is such a number or text with some."""
+    return can_have_attributes(type_of(value)) and bool(vars(value))
 
 
 def is_constant(kind: type) -> bool:
@@ -193,8 +206,8 @@ def _parts(value: Any) -> tuple[Any, ...] | None:
 
 
 def _own(value: Any) -> tuple[Any, ...]:
-    """What an instance of a subclass of a container or an array holds besides its items: a unit, a mask, a default factory."""
-    if not is_a(value, (list, tuple, dict, set, frozenset, np.ndarray)):
+    """What an instance of a subclass of a number, a text, a container or an array holds besides: a unit, a mask, a default factory."""
+    if not with_attributes(value) and not is_a(value, (list, tuple, dict, set, frozenset, np.ndarray)):
         return ()
     factory = value.default_factory if is_a(value, defaultdict) else None
     attributes = getattr(value, "__dict__", None)
@@ -229,7 +242,7 @@ def _is_record(value: Any) -> bool:
 def has_hash(value: Any) -> bool:
     try:
         hash(value)
-    except TypeError:
+    except (TypeError, AttributeError):  # of a dataclass that has lost a field
         return False
     return True
 

@@ -22,7 +22,7 @@ import numpy as np
 from jax.tree_util import all_leaves
 
 from .._jax.trees import Tracer, is_a, tree_flatten, type_of
-from .._signature.plain_objects import is_plain
+from .._signature.plain_objects import can_change
 from .._signature.static_values import is_constant
 from .._signature.told_apart import exactly
 from .view import is_array
@@ -55,7 +55,7 @@ _lock = threading.Lock()
 def structure(treedef: Hashable, leaves: Sequence[Any]) -> Structure:
     """The one of a tree with such leaves."""
     arrays = tuple(i for i, leaf in enumerate(leaves) if is_array(leaf))
-    constants = tuple(leaf for leaf in leaves if is_constant(type_of(leaf)) and not is_plain(type_of(leaf)) and not is_array(leaf))
+    constants = tuple(leaf for leaf in leaves if is_constant(type_of(leaf)) and not can_change(leaf) and not is_array(leaf))
     with _lock:
         return _structures.setdefault((treedef, exactly([treedef]), *map(type, leaves), *constants), Structure(arrays, len(constants)))
 
