@@ -1,7 +1,7 @@
 """Which names a body may look up in the class of an object, and not in the object: `type(self).rate`, `super().f`, `cls.rate`.
 
-Nothing tells when a class is read: its own class is Python's. So the code says it, of the functions of the class and of the body with
-the functions that it calls by name: all names in one that can get at a class. One that asks `object` itself for attributes is found here too.
+Nothing tells when a class is read: its own class is Python's. So the code says it, of the functions of the class, and of the body with
+those that it calls by name: all names in one that can get at a class. One that asks `object` itself for attributes is found here too.
 """
 
 from __future__ import annotations
@@ -35,28 +35,24 @@ class Names:
 class Named:
     """What a body names, and each class with it."""
 
-    body: Any
+    own: Names
     _known: dict[type, Names] = field(default_factory=dict[type, "Names"])
-
-    @functools.cached_property
-    def _own(self) -> Names:
-        return _names(_reached(self.body))
-
-    @property
-    def looks_past(self) -> bool:
-        """Whether the body reads attributes in a way that the class of their object does not see."""
-        return self._own.looks_past
 
     def of(self, kind: type) -> Names:
         """What is named where a class can be got at."""
         known = self._known.get(kind)
         if known is None:
-            functions = [part for base in bases_of(kind) for part in vars(base).values()]
+            functions = [part for base in bases_of(kind) for part in [*vars(base).values()]]
             of_class = _names(code for part in functions for code in _codes(part))
-            of_metaclass = [part for base in bases_of(type(kind)) for part in vars(base).values()]
+            of_metaclass = [part for base in bases_of(type(kind)) for part in [*vars(base).values()]]
             given = _names((code, True) for part in of_metaclass for code, _ in _codes(part))
-            known = self._known[kind] = Names(of_class.names | given.names | self._own.names, of_class.looks_past)
+            known = self._known[kind] = Names(of_class.names | given.names | self.own.names, of_class.looks_past)
         return known
+
+
+def named_by(body: Any) -> Names:
+    """What a body names, and the functions that it calls."""
+    return _names(_reached(body))
 
 
 def bases_of(kind: type) -> list[type]:

@@ -29,6 +29,8 @@ _BOUND = frozenset((types.BuiltinFunctionType, types.MethodWrapperType))
 _VIEWS = (memoryview, KeysView, ValuesView, ItemsView)
 _OTHERS = (type, types.ModuleType, BaseException, eqx.Module, *_CONTAINERS)
 _SETTLED = frozenset((*PLAIN, float, complex, types.ModuleType))
+_BARE = frozenset((list, tuple, dict, set, frozenset, deque, np.ndarray))
+_kinds: WeakKeyDictionary[type[Any], _Kind] = WeakKeyDictionary()
 _known_kinds: WeakKeyDictionary[type[Any], bool] = WeakKeyDictionary()
 
 
@@ -162,7 +164,7 @@ def state(value: Any, seen: tuple[int, ...] = ()) -> Hashable:
         return kind, _attributes(value, inside)
     if is_plain(kind):
         nested = bool(seen) and owner_of_class(kind) == "library"  # a logger's parents, a table's blocks: not ours to look through
-        return kind, _Same(value), None if nested else (_attributes(value, inside), _of_classes(kind, inside))
+        return kind, _Same(value), None if nested else _attributes(value, inside)
     drawn = random_state(value)
     if drawn is not None:
         return _Same(value), state(drawn, inside)
@@ -185,9 +187,8 @@ def _unhashed(value: Any, inside: tuple[int, ...]) -> Hashable:
     """An object without a hash that is no container of Python's: a key by its parts, its attributes, or what a copy is made of."""
     with contextlib.suppress(Unkeyed):
         return static_key(value)
-    held = attributes_of(value)
-    if held:
-        return type_of(value), _of_names(held, inside)
+    if attributes_of(value):
+        return type_of(value), _attributes(value, inside)
     try:
         return type_of(value), state(value.__reduce_ex__(4), inside)
     except (TypeError, pickle.PicklingError):
@@ -195,33 +196,40 @@ def _unhashed(value: Any, inside: tuple[int, ...]) -> Hashable:
 
 
 def _attributes(value: Any, seen: tuple[int, ...]) -> Hashable:
-    return _of_names(attributes_of(value), seen)
-
-
-def _of_names(held: dict[str, Any], seen: tuple[int, ...]) -> Hashable:
-    return tuple((name, state(part, seen)) for name, part in held.items())
-
-
-def _of_classes(kind: type, seen: tuple[int, ...]) -> Hashable:
-    """What the classes of an object say, as far as somebody may change it."""
-    return tuple(
-        (name, state(part, seen))
-        for base in kind.__mro__
-        if owner_of_class(base) in ("user", "generated")
-        for name, part in vars(base).items()
-        if not (name.startswith("__") and name.endswith("__")) and name != "_abc_impl"
-    )
+    """What lies in an object, and what its classes say, as far as somebody may change it."""
+    kind = type_of(value)
+    if kind in _BARE:
+        return ()
+    held = [*attributes_of(value).items()]
+    for base in _known(kind).bases:
+        held += [(name, part) for name, part in [*vars(base).items()] if not (name.startswith("__") and name.endswith("__"))]
+    return tuple((name, state(part, seen)) for name, part in held if name != "_abc_impl")
 
 
 def attributes_of(value: Any) -> dict[str, Any]:
     """What lies in an object, in its `__dict__` or in slots."""
     held: dict[str, Any] = getattr(value, "__dict__", {})
-    return {**held, **{name: getattr(value, name) for name in _slots(type_of(value)) if hasattr(value, name)}}
+    slots = _known(type_of(value)).slots
+    return {**held, **{name: getattr(value, name) for name in slots if hasattr(value, name)}} if slots else held
 
 
-def _slots(kind: type) -> Iterator[str]:
-    for base in kind.__mro__:
-        yield from (name for name, part in vars(base).items() if is_a(part, types.MemberDescriptorType))
+class _Kind:
+    """What is known of a class: its slots, and those of its classes that somebody may change."""
+
+    __slots__ = ("bases", "classes", "slots")
+
+    def __init__(self, kind: type):
+        self.classes = kind.__mro__
+        self.bases = tuple(base for base in self.classes if owner_of_class(base) in ("user", "generated"))
+        members = ((name, part) for base in self.classes for name, part in [*vars(base).items()])
+        self.slots = tuple(name for name, part in members if is_a(part, types.MemberDescriptorType))
+
+
+def _known(kind: type) -> _Kind:
+    known = _kinds.get(kind)
+    if known is None or known.classes is not kind.__mro__:
+        known = _kinds[kind] = _Kind(kind)
+    return known
 
 
 def plain_objects(value: Any, seen: tuple[int, ...] = ()) -> Iterator[Any]:

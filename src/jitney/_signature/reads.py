@@ -10,20 +10,25 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from typing import Any
 
 from .._errors import StaticError, Where, sentence
 from .._jax.trees import is_a, type_of
 from .._owners import owner_of_class
-from .names_of_classes import Named, bases_of
+from .names_of_classes import Named, Names, bases_of, named_by
 from .plain_objects import article, attributes_of, first_used_up, is_settled, plain_objects, referent, state
 from .static_values import snapshot
 from .watching import ABSENT, Watch, can_be_watched, next_number, unwatched
 
 _held_by: Callable[[Any], dict[str, Any]] = vars
 _usual: Any = object.__getattribute__
-_WHOLE = ("__dict__", "__reduce_ex__", "__reduce__", "__getstate__")  # what is asked for by who reads all attributes, as copies and pickles do
+_WHOLE = (
+    "__dict__",
+    "__reduce_ex__",
+    "__reduce__",
+    "__getstate__",
+)  # who copies or pickles an object asks for one of these
 
 
 class Statics(tuple[Any, ...]):
@@ -73,7 +78,7 @@ class Reads:
     def __init__(self, statics: Sequence[Any], loose: Sequence[Any], body: Any, where: Where):
         self.number = next_number()
         self._where = where
-        self._named = Named(body)
+        self._named = Named(named_by(body) if body is not None and any(can_be_watched(type_of(value)) for value in statics) else Names())
         self.attributes: dict[int, tuple[Any, dict[str, _Seen]]] = {}  # by the `id` of an object, or of a class of one
         self._classes: dict[int, tuple[type, ...]] = {}  # what their classes are
         self._quick: tuple[bool, list[Any]] | None = None  # of `_quickly`; none until a call asks, and after each first read
@@ -81,7 +86,7 @@ class Reads:
         with unwatched():
             self.wholes: list[tuple[Any, _Seen]] = [(value, _Seen(value)) for value in loose]
             for value in statics:
-                if body is not None and not self._named.looks_past and self.can_watch(value):
+                if body is not None and not self._named.own.looks_past and self.can_watch(value):
                     self.add(value)
                 else:
                     self.wholes += [(part, _Seen(part)) for part in plain_objects(value)]
@@ -97,10 +102,11 @@ class Reads:
             return
         self._put(value)
         names = self._named.of(type_of(value)).names
-        for base in bases_of(type_of(value)):
+        bases = bases_of(type_of(value))
+        for base in bases:
             self._put(base)
             for name in names:
-                if any(name in other.__dict__ for other in bases_of(type_of(value))):
+                if any(name in other.__dict__ for other in bases):
                     self.note(base, name, base.__dict__.get(name, ABSENT))
 
     def _put(self, value: Any) -> None:
@@ -130,7 +136,7 @@ class Reads:
         slow, count = bool(self.wholes), self._count
         for value, attributes in [*self.attributes.values()]:
             classes = type_of(value).__mro__
-            if classes is not self._classes[id(value)] or not hasattr(type_of(value), "__dict__") or not _has_dict(value):
+            if classes is not self._classes[id(value)] or not _has_dict(value):
                 slow = True
                 continue
             own: list[Any] = []
@@ -147,7 +153,8 @@ class Reads:
                     of_class.append((name, tuple(dicts[:-1]), (dicts[-1], seen.then)))
                 else:
                     slow = True
-            quick.append((value, classes, tuple(own), tuple(of_class)))
+            if own or of_class or not is_a(value, type):
+                quick.append((value, classes, tuple(own), tuple(of_class)))
         if count == self._count:  # no other thread has read more meanwhile
             self._quick = slow, quick
         return slow, quick
@@ -175,8 +182,6 @@ class Reads:
 
     def tracing(self) -> AbstractContextManager[None]:
         """While this stands, what the thread reads of the objects is noted, for one trace."""
-        if not self.attributes:
-            return nullcontext()
         watch = Watch()
         return watch.telling(Trace(self, watch))
 
@@ -218,7 +223,7 @@ class Trace:
 
     def _add(self, value: Any) -> None:
         if id(value) not in self._began:
-            self._began[id(value)] = attributes_of(value)
+            self._began[id(value)] = {**attributes_of(value)}
             self._reads.add(value)
             self._watch.add(value)
 

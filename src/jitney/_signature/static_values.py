@@ -24,15 +24,20 @@ import jax
 import numpy as np
 
 from .._errors import StaticError, Where, sentence
-from .._jax.trees import Tracer, is_a, issubdtype, type_of
+from .._jax.trees import Tracer, is_a, issubdtype, space_of, type_of
 
 _BY_PARTS = (
     float, complex, np.ndarray, np.generic, jax.Array, list, tuple, dict, set, frozenset,
     slice, types.MappingProxyType, functools.partial, types.MethodType,
 )  # fmt: skip
 _ATOMS = (int, float, complex, str, bytes)
+_NO_ATOMS: tuple[type[Any], ...] = (enum.Enum, np.generic)
 _tuple: Any = tuple
 PLAIN = (int, bool, str, bytes, type(None), type, types.FunctionType, types.BuiltinFunctionType)
+
+
+class _Missing:
+    """A field that a record does not have."""
 
 
 class Unkeyed(StaticError):
@@ -152,7 +157,7 @@ def _with_attributes(twin: Any, value: Any) -> Any:
     return twin
 
 
-def keyer_of(kind: type) -> Any:
+def keyer_of(kind: type[Any]) -> Any:
     """A function from a static leaf of this type to its key; the type itself is part of the call key already."""
     if kind is Opaque:
         return _opaque_key
@@ -163,17 +168,17 @@ def keyer_of(kind: type) -> Any:
     return None
 
 
-def can_have_attributes(kind: type) -> bool:
+def can_have_attributes(kind: type[Any]) -> bool:
     """Whether a class is one of numbers or texts that may have attributes, a unit say, which their `==` does not compare."""
-    return issubclass(kind, _ATOMS) and bool(kind.__dictoffset__) and not issubclass(kind, (enum.Enum, np.generic))
+    return issubclass(kind, _ATOMS) and bool(kind.__dictoffset__) and not issubclass(kind, _NO_ATOMS)
 
 
 def with_attributes(value: Any) -> bool:
     """Whether a value is such a number or text with some."""
-    return can_have_attributes(type_of(value)) and bool(vars(value))
+    return can_have_attributes(type_of(value)) and len(space_of(value)) > 0
 
 
-def is_constant(kind: type) -> bool:
+def is_constant(kind: type[Any]) -> bool:
     """Whether a static leaf of this type stays what it is: its key is itself, and no change of what it holds shows in its `==`."""
     by_identity = kind.__hash__ is object.__hash__ and kind.__eq__ is object.__eq__
     return (by_identity and keyer_of(kind) is None) or kind in (str, bytes, types.BuiltinFunctionType)
@@ -201,7 +206,7 @@ def _parts(value: Any) -> tuple[Any, ...] | None:
     if is_a(value, types.MethodType):
         return (value.__func__, value.__self__)
     if is_keyed_by_fields(value):
-        return tuple(getattr(value, field.name, None) for field in dataclasses.fields(value) if field.compare)
+        return tuple(getattr(value, field.name, _Missing) for field in dataclasses.fields(value) if field.compare)
     return None
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from itertools import count
 from typing import Any, Protocol
@@ -65,7 +65,7 @@ def _tell(readers: tuple[Reader, ...], value: Any, name: str, part: Any) -> Any:
 
 
 @contextmanager
-def unwatched() -> Iterator[None]:
+def unwatched() -> Generator[None]:
     """What is read inside is read by jitney itself."""
     readers, _here.readers = _here.readers, ()
     try:
@@ -103,7 +103,7 @@ class Watch:
                 type.__setattr__(kind, "__getattribute__", _read)
 
     @contextmanager
-    def telling(self, reader: Reader) -> Iterator[None]:
+    def telling(self, reader: Reader) -> Generator[None]:
         """Tell this reader of what the thread reads; then its classes are what they were."""
         before = _here.readers
         _here.readers = (*before, reader)
