@@ -23,6 +23,7 @@ from .._signature.options import Options, fail
 from .._signature.reads import Statics
 from .._signature.static_values import Unkeyed, unkeyed
 from .._signature.told_apart import exactly
+from .._signature.watching import unwatched
 from .._view.flatten import Flattener, constants_in
 from .._view.layout import MAX_ENTRIES, Layout, wrap_statics
 from .._view.taking import taker
@@ -106,7 +107,7 @@ class Core(Function):
     def entry(self, layout: Layout, leaves: Sequence[Any]) -> Entry:
         """The entry of a call, made if this is the first of its kind."""
         key = (layout.form, layout.nested and self.differs_nested, layout.key(leaves))
-        with self.lock:
+        with self.lock, unwatched():
             entry = known = self.entries.get(key)
             while entry is not None and not entry.holds():
                 entry = entry.other

@@ -9,8 +9,8 @@ An object whose class cannot be watched, and one inside of other static values, 
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from .._errors import StaticError, Where, sentence
@@ -180,10 +180,15 @@ class Reads:
             if not seen.holds(value):
                 yield value, "", value, value
 
-    def tracing(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def tracing(self) -> Generator[None]:
         """While this stands, what the thread reads of the objects is noted, for one trace."""
         watch = Watch()
-        return watch.telling(Trace(self, watch))
+        try:
+            with watch.telling(Trace(self, watch)):
+                yield
+        finally:
+            watch.end()
 
     def note(self, value: Any, name: str, raw: Any, *, nested: bool = False) -> None:
         """Remember what an attribute is, if it is read for the first time."""
@@ -217,6 +222,7 @@ class Trace:
         self._watch = watch
         self._began: dict[int, dict[str, Any]] = {}  # what objects held when they were first seen: what they hold else is the body's own
         self._copies: dict[int, tuple[Any, Any]] = {}  # by the `id` of what was copied, which is kept alive
+        self._given: dict[tuple[int, str], tuple[Any, Any]] = {}  # what lay in an object, and what the body got
         for value, _ in [*reads.attributes.values()]:
             if not is_a(value, type):
                 self._add(value)
@@ -238,9 +244,17 @@ class Trace:
             self._reads.note(value, "__dict__", _raw(value, "__dict__"))
             return part
         raw = _raw(value, name)
+        before = self._given.get((id(value), name))
+        if before is not None and before[0] is raw:
+            return before[1] if raw is part else part
         if raw is not began.get(name, raw) or (name not in began and name in attributes_of(value)):
             return part
         self._reads.refuse_used_up(value, name, raw)
+        given = self._noted(value, name, raw, part)
+        self._given[id(value), name] = raw, given
+        return given
+
+    def _noted(self, value: Any, name: str, raw: Any, part: Any) -> Any:
         referred = referent(raw)
         nested = raw is part and referred is not None and owner_of_class(type_of(referred)) != "library" and self._reads.can_watch(referred)
         self._reads.note(value, name, raw, nested=nested)

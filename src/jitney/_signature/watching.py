@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import types
 from collections.abc import Generator
 from contextlib import contextmanager
 from itertools import count
 from typing import Any, Protocol
 
-from .._jax.trees import type_of
+from .._jax.trees import is_a, type_of
 from .._jax.user_contexts import WATCHED
 from .plain_objects import is_plain
 
 ABSENT: Any = object()
 _usual: Any = object.__getattribute__
 _numbers = count()
+_IMMUTABLE = 1 << 8  # of `type.__flags__`
 _lock = threading.RLock()
 _watching: dict[type, int] = {}  # by how many traces
 
@@ -34,7 +36,8 @@ class Reader(Protocol):
 
 
 class _Here(threading.local):
-    readers: tuple[Reader, ...] = ()
+    all: tuple[Reader, ...] = ()  # of the traces that are under way, from the outside in
+    readers: tuple[Reader, ...] = ()  # those that are told: all, or none
 
 
 _here = _Here()
@@ -82,7 +85,10 @@ def next_number() -> int:
 def can_be_watched(kind: type[Any]) -> bool:
     """Whether what is read of instances of a class can be seen: an ordinary class that looks attributes up in the ordinary way."""
     lookup: Any = kind.__getattribute__
-    return is_plain(kind) and (lookup is _usual or lookup is _read)
+    if not is_plain(kind) or (lookup is not _usual and lookup is not _read) or kind.__flags__ & _IMMUTABLE:
+        return False
+    own = [base.__dict__["__setattr__"] for base in type(kind).__mro__ if "__setattr__" in base.__dict__ and base not in (type, object)]
+    return all(is_a(each, types.FunctionType) for each in own)  # else it is C's, and has to be asked
 
 
 class Watch:
@@ -104,17 +110,17 @@ class Watch:
 
     @contextmanager
     def telling(self, reader: Reader) -> Generator[None]:
-        """Tell this reader of what the thread reads; then its classes are what they were."""
-        before = _here.readers
-        _here.readers = (*before, reader)
+        """Tell this reader, and those around it, of what the thread reads."""
+        before = _here.all, _here.readers
+        _here.all = _here.readers = (*_here.all, reader)
         try:
-            with WATCHED(tuple(each.number for each in _here.readers)):
+            with WATCHED(tuple(each.number for each in _here.all)):
                 yield
         finally:
-            _here.readers = before
-            self._end()
+            _here.all, _here.readers = before
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """Leave the classes as they were."""
         with _lock:
             for kind in self._kinds:
                 _watching[kind] -= 1
