@@ -32,7 +32,7 @@ class Names:
 
 
 @dataclass
-class Named:
+class ClassNames:
     """What a body names, and each class with it."""
 
     own: Names

@@ -16,10 +16,10 @@ from typing import Any
 from .._errors import StaticError, Where, sentence
 from .._jax.trees import is_a, type_of
 from .._owners import owner_of_class
-from .names_of_classes import Named, Names, bases_of, named_by
+from .names_of_classes import ClassNames, Names, bases_of, named_by
 from .plain_objects import article, attributes_of, first_used_up, is_settled, plain_objects, referent, state
 from .static_values import snapshot
-from .watching import ABSENT, Watch, can_be_watched, next_number, unwatched
+from .watching import ABSENT, WatchedClasses, can_be_watched, next_number, unwatched
 
 _held_by: Callable[[Any], dict[str, Any]] = vars
 _usual: Any = object.__getattribute__
@@ -78,7 +78,8 @@ class Reads:
     def __init__(self, statics: Sequence[Any], loose: Sequence[Any], body: Any, where: Where):
         self.number = next_number()
         self._where = where
-        self._named = Named(named_by(body) if body is not None and any(can_be_watched(type_of(value)) for value in statics) else Names())
+        is_watched = body is not None and any(can_be_watched(type_of(value)) for value in statics)
+        self._named = ClassNames(named_by(body) if is_watched else Names())
         self.attributes: dict[int, tuple[Any, dict[str, _Seen]]] = {}  # by the `id` of an object, or of a class of one
         self._classes: dict[int, tuple[type, ...]] = {}  # what their classes are
         self._quick: tuple[bool, list[Any]] | None = None  # of `_quickly`; none until a call asks, and after each first read
@@ -86,7 +87,7 @@ class Reads:
         with unwatched():
             self.wholes: list[tuple[Any, _Seen]] = [(value, _Seen(value)) for value in loose]
             for value in statics:
-                if body is not None and not self._named.own.looks_past and self.can_watch(value):
+                if is_watched and not self._named.own.looks_past and self.can_watch(value):
                     self.add(value)
                 else:
                     self.wholes += [(part, _Seen(part)) for part in plain_objects(value)]
@@ -183,7 +184,7 @@ class Reads:
     @contextmanager
     def tracing(self) -> Generator[None]:
         """While this stands, what the thread reads of the objects is noted, for one trace."""
-        watch = Watch()
+        watch = WatchedClasses()
         try:
             with watch.telling(Trace(self, watch)):
                 yield
@@ -216,7 +217,7 @@ class Reads:
 class Trace:
     """One trace: what its body is given where others can change it."""
 
-    def __init__(self, reads: Reads, watch: Watch):
+    def __init__(self, reads: Reads, watch: WatchedClasses):
         self.number = reads.number
         self._reads = reads
         self._watch = watch

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from itertools import count
 from typing import Any, Protocol
 
-from .._jax.trees import is_a, type_of
+from .._jax.trees import is_a, space_of, type_of
 from .._jax.user_contexts import WATCHED
 from .plain_objects import is_plain
 
@@ -27,7 +27,7 @@ _lock = threading.RLock()
 _watching: dict[type, int] = {}  # by how many traces
 
 
-class Reader(Protocol):
+class Noting(Protocol):
     """What is told of each read; it gives what the body gets."""
 
     number: int
@@ -36,8 +36,8 @@ class Reader(Protocol):
 
 
 class _Here(threading.local):
-    all: tuple[Reader, ...] = ()  # of the traces that are under way, from the outside in
-    readers: tuple[Reader, ...] = ()  # those that are told: all, or none
+    all: tuple[Noting, ...] = ()  # of the traces that are under way, from the outside in
+    readers: tuple[Noting, ...] = ()  # those that are told: all, or none
 
 
 _here = _Here()
@@ -55,7 +55,7 @@ def _read(self: Any, name: str) -> Any:
     return _tell(readers, self, name, part)
 
 
-def _tell(readers: tuple[Reader, ...], value: Any, name: str, part: Any) -> Any:
+def _tell(readers: tuple[Noting, ...], value: Any, name: str, part: Any) -> Any:
     given = part
     with unwatched():
         try:
@@ -87,11 +87,12 @@ def can_be_watched(kind: type[Any]) -> bool:
     lookup: Any = kind.__getattribute__
     if not is_plain(kind) or (lookup is not _usual and lookup is not _read) or kind.__flags__ & _IMMUTABLE:
         return False
-    own = [base.__dict__["__setattr__"] for base in type(kind).__mro__ if "__setattr__" in base.__dict__ and base not in (type, object)]
-    return all(is_a(each, types.FunctionType) for each in own)  # else it is C's, and has to be asked
+    metaclasses: tuple[Any, ...] = type_of(kind).__mro__[:-2]  # without `type` and `object`
+    own = [space_of(each)["__setattr__"] for each in metaclasses if "__setattr__" in space_of(each)]
+    return all(is_a(each, types.FunctionType) for each in own)  # else it is C's, which has to be asked
 
 
-class Watch:
+class WatchedClasses:
     """The classes that one trace watches."""
 
     def __init__(self) -> None:
@@ -109,7 +110,7 @@ class Watch:
                 type.__setattr__(kind, "__getattribute__", _read)
 
     @contextmanager
-    def telling(self, reader: Reader) -> Generator[None]:
+    def telling(self, reader: Noting) -> Generator[None]:
         """Tell this reader, and those around it, of what the thread reads."""
         before = _here.all, _here.readers
         _here.all = _here.readers = (*_here.all, reader)
