@@ -1,5 +1,6 @@
 """Many steps in one program are the same steps one by one."""
 
+import functools
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -203,3 +204,46 @@ def test_it_has_the_name_of_the_step():
     run = scan_steps(step, 2)
     assert (run.__name__, run.__doc__) == ("step", "One step.")
     assert "step" in str(run.plan(X))
+
+
+class Growth:
+    """A step that is a method, of an object that changes."""
+
+    def __init__(self):
+        self.rate = 2.0
+
+    def step(self, total, x):
+        return total * self.rate + x, total
+
+    @optimize
+    def program(self, total: Float[Array, ""], x: Float[Array, ""]):
+        return self.step(total, x)
+
+    def __call__(self, total, x):
+        return self.step(total, x)
+
+
+def stepped(total, x, of):
+    return of.step(total, x)
+
+
+@pytest.mark.parametrize(
+    "step_of",
+    [
+        lambda it: it.step,
+        lambda it: it.program,
+        lambda it: it,
+        lambda it: functools.partial(Growth.step, it),
+        lambda it: functools.partial(stepped, of=it),
+    ],
+    ids=["method", "program", "object", "partial", "by keyword"],
+)
+def test_a_step_sees_that_its_object_has_changed(step_of):
+    """What it is bound to is no constant of the program."""
+    it = Growth()
+    run = scan_steps(step_of(it), 3, over="x")
+    for rate in (2.0, 3.0, 2.0):
+        it.rate = rate
+        last, totals = run(jnp.asarray(1.0), X)
+        want = [1.0, rate, rate**2 + 1, (rate**2 + 1) * rate + 2]
+        np.testing.assert_allclose([*totals, last], want)

@@ -1,12 +1,16 @@
 """What a body reads of an object of a plain class is part of the program: a call after a change gives what the plain function gives."""
 
 import abc
+import array
 import copy
+import dataclasses
 import functools
 import random
 import threading
-from collections import deque
+import weakref
+from collections import UserDict, deque
 from types import SimpleNamespace
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -299,6 +303,316 @@ def test_a_body_gets_the_object_back():
     it = SimpleSettings()
     given, _ = same(it, X)
     assert given is it
+
+
+class Mode:
+    """Told from others by being the same object."""
+
+
+FAST, EXACT = Mode(), Mode()
+
+
+class Node:
+    def __init__(self, mode):
+        self.mode = mode
+        self.rates = {FAST: 2.0, EXACT: 3.0}
+        self.modes = [FAST, EXACT]
+        self.child = SimpleSettings()
+        self.child.parent = self
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        lambda it: 2.0 if it.mode is FAST else 3.0,
+        lambda it: it.rates[it.mode],
+        lambda it: 2.0 + it.modes.index(it.mode),
+        lambda it: (2.0 if it.mode == FAST else 3.0) * float(it.child.parent is it),
+        lambda it: (2.0 if it.mode is FAST else 3.0) * float(type(it) is Node and type(it.child) is SimpleSettings),
+    ],
+    ids=["is", "key of a dict", "in a list", "parent", "type"],
+)
+def test_objects_are_themselves_in_a_body(number):
+    """To `is`, to dicts and lists that hold them, and to what refers to them."""
+    program = optimize(lambda it, x: x * number(it))
+    it = Node(FAST)
+    for mode, value in ((FAST, 2.0), (EXACT, 3.0), (FAST, 2.0)):
+        it.mode = mode
+        np.testing.assert_allclose(program(it, X), value * X)
+
+
+def test_classes_are_what_they_were_behind_a_trace():
+    """After one that raises too; and while a thread traces, others read as ever."""
+
+    @optimize
+    def checked(it, x):
+        if it.scale > 5:
+            raise ValueError("too large")
+        return x * it.scale
+
+    it = SimpleSettings()
+    checked(it, X)
+    it.scale = 6.0
+    with pytest.raises(ValueError, match="too large"):
+        checked(it, X)
+    assert "__getattribute__" not in vars(SimpleSettings)
+    results: list[float] = []
+
+    def work(rate):
+        mine = SimpleSettings()
+        for turn in range(3):
+            mine.scale = rate + turn
+            results.append(float(optimize(lambda it, x: x * it.scale)(mine, X)[0]) - rate - turn)
+
+    threads = [threading.Thread(target=work, args=(float(i),)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [0.0] * 12
+    assert "__getattribute__" not in vars(SimpleSettings)
+
+
+class WithSlots:
+    __slots__ = ("rate",)
+
+    def __init__(self):
+        self.rate = 1.0
+
+
+class SlotsAndMore(WithSlots):
+    """Slots of one class, and a `__dict__` of another."""
+
+
+class Created:
+    def __new__(cls):
+        it = object.__new__(cls)
+        it.rate = 1.0
+        return it
+
+
+class Registered:
+    names: ClassVar[list[str]] = []
+
+    def __init_subclass__(cls):
+        cls.names.append(cls.__name__)
+
+
+class OfMeta(Registered, metaclass=type("Meta", (type,), {})):
+    rate = 1.0
+
+
+class Unhashed:
+    def __init__(self):
+        self.rate = 1.0
+
+    def __eq__(self, other):
+        return self.rate == other.rate
+
+
+class Hashed(Unhashed):
+    def __hash__(self):
+        return hash(self.rate)
+
+
+@pytest.mark.parametrize("kind", [SlotsAndMore, Created, OfMeta, Unhashed, Hashed])
+def test_attributes_that_are_objects_of_every_kind(kind):
+    """In an attribute, in a list in one, and behind a weak reference."""
+    it = SimpleSettings()
+    it.part = kind()
+    it.parts = [it.part]
+    program = optimize(lambda it, x: x * it.part.rate + it.parts[0].rate)
+    for value in (1.0, 3.0, 2.0):
+        it.part.rate = value
+        np.testing.assert_allclose(program(it, X), value * X + value)
+
+
+HELD = {
+    "array": (lambda: array.array("d", [1.0]), lambda part: part[0], lambda part, value: part.__setitem__(0, value)),
+    "bytes": (lambda: memoryview(bytearray(b"\x01")), lambda part: float(part[0]), lambda part, value: part.__setitem__(0, int(value))),
+    "user dict": (lambda: UserDict(rate=1.0), lambda part: part["rate"], lambda part, value: part.update(rate=value)),
+    "method of a dict": (lambda: {"rate": 1.0}.get, lambda part: part("rate"), lambda part, value: part.__self__.update(rate=value)),
+    "method of an array": (lambda: np.ones(1).sum, lambda part: float(part()), lambda part, value: part.__self__.fill(value)),
+    "weak reference": (lambda: weakref.ref(KEPT), lambda part: part().scale, lambda part, value: setattr(KEPT, "scale", value)),
+}
+KEPT = SimpleSettings()
+KEPT.scale = 1.0
+
+
+@pytest.mark.parametrize("kind", HELD)
+def test_what_attributes_hold_of_other_types(kind):
+    """What Python's own types let a caller change in place."""
+    make, number, change = HELD[kind]
+    it = SimpleSettings()
+    it.part = make()
+    program = optimize(lambda it, x: x * number(it.part))
+    for value in (1.0, 3.0, 2.0):
+        change(it.part, value)
+        np.testing.assert_allclose(program(it, X), value * X)
+
+
+@pytest.mark.parametrize(
+    "wrap", [lambda part: part, lambda part: [part], lambda part: FieldLayer(jnp.ones(3), part)], ids=["itself", "list", "module"]
+)
+def test_bound_methods_of_what_can_change(wrap):
+    """`table.get` as an argument, in a list and in a field of a module, which is looked at on every call."""
+    table = {"rate": 1.0}
+    given = wrap(table.get)
+    program = optimize(lambda it, x: x * (it if callable(it) else it[0] if isinstance(it, list) else it.part)("rate"))
+    for value in (1.0, 1.0, 1.0, 3.0, 3.0, 3.0):
+        table["rate"] = value
+        np.testing.assert_allclose(program(given, X), value * X)
+
+
+class FieldLayer(eqx.Module):
+    weight: Array
+    part: object
+
+
+class Length(float):
+    def __new__(cls, value, unit):
+        it = float.__new__(cls, value)
+        it.unit = unit
+        return it
+
+
+def test_attributes_of_numbers():
+    """A unit, which the number's own `==` does not compare."""
+    convert = optimize(lambda length, x: x * length * {"m": 1.0, "km": 1000.0}[length.unit])
+    for unit, factor in (("m", 1.0), ("km", 1000.0), ("m", 1.0)):
+        np.testing.assert_allclose(convert(Length(2.0, unit), X), 2 * factor * X)
+
+
+class Rated:
+    rate = 1.0
+    rates: ClassVar[list[float]] = [1.0]
+
+    def by_type(self):
+        return type(self).rate
+
+    def by_class(self):
+        return self.__class__.rate
+
+    @classmethod
+    def of_class(cls):
+        return cls.rate
+
+    def listed(self):
+        return type(self).rates[0]
+
+    def times(self):
+        return self.rate
+
+
+class SubRated(Rated):
+    def by_super(self):
+        return super().times()
+
+
+def rate_of(it):
+    return type(it).rate
+
+
+@pytest.mark.parametrize(
+    "number",
+    [SubRated.by_type, SubRated.by_class, lambda it: it.of_class(), lambda it: type(it).rate, rate_of, lambda it: rate_of(it)],
+    ids=["type", "class", "classmethod", "in the body", "the body", "a function"],
+)
+def test_what_is_read_of_the_class(number):
+    """And not of the object: in methods, in the body, and in functions that it calls."""
+    it = SubRated()
+    program = optimize(lambda it, x: x * number(it))
+    for value in (1.0, 3.0, 2.0):
+        SubRated.rate = value
+        np.testing.assert_allclose(program(it, X), value * X)
+    del SubRated.rate
+    np.testing.assert_allclose(program(it, X), X)
+
+
+def test_methods_of_base_classes_and_lists_of_classes(monkeypatch):
+    """`super().times()`, where somebody puts another function; a list that is changed in place."""
+    it = SubRated()
+    program = optimize(lambda it, x: x * it.by_super() + it.listed())
+    np.testing.assert_allclose(program(it, X), 2 * X)
+    monkeypatch.setattr(Rated, "times", lambda self: 5.0)
+    np.testing.assert_allclose(program(it, X), 6 * X)
+    monkeypatch.setattr(Rated, "rates", [1.0])
+    np.testing.assert_allclose(program(it, X), 6 * X)
+    Rated.rates[0] = 4.0
+    np.testing.assert_allclose(program(it, X), 9 * X)
+
+
+def test_an_object_gets_another_class():
+    """`it.__class__ = Other`."""
+
+    class Other(SimpleSettings):
+        @property
+        def half(self):
+            return self.scale / 2
+
+    SimpleSettings.half = 7.0
+    program = optimize(lambda it, x: x * it.half)
+    it = SimpleSettings()
+    np.testing.assert_allclose(program(it, X), 7 * X)
+    it.__class__ = Other
+    np.testing.assert_allclose(program(it, X), X)
+    del SimpleSettings.half
+
+
+class Stepping:
+    def __init__(self):
+        self.rate = 2.0
+
+    def step(self, carry, x):
+        return carry, x * self.rate
+
+    @optimize
+    def within(self, x: Float[Array, "n"]) -> Float[Array, "n"]:
+        return x * self.rate
+
+
+@pytest.mark.parametrize("wrap", [lambda it: it, lambda it: [it]], ids=["itself", "list"])
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda it, x: jax.lax.scan(it.step, 0.0, x)[1],
+        lambda it, x: jax.jit(it.step)(0.0, x)[1],
+        lambda it, x: jax.checkpoint(it.step)(0.0, x)[1],
+        lambda it, x: it.within(x),
+    ],
+    ids=["scan", "jit", "checkpoint", "program"],
+)
+def test_bound_methods_that_were_traced_before(use, wrap):
+    """JAX keeps what it has traced of a method by its object: another trace of ours runs it again, and notes what it reads."""
+    it = Stepping()
+    program = optimize(lambda it, x: use(it[0] if isinstance(it, list) else it, x))
+    use(it, jnp.asarray(X))
+    for rate in (2.0, 3.0, 4.0):
+        it.rate = rate
+        np.testing.assert_allclose(program(wrap(it), X), rate * X)
+
+
+def test_attributes_that_are_used_up_are_refused():
+    """An iterator in an attribute, where the body reads it."""
+    it = SimpleSettings()
+    it.draws = [iter([1.0, 2.0])]
+    np.testing.assert_allclose(optimize(lambda it, x: x * it.scale)(it, X), 2 * X)
+    with pytest.raises(jitney.StaticError, match=r"reads 'draws' of a SimpleSettings, which is or holds an iterator(.|\n)*keep a list"):
+        optimize(lambda it, x: x * next(it.draws[0]))(it, X)
+
+
+def test_a_field_that_is_gone_is_not_none():
+    """A dataclass without a hash is keyed by its fields."""
+
+    @dataclasses.dataclass
+    class Config:
+        rate: float | None
+
+    it = Config(None)
+    program = optimize(lambda it, x: x * (2.0 if hasattr(it, "rate") else 3.0))
+    np.testing.assert_allclose(program(it, X), 2 * X)
+    del it.rate
+    np.testing.assert_allclose(program(it, X), 3 * X)
 
 
 def test_a_body_may_copy_the_object_and_make_others():

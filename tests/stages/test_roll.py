@@ -287,6 +287,16 @@ def test_rules_that_differ_are_each_layers_own():
     close(f.grad(WS, BS, X, wrt="ws"), fast(jax.grad(loss))(WS, BS, X), 1e-3)
 
 
+def test_rules_that_differ_in_branches_are_each_layers_own():
+    """JAX prints a branch without the rules of the functions in it, so its text does not say whether two are equal."""
+
+    def layer(x, w, b, k):
+        return jax.lax.cond(x[0, 0] > -100, RULES[3 if k == 2 else 1], lambda y: y, work(x, w, b))
+
+    loss = loss_of(in_turn(layer))
+    close(optimize(roll="auto")(loss).grad(WS, BS, X, wrt="ws"), fast(jax.grad(loss))(WS, BS, X), 1e-3)
+
+
 def valued(scale):
     """What it computes and what its rule says of it are two programs."""
     rule = jax.custom_vjp(lambda x: scale * jnp.sin(x))

@@ -193,14 +193,10 @@ class Body:
         fn = fn or core.fn()
 
         def body(*flat: Any) -> list[Any]:
-            given, reading = (self.statics, None) if self.reads is None else self.reads.twins(self.statics)
-            statics = tuple(map(snapshot, given))  # a body that changes one in place changes it for this trace only
+            statics = tuple(map(snapshot, self.statics))  # a body that changes one in place changes it for this trace only
             began = time.perf_counter()
-            try:
+            with nullcontext() if self.reads is None else self.reads.tracing():
                 result = core.binder.call(fn, self.layout.values(flat, statics, for_body=True))
-            finally:
-                if reading is not None:
-                    reading.stop()
             outcome.body_seconds.append(time.perf_counter() - began)
             refuse_used_up(core.where, result)
             return outcome.take_apart(result)

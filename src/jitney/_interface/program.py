@@ -400,6 +400,10 @@ class Program(Tools[R], Generic[P, R]):
         """The same program, with other defaults for its derivatives; see `lazy_derivatives`."""
         return self._with(_defaults=defaults, _made={}, _usual={})
 
+    def parted(self) -> tuple[tuple[Any, ...], Program[..., Any]]:
+        """The arguments that come first in each call, and the program without these and those by keyword."""
+        return self._args, self.bound_to((), {})
+
     def bound_to(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Program[..., Any]:
         """The same program with these arguments already given. Light, since it happens on every call of a method."""
         return self._with(_args=args, _kwargs=kwargs, _direct=None if kwargs else self._core.direct)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import threading
 from collections.abc import Callable, Sequence
@@ -65,18 +66,31 @@ def scan_steps(
     signature = signature_of(step)
     names = _names(where, signature, n, carry, along)
 
-    def steps(*args: Any, **kwargs: Any) -> Any:
-        bound = signature.bind(*args, **kwargs)
-        bound.apply_defaults()
-        return _Loop(where, inner, bound, names[:carry], along, n).run(_Ticks(str(inner.__name__), n) if progress else None)
+    held, free = inner.parted()  # what a method or a partial is bound to is an argument of the whole: it may change
 
-    bare = [parameter.replace(annotation=parameter.empty) for parameter in signature.parameters.values()]
+    def steps(*args: Any, **kwargs: Any) -> Any:
+        bound = signature.bind(*args[len(held) :], **kwargs)
+        bound.apply_defaults()
+        turn = functools.partial(free, *args[: len(held)]) if held else free
+        return _Loop(where, turn, bound, names[:carry], along, n).run(_Ticks(str(inner.__name__), n) if progress else None)
+
+    bare = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY) for name in _names_of_held(inner.body, len(held), names)]
+    bare += [parameter.replace(annotation=parameter.empty) for parameter in signature.parameters.values()]
     steps.__signature__ = inspect.Signature(bare)
     for name in ("__name__", "__qualname__", "__module__", "__doc__"):
         setattr(steps, name, getattr(step, name, getattr(type_of(step), name, None)))
     if program is not None:
         options = {"static": program.options.static, "donate": program.options.donate} | options
-    return optimize(**options)(steps)
+    return optimize(**options)(steps).bound_as(inner)
+
+
+def _names_of_held(body: Any, count: int, others: Sequence[str]) -> list[str]:
+    """What the arguments that a step is bound to are called in messages."""
+    names = [
+        name for name, each in signature_of(body).parameters.items() if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
+    ]
+    known = names[:count] if len(names) >= count and set(names[:count]).isdisjoint(others) else []
+    return known or [f"bound_{i}" for i in range(count)]
 
 
 def _texts(where: str, over: Any) -> tuple[str, ...]:

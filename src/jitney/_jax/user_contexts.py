@@ -18,3 +18,5 @@ PLAIN: Any = _jax.make_user_context(None)
 """A call that is traced plainly inside of another trace."""
 KEPT: Any = _jax.make_user_context(None)
 """A trace whose program is kept for other processes, under which all bodies run again, so that what they read is seen."""
+WATCHED: Any = _jax.make_user_context(None)
+"""A trace whose reads of objects are noted, under which bodies run again that were traced while others were noted."""

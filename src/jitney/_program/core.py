@@ -25,6 +25,7 @@ from .._signature.options import Options, fail
 from .._signature.reads import Statics
 from .._signature.static_values import Opaque, Unkeyed, unkeyed
 from .._signature.told_apart import exactly
+from .._signature.watching import unwatched
 from .._view.flatten import Flattener, constants_in
 from .._view.layout import MAX_ENTRIES, Layout, wrap_statics
 from .._view.taking import Argument, taker
@@ -111,7 +112,7 @@ class Core(Function):
     def entry(self, layout: Layout, leaves: Sequence[Any]) -> Entry:
         """The entry of a call, made if this is the first of its kind."""
         key = (layout.form, layout.nested and self.differs_nested, layout.key(leaves))
-        with self.lock:
+        with self.lock, unwatched():
             entry = known = self.entries.get(key)
             while entry is not None and not entry.holds():
                 entry = entry.other
@@ -119,7 +120,8 @@ class Core(Function):
                 if known is None and len(self.entries) >= MAX_ENTRIES:
                     oldest = next(iter(self.entries))
                     self.history.drop(self.entries.pop(oldest).key)
-                statics = Statics.of(layout.statics(leaves), layout.loose, twins=self.options.cache != "program")
+                body = None if self.options.cache == "program" else self.fn()
+                statics = Statics.of(layout.statics(leaves), layout.loose, body, self.where)
                 entry = self.entries[key] = Entry(self, layout, statics, (layout.form, key[-1]))
                 entry.follows(known)
                 if layout.static:

@@ -29,11 +29,12 @@ from .._diagnosis.nonfinite import nonfinite
 from .._errors import NonFiniteError, sentence
 from .._jax.compile_cache.cache import disabled as cache_disabled
 from .._jax.compile_cache.cache import ensure as ensure_cache
-from .._jax.trees import type_of
+from .._jax.trees import is_a, type_of
 from .._kept.kept import Kept
 from .._kept.laid import Laid
 from .._signature.options import tolerance_of
 from .._signature.reads import Statics
+from .._signature.watching import unwatched
 from .._stages import Jit, Place
 from .._switches import VERIFY
 from .._verify import is_verified
@@ -80,7 +81,7 @@ class Flight:
 
 def _told(names: Mapping[int, str], value: Any, attribute: str, before: Any, now: Any) -> tuple[str, str, str]:
     """The path of something that has changed in a static value, what it was and is."""
-    path = names.get(id(value), type_of(value).__name__)
+    path = names.get(id(value)) or (value if is_a(value, type) else type_of(value)).__name__
     if not attribute or static_text(before) == static_text(now):
         return f"{path}.{attribute}" if attribute else path, "as it was", "changed in place"
     return f"{path}.{attribute}", static_text(before), static_text(now)
@@ -136,7 +137,7 @@ class Entry(Body):
         def body(*arrays: Any) -> Any:
             if shapes is not None and shapes_of(arrays) != shapes:
                 raise OtherShapes
-            with jax.named_scope(SCOPE):
+            with unwatched(), jax.named_scope(SCOPE):
                 if self.kept is None:
                     return self._trace(arrays, mesh)
                 return self.kept(arrays, None if mesh is None else Laid(mesh, shardings or ()))

@@ -14,11 +14,9 @@ from jax.core import Tracer
 
 from .._errors import StaticError, TraceError, Where, sentence
 from .._jax.trees import is_a, tree_flatten, type_of
-from .._signature.plain_objects import article, is_plain
+from .._signature.plain_objects import article, attributes_of, is_plain
 from .._signature.reads import Reads
 from .._view.result import Outcome
-
-_held_by: Any = vars
 
 
 def refuse_left_in_result(where: Where, outcome: Outcome) -> None:
@@ -30,7 +28,7 @@ def refuse_left_in_result(where: Where, outcome: Outcome) -> None:
     for _, leaf in outcome.rest:
         if not is_plain(type_of(leaf)):
             continue
-        held = next((name for name, part in _held_by(leaf).items() if _is_left(part)), None)
+        held = next((name for name, part in attributes_of(leaf).items() if _is_left(part)), None)
         if held is not None:
             raise StaticError(
                 sentence(where, f"the result is or holds {article(leaf)}, whose {held!r} is an array of the trace.",

@@ -206,6 +206,8 @@ def is_number(ref: Any) -> bool:
 
 
 def _identity(value: Any) -> tuple[Hashable, ...]:
+    if is_a(value, (tuple, list)):  # of programs too, whose text says nothing of the rules in them
+        return (type(value).__name__, *map(_identity, value))
     if is_a(value, _PLAIN) or is_a(value, (np.dtype, np.generic)):
         return (repr(value),)
     if is_a(value, np.ndarray) and value.ndim == 0:

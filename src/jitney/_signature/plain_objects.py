@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import enum
 import functools
+import pickle
 import random
 import types
-from collections import deque
-from collections.abc import Hashable, Iterable, Iterator
+from collections import defaultdict, deque
+from collections.abc import Hashable, ItemsView, Iterable, Iterator, KeysView, ValuesView
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import ProxyTypes, ReferenceType, WeakKeyDictionary
 
 import equinox as eqx
 import jax
@@ -17,14 +20,23 @@ import numpy as np
 
 from .._jax.trees import is_a, type_of
 from .._owners import owner_of_class
-from .static_values import PLAIN, Unkeyed, static_key
+from .static_values import PLAIN, Unkeyed, static_key, with_attributes
 
 _ABSENT = object()
 _HEAP_TYPE = 1 << 9  # of `type.__flags__`: a class that Python code has made
 _CONTAINERS = (list, tuple, dict, types.MappingProxyType, set, frozenset, deque, np.ndarray, np.generic, jax.Array)
+_BOUND = frozenset((types.BuiltinFunctionType, types.MethodWrapperType))
+_VIEWS = (memoryview, KeysView, ValuesView, ItemsView)
 _OTHERS = (type, types.ModuleType, BaseException, eqx.Module, *_CONTAINERS)
 _SETTLED = frozenset((*PLAIN, float, complex, types.ModuleType))
+_BARE = frozenset((list, tuple, dict, set, frozenset, deque, np.ndarray))
+_kinds: WeakKeyDictionary[type[Any], _Kind] = WeakKeyDictionary()
 _known_kinds: WeakKeyDictionary[type[Any], bool] = WeakKeyDictionary()
+
+
+def can_change(value: Any) -> bool:
+    """Whether a value that is equal to nothing but itself may hold something else later."""
+    return is_plain(type_of(value)) or (type_of(value) in _BOUND and not is_settled(value))
 
 
 def is_plain(kind: type[Any]) -> bool:
@@ -32,21 +44,14 @@ def is_plain(kind: type[Any]) -> bool:
     known = _known_kinds.get(kind)
     if known is None:
         known = _known_kinds[kind] = (
-            kind.__hash__ is object.__hash__
+            kind.__hash__ is not None
             and kind.__eq__ is object.__eq__
             and bool(kind.__flags__ & _HEAP_TYPE)
             and not issubclass(kind, _OTHERS)
             and not hasattr(kind, "__next__")
-            and not issubclass(kind, Twin)
             and owner_of_class(kind) in ("user", "generated", "library")
         )
     return known
-
-
-class Twin:
-    """What marks the class of a twin: see `reads.py`."""
-
-    __slots__ = ()
 
 
 class _Same:
@@ -66,6 +71,8 @@ class _Same:
 
 def is_used_up(value: Any) -> bool:
     """Whether reading a value changes it for good, so that what is traced once cannot read it for each call: an iterator, a coroutine."""
+    if type_of(value) in ProxyTypes:  # which offer all methods
+        return False
     return hasattr(type_of(value), "__next__") or is_a(value, (types.CoroutineType, types.AsyncGeneratorType))
 
 
@@ -73,6 +80,24 @@ def article(value: Any) -> str:
     """`an iterator (zip)`: what is used up when it is read, by its type."""
     name = type_of(value).__name__
     return f"an iterator ({name})" if hasattr(type_of(value), "__next__") else f"a {name}"
+
+
+def first_used_up(value: Any, seen: tuple[int, ...] = ()) -> Any:
+    """The first such thing in a value; None where there is none."""
+    if is_used_up(value):
+        return value
+    if not is_a(value, (list, tuple, dict, deque)) or id(value) in seen:
+        return None
+    return next((used for part in _parts(value) if (used := first_used_up(part, (*seen, id(value)))) is not None), None)
+
+
+def referent(value: Any) -> Any:
+    """What a weak reference refers to, None if it is gone; all else is itself."""
+    if type_of(value) in ProxyTypes:
+        with contextlib.suppress(ReferenceError):
+            return value.__repr__.__self__
+        return None
+    return value() if is_a(value, ReferenceType) else value
 
 
 def random_state(value: Any) -> Any:
@@ -87,38 +112,52 @@ def random_state(value: Any) -> Any:
 def is_settled(value: Any) -> bool:
     """Whether a value stays what it is for as long as it is the same object. A class with a hash of its own says so of its instances."""
     kind = type_of(value)
-    if kind in _SETTLED or is_a(value, (jax.Array, np.generic)):
+    if kind is types.BuiltinFunctionType:
+        return is_settled(value.__self__)
+    if kind in _SETTLED or is_a(value, (jax.Array, np.generic, type)):
         return True
-    if is_a(value, (tuple, frozenset, functools.partial, types.MethodType)):
-        return all(map(is_settled, _parts(value)))
-    if is_plain(kind):
+    if is_a(value, (tuple, frozenset, functools.partial, types.MethodType, types.MethodWrapperType, ReferenceType)):
+        return not attributes_of(value) and all(map(is_settled, _parts(value)))
+    if is_plain(kind) or is_a(value, _VIEWS) or kind in ProxyTypes or with_attributes(value):
         return False
     if dataclasses.is_dataclass(kind):
         made: Any = kind
         return (is_a(value, eqx.Module) or made.__dataclass_params__.frozen) and all(map(is_settled, _parts(value)))
+    if is_a(kind.__hash__, types.FunctionType) and not is_a(value, enum.Enum) and owner_of_class(kind) in ("user", "generated"):
+        return False  # its hash, and what it is equal to, may change
     return kind.__hash__ is not None and not is_a(value, _CONTAINERS) and random_state(value) is None
 
 
 def state(value: Any, seen: tuple[int, ...] = ()) -> Hashable:
     """What a value holds, part by part, to be compared with what it holds later; arrays of JAX by being the same."""
     kind = type_of(value)
+    if kind in _BOUND and not is_settled(value):
+        return _Same(value), value.__name__, state(value.__self__, seen)
     if kind in PLAIN or kind is float or kind is complex:
         return static_key(value)
+    if kind in ProxyTypes:
+        return _Same(value), state(referent(value), seen)
     if is_a(value, jax.Array) or kind is types.ModuleType:
         return _Same(value)
     if id(value) in seen:
         return kind, seen.index(id(value))
     inside = (*seen, id(value))
-    if is_a(value, bytearray):
+    if is_a(value, (bytearray, memoryview)):
         return kind, bytes(value)
     if is_a(value, (list, tuple, deque)):
         return kind, tuple(state(part, inside) for part in value), _attributes(value, inside)
     if is_a(value, (dict, types.MappingProxyType)):
-        return kind, tuple((state(key, inside), state(part, inside)) for key, part in value.items()), _attributes(value, inside)
+        factory = _Same(value.default_factory) if is_a(value, defaultdict) else None
+        return kind, factory, tuple((state(key, inside), state(part, inside)) for key, part in value.items()), _attributes(value, inside)
+    if is_a(value, _VIEWS):
+        return kind, state([*value], inside)
     if is_a(value, (set, frozenset)):
         return kind, frozenset(state(part, inside) for part in value), _attributes(value, inside)
     if is_a(value, functools.partial):
-        return kind, state((value.func, value.args, value.keywords), inside)
+        return kind, state((value.func, value.args, value.keywords), inside), _attributes(value, inside)
+    if is_a(value, np.ndarray):
+        held = state(value.tolist(), inside) if value.dtype.hasobject else value.tobytes()
+        return kind, str(value.dtype), value.shape, held, _attributes(value, inside)
     if is_a(value, types.MethodType):
         return kind, _Same(value.__func__), state(value.__self__, inside)
     if is_a(value, (eqx.Module, types.SimpleNamespace)) or (fields_of(value) and not is_plain(kind)):
@@ -127,29 +166,75 @@ def state(value: Any, seen: tuple[int, ...] = ()) -> Hashable:
         nested = bool(seen) and owner_of_class(kind) == "library"  # a logger's parents, a table's blocks: not ours to look through
         return kind, _Same(value), None if nested else _attributes(value, inside)
     drawn = random_state(value)
-    return _keyed(value) if drawn is None else (_Same(value), state(drawn, inside))
+    if drawn is not None:
+        return _Same(value), state(drawn, inside)
+    if is_a(value, ReferenceType):
+        return _Same(value), state(value(), inside)
+    if with_attributes(value):
+        return static_key(value), _attributes(value, inside)
+    return (kind, _hashed(value)) if kind.__hash__ is not None else _unhashed(value, inside)
 
 
-def _attributes(value: Any, seen: tuple[int, ...]) -> Hashable:
-    held = {**getattr(value, "__dict__", {}), **{name: getattr(value, name) for name in _slots(type_of(value)) if hasattr(value, name)}}
-    return tuple((name, state(part, seen)) for name, part in held.items())
-
-
-def _slots(kind: type) -> Iterator[str]:
-    for base in kind.__mro__:
-        yield from (name for name, part in vars(base).items() if is_a(part, types.MemberDescriptorType))
-
-
-def _keyed(value: Any) -> Hashable:
+def _hashed(value: Any) -> Hashable:
+    """What a class with a hash of its own says; that may change while it is the same object."""
     try:
+        return static_key(value), hash(value)
+    except (Unkeyed, TypeError, AttributeError):  # of one that a part was taken of
+        return _Same(value), state(attributes_of(value))
+
+
+def _unhashed(value: Any, inside: tuple[int, ...]) -> Hashable:
+    """An object without a hash that is no container of Python's: a key by its parts, its attributes, or what a copy is made of."""
+    with contextlib.suppress(Unkeyed):
         return static_key(value)
-    except Unkeyed:
+    if attributes_of(value):
+        return type_of(value), _attributes(value, inside)
+    try:
+        return type_of(value), state(value.__reduce_ex__(4), inside)
+    except (TypeError, pickle.PicklingError):
         return _Same(value)
 
 
+def _attributes(value: Any, seen: tuple[int, ...]) -> Hashable:
+    """What lies in an object, and what its classes say, as far as somebody may change it."""
+    kind = type_of(value)
+    if kind in _BARE:
+        return ()
+    held = [*attributes_of(value).items()]
+    for base in _known(kind).bases:
+        held += [(name, part) for name, part in [*vars(base).items()] if not (name.startswith("__") and name.endswith("__"))]
+    return tuple((name, state(part, seen)) for name, part in held if name != "_abc_impl")
+
+
+def attributes_of(value: Any) -> dict[str, Any]:
+    """What lies in an object, in its `__dict__` or in slots."""
+    held: dict[str, Any] = getattr(value, "__dict__", {})
+    slots = _known(type_of(value)).slots
+    return {**held, **{name: getattr(value, name) for name in slots if hasattr(value, name)}} if slots else held
+
+
+class _Kind:
+    """What is known of a class: its slots, and those of its classes that somebody may change."""
+
+    __slots__ = ("bases", "classes", "slots")
+
+    def __init__(self, kind: type):
+        self.classes = kind.__mro__
+        self.bases = tuple(base for base in self.classes if owner_of_class(base) in ("user", "generated"))
+        members = ((name, part) for base in self.classes for name, part in [*vars(base).items()])
+        self.slots = tuple(name for name, part in members if is_a(part, types.MemberDescriptorType))
+
+
+def _known(kind: type) -> _Kind:
+    known = _kinds.get(kind)
+    if known is None or known.classes is not kind.__mro__:
+        known = _kinds[kind] = _Kind(kind)
+    return known
+
+
 def plain_objects(value: Any, seen: tuple[int, ...] = ()) -> Iterator[Any]:
-    """The objects of plain classes in a static value, without those inside of them, and generators of random numbers."""
-    if is_plain(type_of(value)) or random_state(value) is not None:
+    """What can change in a static value while its key stays: objects of plain classes, generators of random numbers, `table.get`."""
+    if can_change(value) or random_state(value) is not None:
         yield value
     elif id(value) not in seen:
         for part in _parts(value):
@@ -158,13 +243,17 @@ def plain_objects(value: Any, seen: tuple[int, ...] = ()) -> Iterator[Any]:
 
 def _parts(value: Any) -> Iterable[Any]:
     if is_a(value, (list, tuple, set, frozenset, deque)):
-        return value
+        return (*value, *attributes_of(value).values())
     if is_a(value, (dict, types.MappingProxyType)):
-        return value.values()
+        return (*value, *value.values(), *attributes_of(value).values())
+    if is_a(value, np.ndarray):
+        return (*(value.ravel().tolist() if value.dtype.hasobject else ()), *attributes_of(value).values())
     if is_a(value, functools.partial):
         return (value.func, *value.args, *value.keywords.values())
-    if is_a(value, types.MethodType):
+    if is_a(value, (types.MethodType, types.MethodWrapperType)):
         return (value.__self__,)
+    if is_a(value, ReferenceType) or type_of(value) in ProxyTypes:
+        return (referent(value),)
     return [part for name in fields_of(value) if (part := getattr(value, name, _ABSENT)) is not _ABSENT]
 
 

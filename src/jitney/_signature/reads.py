@@ -1,29 +1,34 @@
-"""What the traces of a program have read of objects of plain classes: the program holds while that is what it was.
+"""What the traces of a program have read of objects of plain classes among its static values: the program holds while that is what it was.
 
 Such an object is keyed by itself, which says nothing of what it holds: `self.tolerance = 1e-6` between two calls of a method must not
 give the first number again. All that it holds would be too much: a trainer keeps its weights in itself, which are new after each step,
-and hands them on as arguments. So the body of a trace gets a twin in its place, of a subclass that notes each attribute that is read, and
-shares the object's dictionary. What was read is compared at each call. An object whose class does not allow for a twin, and one inside of
-other static values, is compared as a whole.
+and hands them on as arguments. So each attribute that a trace reads is noted (`watching.py`), and what was read is compared at each call.
+An object whose class cannot be watched, and one inside of other static values, is compared as a whole.
 """
 
 from __future__ import annotations
 
 import types
-import typing
-from abc import ABCMeta
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
-from weakref import WeakKeyDictionary
 
+from .._errors import StaticError, Where, sentence
 from .._jax.trees import is_a, type_of
 from .._owners import owner_of_class
-from .plain_objects import Twin, is_plain, is_settled, plain_objects, state
+from .names_of_classes import ClassNames, Names, bases_of, named_by
+from .plain_objects import article, attributes_of, first_used_up, is_settled, plain_objects, referent, state
 from .static_values import snapshot
+from .watching import ABSENT, WatchedClasses, can_be_watched, next_number, unwatched
 
-_ABSENT = object()
 _held_by: Callable[[Any], dict[str, Any]] = vars
-_twin_classes: WeakKeyDictionary[type, Any] = WeakKeyDictionary()
+_usual: Any = object.__getattribute__
+_WHOLE = (
+    "__dict__",
+    "__reduce_ex__",
+    "__reduce__",
+    "__getstate__",
+)  # who copies or pickles an object asks for one of these
 
 
 class Statics(tuple[Any, ...]):
@@ -32,32 +37,32 @@ class Statics(tuple[Any, ...]):
     reads: Reads | None = None
 
     @classmethod
-    def of(cls, values: Sequence[Any], loose: Sequence[Any], *, twins: bool) -> Statics:
-        """Those of a call; `loose` are other things that a caller can change."""
+    def of(cls, values: Sequence[Any], loose: Sequence[Any], body: Any, where: Where) -> Statics:
+        """Those of a call of a function; `loose` are other things that a caller can change. Without the function nothing is watched."""
         statics = cls(values)
-        reads = Reads(values, loose, twins=twins)
+        reads = Reads(values, loose, body, where)
         if reads.attributes or reads.wholes:
             statics.reads = reads
         return statics
 
 
 class _Seen:
-    """One thing that was read: the object then, whether that it is the same is enough, and its state; of a nested one a twin was given."""
+    """One thing that was read: the object then, whether that it is the same is enough, and its state; of a nested one reads are noted."""
 
     __slots__ = ("nested", "settled", "state", "then")
 
     def __init__(self, value: Any, *, nested: bool = False):
         self.then = value
-        self.settled = nested or value is _ABSENT or is_settled(value)
+        self.settled = nested or value is ABSENT or is_settled(value)
         self.nested = nested
         self.state = None if self.settled else state(value)
 
     def holds(self, now: Any) -> bool:
         if self.settled:
             return now is self.then or (
-                not self.nested and now is not _ABSENT and self.then is not _ABSENT and state(now) == state(self.then)
+                not self.nested and now is not ABSENT and self.then is not ABSENT and state(now) == state(self.then)
             )
-        return now is not _ABSENT and state(now) == self.state
+        return now is not ABSENT and state(now) == self.state
 
 
 class Reads:
@@ -66,27 +71,60 @@ class Reads:
     Args:
         statics: The static values, which keep these objects alive.
         loose: Other things that its traces can see and callers can change: static fields of modules.
-        twins: Whether a trace may get twins.
+        body: The function that reads them; None where what it reads is not watched.
+        where: What messages call it.
     """
 
-    def __init__(self, statics: Sequence[Any], loose: Sequence[Any], *, twins: bool):
-        self.attributes: dict[int, tuple[Any, dict[str, _Seen]]] = {}  # by the `id` of an object
-        self.wholes: list[tuple[Any, _Seen]] = [(value, _Seen(value)) for value in loose]
+    def __init__(self, statics: Sequence[Any], loose: Sequence[Any], body: Any, where: Where):
+        self.number = next_number()
+        self._where = where
+        is_watched = body is not None and any(can_be_watched(type_of(value)) for value in statics)
+        self._named = ClassNames(named_by(body) if is_watched else Names())
+        self.attributes: dict[int, tuple[Any, dict[str, _Seen]]] = {}  # by the `id` of an object, or of a class of one
+        self._classes: dict[int, tuple[type, ...]] = {}  # what their classes are
         self._quick: tuple[bool, list[Any]] | None = None  # of `_quickly`; none until a call asks, and after each first read
         self._count = 0  # of attributes that were read
-        for value in statics:
-            if twins and has_twins(type_of(value)):
-                self.attributes[id(value)] = value, {}
-            else:
-                self.wholes += [(part, _Seen(part)) for part in plain_objects(value)]
+        with unwatched():
+            self.wholes: list[tuple[Any, _Seen]] = [(value, _Seen(value)) for value in loose]
+            for value in statics:
+                if is_watched and not self._named.own.looks_past and self.can_watch(value):
+                    self.add(value)
+                else:
+                    self.wholes += [(part, _Seen(part)) for part in plain_objects(value)]
+
+    def can_watch(self, value: Any) -> bool:
+        """Whether what is read of an object can be noted."""
+        kind = type_of(value)
+        return can_be_watched(kind) and not self._named.of(kind).looks_past
+
+    def add(self, value: Any) -> None:
+        """Note what is read of an object from now on; and what its classes say that is not read of it, but of them."""
+        if id(value) in self.attributes:
+            return
+        self._put(value)
+        names = self._named.of(type_of(value)).names
+        bases = bases_of(type_of(value))
+        for base in bases:
+            self._put(base)
+            for name in names:
+                if any(name in other.__dict__ for other in bases):
+                    self.note(base, name, base.__dict__.get(name, ABSENT))
+
+    def _put(self, value: Any) -> None:
+        if id(value) not in self.attributes:
+            self._classes[id(value)] = type_of(value).__mro__
+            self.attributes[id(value)] = value, {}
+            self._quick = None
 
     def hold(self) -> bool:
         """Whether all that was read is what it was."""
         slow, quick = self._quick or self._quickly()
-        for value, own, of_class in quick:
+        for value, classes, own, of_class in quick:
+            if type_of(value).__mro__ is not classes:
+                return False
             held = _held_by(value)
             for name, then in own:
-                if held.get(name, _ABSENT) is not then:
+                if held.get(name, ABSENT) is not then:
                     return self._hold_as_states()
             for name, before, then in of_class:
                 if name in held or any(name in each for each in before) or then[0].get(name) is not then[1]:
@@ -98,204 +136,156 @@ class Reads:
         quick: list[Any] = []
         slow, count = bool(self.wholes), self._count
         for value, attributes in [*self.attributes.values()]:
+            classes = type_of(value).__mro__
+            if classes is not self._classes[id(value)] or not _has_dict(value):
+                slow = True
+                continue
             own: list[Any] = []
             of_class: list[Any] = []
             held = _held_by(value)
             for name, seen in [*attributes.items()]:
-                owner = next((i for i, base in enumerate(type_of(value).__mro__) if name in base.__dict__), None)
-                if not seen.settled or name == "__dict__" or seen.then is _ABSENT:
+                owner = next((i for i, base in enumerate(classes) if name in base.__dict__), None)
+                if not seen.settled or name == "__dict__" or (seen.then is ABSENT and not is_a(value, type)):
                     slow = True
-                elif held.get(name, _ABSENT) is seen.then:
+                elif held.get(name, ABSENT) is seen.then:
                     own.append((name, seen.then))
-                elif owner is not None and type_of(value).__mro__[owner].__dict__[name] is seen.then:
-                    dicts = [base.__dict__ for base in type_of(value).__mro__[: owner + 1]]
+                elif owner is not None and classes[owner].__dict__[name] is seen.then:
+                    dicts = [base.__dict__ for base in classes[: owner + 1]]
                     of_class.append((name, tuple(dicts[:-1]), (dicts[-1], seen.then)))
                 else:
                     slow = True
-            quick.append((value, tuple(own), tuple(of_class)))
+            if own or of_class or not is_a(value, type):
+                quick.append((value, classes, tuple(own), tuple(of_class)))
         if count == self._count:  # no other thread has read more meanwhile
             self._quick = slow, quick
         return slow, quick
 
     def _hold_as_states(self) -> bool:
+        with unwatched():
+            return next(self._changed(), None) is None
+
+    def changed(self) -> list[tuple[Any, str, Any, Any]]:
+        """Objects, attributes ("" for a whole), what they were and what they are, where these differ."""
+        with unwatched():
+            return [*self._changed()]
+
+    def _changed(self) -> Iterator[tuple[Any, str, Any, Any]]:
         for value, attributes in [*self.attributes.values()]:
+            if type_of(value).__mro__ is not self._classes[id(value)]:
+                yield value, "__class__", self._classes[id(value)][0], type_of(value)
             for name, seen in [*attributes.items()]:
                 now = _raw(value, name)
                 if not (now is seen.then and seen.settled) and not seen.holds(now):
-                    return False
-        return all(seen.holds(value) for value, seen in self.wholes)
-
-    def changed(self) -> Iterator[tuple[Any, str, Any, Any]]:
-        """Objects, attributes ("" for a whole), what they were and what they are, where these differ."""
-        for value, attributes in [*self.attributes.values()]:
-            for name, seen in [*attributes.items()]:
-                now = _raw(value, name)
-                if not seen.holds(now):
                     yield value, name, seen.then, now
         for value, seen in self.wholes:
             if not seen.holds(value):
                 yield value, "", value, value
 
-    def twins(self, statics: Sequence[Any]) -> tuple[Sequence[Any], Trace | None]:
-        """The static values for one trace, twins in place of objects; and what is to be `stop`ped behind it."""
-        if not self.attributes:
-            return statics, None
-        trace = Trace(self)
-        return [trace.twin(value) if id(value) in self.attributes else value for value in statics], trace
+    @contextmanager
+    def tracing(self) -> Generator[None]:
+        """While this stands, what the thread reads of the objects is noted, for one trace."""
+        watch = WatchedClasses()
+        try:
+            with watch.telling(Trace(self, watch)):
+                yield
+        finally:
+            watch.end()
 
-    def note(self, value: Any, name: str, raw: Any, *, nested: bool) -> None:
+    def note(self, value: Any, name: str, raw: Any, *, nested: bool = False) -> None:
         """Remember what an attribute is, if it is read for the first time."""
-        noted = self.attributes.setdefault(id(value), (value, {}))[1]
+        noted = self.attributes[id(value)][1]
         if name not in noted:
             noted[name] = _Seen(raw, nested=nested)
             self._count += 1
             self._quick = None
 
+    def refuse_used_up(self, value: Any, name: str, part: Any) -> None:
+        """Check that what an attribute holds can be read for more than one call.
+
+        Raises:
+            StaticError: An iterator or a coroutine.
+        """
+        used_up = first_used_up(part)
+        if used_up is not None:
+            raise StaticError(
+                sentence(self._where, f"it reads {name!r} of a {type_of(value).__name__}, which is or holds {article(used_up)}.",
+                         "It can be read once, and what is traced once serves many calls.",
+                         "keep a list, a tuple or an array there, or pass what it gives as an argument.")
+            )  # fmt: skip
+
 
 class Trace:
-    """One trace: what its body is given in place of what others can change."""
+    """One trace: what its body is given where others can change it."""
 
-    def __init__(self, reads: Reads):
-        self._reads: Reads | None = reads
-        self._given: dict[int, tuple[Any, Any]] = {}  # by the `id` of what it stands for, which is kept alive
-        self._written: set[tuple[int, str]] = set()  # attributes that the body itself has set: what it reads there is its own
+    def __init__(self, reads: Reads, watch: WatchedClasses):
+        self.number = reads.number
+        self._reads = reads
+        self._watch = watch
+        self._began: dict[int, dict[str, Any]] = {}  # what objects held when they were first seen: what they hold else is the body's own
+        self._copies: dict[int, tuple[Any, Any]] = {}  # by the `id` of what was copied, which is kept alive
+        self._given: dict[tuple[int, str], tuple[Any, Any]] = {}  # what lay in an object, and what the body got
+        for value, _ in [*reads.attributes.values()]:
+            if not is_a(value, type):
+                self._add(value)
 
-    def wrote(self, value: Any, name: str) -> None:
-        """The body has set or deleted an attribute."""
-        self._written.add((id(value), name))
-
-    def stop(self) -> None:
-        """Note nothing any more: the trace is over, and what a callback reads later is read anew each time."""
-        self._reads = None
-
-    def twin(self, value: Any) -> Any:
-        """The twin of an object, one for each."""
-        made = self._given.get(id(value))
-        if made is None:
-            twin = object.__new__(_twin_class(type_of(value)))
-            object.__setattr__(twin, "_jitney_trace", self)
-            object.__setattr__(twin, "_jitney_original", value)
-            object.__setattr__(twin, "__dict__", object.__getattribute__(value, "__dict__"))
-            made = self._given[id(value)] = value, twin
-        return made[1]
+    def _add(self, value: Any) -> None:
+        if id(value) not in self._began:
+            self._began[id(value)] = {**attributes_of(value)}
+            self._reads.add(value)
+            self._watch.add(value)
 
     def read(self, value: Any, name: str, part: Any) -> Any:
-        """What a body gets that reads an attribute: it, a twin of it, or a copy that no caller can change."""
-        if self._reads is None or (id(value), name) in self._written:
+        """What a body gets that reads an attribute: it, or a copy that no caller can change."""
+        began = self._began.get(id(value))
+        if began is None:
+            return part
+        if name in _WHOLE:
+            for own in attributes_of(value).keys() - _raw(value, "__dict__").keys():
+                self._reads.note(value, own, _raw(value, own))
+            self._reads.note(value, "__dict__", _raw(value, "__dict__"))
             return part
         raw = _raw(value, name)
-        nested = raw is part and has_twins(type_of(part)) and owner_of_class(type_of(part)) != "library"
+        before = self._given.get((id(value), name))
+        if before is not None and before[0] is raw:
+            return before[1] if raw is part else part
+        if raw is not began.get(name, raw) or (name not in began and name in attributes_of(value)):
+            return part
+        self._reads.refuse_used_up(value, name, raw)
+        given = self._noted(value, name, raw, part)
+        self._given[id(value), name] = raw, given
+        return given
+
+    def _noted(self, value: Any, name: str, raw: Any, part: Any) -> Any:
+        referred = referent(raw)
+        nested = raw is part and referred is not None and owner_of_class(type_of(referred)) != "library" and self._reads.can_watch(referred)
         self._reads.note(value, name, raw, nested=nested)
         if nested:
-            return self.twin(part)
-        if raw is not part or name == "__dict__" or is_settled(part):
+            self._add(referred)
             return part
-        if id(part) not in self._given:
-            self._given[id(part)] = part, snapshot(part)
-        return self._given[id(part)][1]
+        if raw is not part or is_settled(part):
+            return part
+        if id(part) not in self._copies:
+            self._copies[id(part)] = part, snapshot(part)
+        return self._copies[id(part)][1]
 
 
-def original(value: Any) -> Any:
-    """The object that a twin stands for; all else is itself."""
-    return object.__getattribute__(value, "_jitney_original") if issubclass(type_of(value), Twin) else value
+def _has_dict(value: Any) -> bool:
+    try:
+        _usual(value, "__dict__")
+    except AttributeError:
+        return False
+    return True
 
 
 def _raw(value: Any, name: str) -> Any:
     """An attribute as it lies in the object or its classes: functions unbound, properties as what they are."""
-    held = object.__getattribute__(value, "__dict__")
+    held: Any = value.__dict__ if is_a(value, type) else _usual(value, "__dict__") if _has_dict(value) else {}
     if name == "__dict__":
         return held
-    if name in held:
-        return held[name]
+    if name in held or is_a(value, type):
+        return held.get(name, ABSENT)
     for base in type_of(value).__mro__:
         if name in base.__dict__:
             part = base.__dict__[name]
-            return getattr(value, name, _ABSENT) if is_a(part, types.MemberDescriptorType) else part
-    return _ABSENT
-
-
-def _reads_past(kind: type[Any]) -> bool:
-    """Whether a method of a class asks for attributes in a way that a subclass does not see: `super().__getattribute__("x")`."""
-    functions = [part.fget if is_a(part, property) else getattr(part, "__func__", part) for part in vars(kind).values()]
-    return any(is_a(function, types.FunctionType) and "__getattribute__" in function.__code__.co_names for function in functions)
-
-
-def has_twins(kind: type) -> bool:
-    """Whether there are twins of instances of a class."""
-    return is_plain(kind) and _twin_class(kind) is not None
-
-
-def _twin_class(kind: type) -> Any:
-    """A subclass whose instances note what is read of them; None where the class has its own ways with attributes or subclasses."""
-    if kind not in _twin_classes:
-        _twin_classes[kind] = _made_twin_class(kind)
-    return _twin_classes[kind]
-
-
-def _made_twin_class(kind: type) -> Any:
-    usual: Any = object
-    made: Any = kind
-    if (
-        type(kind) not in (type, ABCMeta)
-        or not kind.__dictoffset__
-        or kind.__getattribute__ is not usual.__getattribute__
-        or kind.__new__ is not object.__new__
-        or any(map(_reads_past, kind.__mro__[:-1]))
-        or any("__init_subclass__" in base.__dict__ for base in kind.__mro__[:-1] if base is not typing.Generic)
-    ):
-        return None
-
-    def trace_of(self: Any) -> Trace | None:
-        """None of an object that the body itself has made of a twin's class: `type(self)()`."""
-        try:
-            return usual.__getattribute__(self, "_jitney_trace")
-        except AttributeError:
-            return None
-
-    def read(self: Any, name: str) -> Any:
-        if name == "__class__":
-            return kind
-        trace = trace_of(self)
-        if trace is None:
-            return usual.__getattribute__(self, name)
-        value = original(self)
-        try:
-            part = usual.__getattribute__(self, name)
-        except AttributeError:
-            trace.read(value, name, _ABSENT)
-            raise
-        return trace.read(value, name, part)
-
-    def write(self: Any, name: str, part: Any) -> None:
-        trace = trace_of(self)
-        if trace is not None:
-            trace.wrote(original(self), name)
-        made.__setattr__(self, name, part)
-
-    def delete(self: Any, name: str) -> None:
-        trace = trace_of(self)
-        if trace is not None:
-            trace.wrote(original(self), name)
-        made.__delattr__(self, name)
-
-    def reduced(self: Any, protocol: Any) -> Any:
-        """A copy is one of the object itself, all of which is read then."""
-        trace, value = trace_of(self), self
-        if trace is not None:
-            value = original(self)
-            trace.read(value, "__dict__", vars(value))
-        return made.__reduce_ex__(value, protocol)
-
-    names = {
-        "__setattr__": write,
-        "__delattr__": delete,
-        "__reduce_ex__": reduced,
-        "__slots__": ("_jitney_original", "_jitney_trace"),
-        "__getattribute__": read,
-        "__module__": kind.__module__,
-        "__qualname__": kind.__qualname__,
-    }
-    try:
-        return type(kind)(kind.__name__, (kind, Twin), names)
-    except TypeError:  # a layout of C's, or a class that says it has no subclasses
-        return None
+            return getattr(value, name, ABSENT) if is_a(part, types.MemberDescriptorType) else part
+    return ABSENT

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import enum
 import functools
 import types
 from collections import defaultdict, deque
@@ -23,14 +24,20 @@ import jax
 import numpy as np
 
 from .._errors import StaticError, Where, sentence
-from .._jax.trees import Tracer, is_a, issubdtype, type_of
+from .._jax.trees import Tracer, is_a, issubdtype, space_of, type_of
 
 _BY_PARTS = (
     float, complex, np.ndarray, np.generic, jax.Array, list, tuple, dict, set, frozenset,
     slice, types.MappingProxyType, functools.partial, types.MethodType,
 )  # fmt: skip
+_ATOMS = (int, float, complex, str, bytes)
+_NO_ATOMS: tuple[type[Any], ...] = (enum.Enum, np.generic)
 _tuple: Any = tuple
 PLAIN = (int, bool, str, bytes, type(None), type, types.FunctionType, types.BuiltinFunctionType)
+
+
+class _Missing:
+    """A field that a record does not have."""
 
 
 class Unkeyed(StaticError):
@@ -90,9 +97,10 @@ def static_key(value: Any, seen: tuple[int, ...] = ()) -> Hashable:
         return kind, tuple(static_key(part, inside) for part in (*parts, *_own(value)))
     if is_a(value, (set, frozenset)):
         return kind, frozenset(static_key(part, inside) for part in value), *(static_key(part, inside) for part in _own(value))
+    own = tuple(static_key(part, inside) for part in _own(value))
     if is_a(value, (float, complex)):
-        return kind, _hashable(value), static_key(complex(value))
-    return kind, _hashable(value)
+        return kind, _hashable(value), static_key(complex(value)), own
+    return (kind, _hashable(value), own) if own else (kind, _hashable(value))
 
 
 def snapshot(value: Any) -> Any:
@@ -149,18 +157,28 @@ def _with_attributes(twin: Any, value: Any) -> Any:
     return twin
 
 
-def keyer_of(kind: type) -> Any:
+def keyer_of(kind: type[Any]) -> Any:
     """A function from a static leaf of this type to its key; the type itself is part of the call key already."""
     if kind is Opaque:
         return _opaque_key
     if kind is float:
         return float.hex
-    if kind.__hash__ is None or dataclasses.is_dataclass(kind) or issubclass(kind, _BY_PARTS):
+    if kind.__hash__ is None or dataclasses.is_dataclass(kind) or issubclass(kind, _BY_PARTS) or can_have_attributes(kind):
         return static_key
     return None
 
 
-def is_constant(kind: type) -> bool:
+def can_have_attributes(kind: type[Any]) -> bool:
+    """Whether a class is one of numbers or texts that may have attributes, a unit say, which their `==` does not compare."""
+    return issubclass(kind, _ATOMS) and bool(kind.__dictoffset__) and not issubclass(kind, _NO_ATOMS)
+
+
+def with_attributes(value: Any) -> bool:
+    """Whether a value is such a number or text with some."""
+    return can_have_attributes(type_of(value)) and len(space_of(value)) > 0
+
+
+def is_constant(kind: type[Any]) -> bool:
     """Whether a static leaf of this type stays what it is: its key is itself, and no change of what it holds shows in its `==`."""
     by_identity = kind.__hash__ is object.__hash__ and kind.__eq__ is object.__eq__
     return (by_identity and keyer_of(kind) is None) or kind in (str, bytes, types.BuiltinFunctionType)
@@ -188,13 +206,13 @@ def _parts(value: Any) -> tuple[Any, ...] | None:
     if is_a(value, types.MethodType):
         return (value.__func__, value.__self__)
     if is_keyed_by_fields(value):
-        return tuple(getattr(value, field.name, None) for field in dataclasses.fields(value) if field.compare)
+        return tuple(getattr(value, field.name, _Missing) for field in dataclasses.fields(value) if field.compare)
     return None
 
 
 def _own(value: Any) -> tuple[Any, ...]:
-    """What an instance of a subclass of a container or an array holds besides its items: a unit, a mask, a default factory."""
-    if not is_a(value, (list, tuple, dict, set, frozenset, np.ndarray)):
+    """What an instance of a subclass of a number, a text, a container or an array holds besides: a unit, a mask, a default factory."""
+    if not with_attributes(value) and not is_a(value, (list, tuple, dict, set, frozenset, np.ndarray)):
         return ()
     factory = value.default_factory if is_a(value, defaultdict) else None
     attributes = getattr(value, "__dict__", None)
@@ -229,7 +247,7 @@ def _is_record(value: Any) -> bool:
 def has_hash(value: Any) -> bool:
     try:
         hash(value)
-    except TypeError:
+    except (TypeError, AttributeError):  # of a dataclass that has lost a field
         return False
     return True
 

@@ -16,7 +16,6 @@ from .._axes import Refused, is_symbolic
 from .._errors import StaticError, Where, sentence
 from .._jax.trees import is_a, is_of_numbers, register_pytree_node, tree_flatten, tree_map, tree_unflatten, type_of
 from .._signature.plain_objects import article, is_used_up
-from .._signature.reads import original
 from .._signature.static_values import keyer_of, snapshot
 from .._signature.told_apart import exactly
 from .building import Build, builder, holds_modules
@@ -44,7 +43,7 @@ class Outcome:
     def take_apart(self, result: Any) -> list[Any]:
         """The arrays of a result; the structure is kept."""
         leaves, self.treedef = tree_flatten(result)
-        self.rest = tuple((i, snapshot(original(leaf))) for i, leaf in enumerate(leaves) if not is_computed(leaf))
+        self.rest = tuple((i, snapshot(leaf)) for i, leaf in enumerate(leaves) if not is_computed(leaf))
         self.seen.append((self.treedef, self.rest))
         self.build = self._first
         return [leaf for leaf in leaves if is_computed(leaf)]

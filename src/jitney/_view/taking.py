@@ -18,7 +18,7 @@ from typing import Any
 import equinox as eqx
 
 from .._jax.trees import is_a, tree_flatten, tree_unflatten, type_of
-from .._signature.plain_objects import is_plain
+from .._signature.plain_objects import can_change
 from .._signature.static_values import Opaque, is_constant
 from .._signature.told_apart import exactly
 from .nodes import FIELDS, children, fields_of, is_leaf
@@ -82,8 +82,7 @@ def leaves_taker(treedef: Hashable, leaves: Sequence[Any]) -> Taker | None:
 
 def is_told(leaf: Any) -> bool:
     """Whether the key of a module tells this leaf by its value: it is a function or another constant."""
-    kind = type_of(leaf)
-    return is_constant(kind) and not is_plain(kind) and not is_array(leaf)
+    return is_constant(type_of(leaf)) and not can_change(leaf) and not is_array(leaf)
 
 
 def _gives(take: Taker, given: Sequence[Any], leaves: Sequence[Any]) -> bool:
