@@ -10,6 +10,8 @@ import dataclasses
 import importlib
 from typing import Any
 
+from .lapack import look_up
+
 _CALLS = "custom_call"
 _SEARCHED = 1 << 24  # bytes; what is longer holds large constants, and is taken for one that calls
 
@@ -27,7 +29,10 @@ def program_of(content: bytes) -> Any:
     lowered is the same. A program that calls LAPACK before it was looked for would end the process, hence `is_plain`.
     """
     exported = export().deserialize(bytearray(content))
-    if exported.platforms != ("cpu",) or _may_call(content):
+    if exported.platforms != ("cpu",):
+        return exported
+    if _may_call(content):
+        look_up()
         return exported
     return dataclasses.replace(exported, platforms=("any",), disabled_safety_checks=(export().DisabledSafetyCheck.platform(),))
 
