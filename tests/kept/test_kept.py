@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 
 import equinox as eqx
 import jax
@@ -329,7 +330,7 @@ def of_another_version(entry):
 
     content = read(entry)
     entry.unlink()
-    write(entry, content.replace(b"jitney program 4", b"jitney program 9"))
+    write(entry, content.replace(b"jitney program 5", b"jitney program 9"))
 
 
 def under_another_key(entry):
@@ -352,7 +353,7 @@ def a_patched_library(entry):
 
     content = read(entry)
     stored = Stored.of(content)
-    names = {module: ("0" * 32, names) for module, (_, names) in stored.libraries.names.items()}
+    names = [replace(names, digest="0" * 32) for names in stored.libraries.names]
     entry.unlink()
     write(entry, Stored(stored.key, stored.form, Libraries(stored.libraries.files, names), stored.exported).to_bytes())
 
