@@ -11,13 +11,15 @@ import importlib.util
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.machinery import PathFinder
 from typing import Any
 
 import jax
+
+from .mesh import context
 
 _jax: Any = jax
 _AROUND = "scipy.linalg"
@@ -26,17 +28,17 @@ _NEEDED = ("scipy.linalg.cython_blas", "scipy.linalg.cython_lapack")
 
 @cache
 def look_up() -> None:
-    """Have JAX look for LAPACK now, if it has not. What it will have found is the same: the same modules are found by who imports them later."""
-    if {_AROUND, *_NEEDED} & sys.modules.keys() or threading.active_count() > 1:  # another thread may be about to import them
-        return
-    with suppress(ImportError), _offered():
+    """Have JAX look for LAPACK now, if it has not. It finds the same as ever: whoever imports these modules later gets the same ones."""
+    if {_AROUND, *_NEEDED} & sys.modules.keys() or threading.active_count() > 1 or not context().empty:
+        return  # they are there, or another thread may be about to import them, or JAX asks where things lie of what it lowers
+    with suppress(ImportError), _offered(), jax.disable_jit(False):  # noqa: FBT003
         if all(name in sys.modules for name in _NEEDED):
             scalar, row = (_jax.ShapeDtypeStruct(shape, "float32") for shape in ((1, 1), (1,)))
             _jax.jit(_jax.lax.linalg.householder_product).trace(scalar, row).lower(lowering_platforms=("cpu",))  # of all, the shortest
 
 
 @contextmanager
-def _offered() -> Iterator[None]:
+def _offered() -> Generator[None]:
     """Both are in `sys.modules` meanwhile, not for good: who imports `scipy.linalg` has it bind its own names."""
     try:
         folders = [os.path.join(folder, "linalg") for folder in importlib.import_module("scipy").__path__]  # noqa: PTH118 - as Python has them

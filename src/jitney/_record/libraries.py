@@ -10,13 +10,13 @@ import hashlib
 import os
 import sys
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
 from operator import attrgetter
 from typing import Any
 
-from .._jax.trees import is_a, space_of, type_of
+from .._jax.trees import is_a, space_of
 from .._owners import STARTED, owner
 from .instructions import Codes
 from .standing import Look
@@ -110,11 +110,11 @@ def _names_used(code: types.CodeType, module: str, used: dict[str, set[str]]) ->
 def _ours() -> list[str]:
     """All files of jitney's that this process has imported: what has planned a call, proves it and writes it. Whoever has the same
     files imports the same ones for it."""
-    modules = [module for name, module in sys.modules.items() if name.partition(".")[0] == _NAME]
-    return sorted(file for file in (getattr(module, "__file__", None) for module in modules) if is_a(file, str))
+    modules: list[Any] = [module for name, module in sys.modules.items() if name.partition(".")[0] == _JITNEY]
+    return sorted(module.__file__ for module in modules if is_a(getattr(module, "__file__", None), str))
 
 
-_NAME = __name__.partition(".")[0]
+_JITNEY = __name__.partition(".")[0]
 
 
 def _in_spaces(used: Mapping[str, set[str]]) -> dict[tuple[str, str], set[str]]:
@@ -179,14 +179,17 @@ class _Seen:
         return space
 
 
-_CODE, _FILE, _LINE, _NAME = map(attrgetter, ("__code__", "co_filename", "co_firstlineno", "co_name"))
+_CODE: Callable[[Any], types.CodeType] = attrgetter("__code__")
+_FILE: Callable[[Any], str] = attrgetter("co_filename")
+_LINE: Callable[[Any], int] = attrgetter("co_firstlineno")
+_CALLED: Callable[[Any], str] = attrgetter("co_name")
 
 
 def _places(functions: Sequence[Any]) -> str:
     """Where each is written, and as what. The file is said once if it is the same of all."""
     codes = [*map(_CODE, functions)]
     files = [*map(_FILE, codes)]
-    return repr((files[:1] if len({*files}) == 1 else files, [*map(_LINE, codes)], [*map(_NAME, codes)]))
+    return repr((files[:1] if len({*files}) == 1 else files, [*map(_LINE, codes)], [*map(_CALLED, codes)]))
 
 
 def _are_functions(values: Sequence[Any]) -> bool:
