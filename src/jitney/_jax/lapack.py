@@ -29,12 +29,18 @@ _NEEDED = ("scipy.linalg.cython_blas", "scipy.linalg.cython_lapack")
 @cache
 def look_up() -> None:
     """Have JAX look for LAPACK now, if it has not. It finds the same as ever: whoever imports these modules later gets the same ones."""
-    if {_AROUND, *_NEEDED} & sys.modules.keys() or threading.active_count() > 1 or not context().empty:
+    if {_AROUND, *_NEEDED} & sys.modules.keys() or _is_another_thread() or not context().empty:
         return  # they are there, or another thread may be about to import them, or JAX asks where things lie of what it lowers
     with suppress(ImportError), _offered(), jax.disable_jit(False):  # noqa: FBT003
         if all(name in sys.modules for name in _NEEDED):
             scalar, row = (_jax.ShapeDtypeStruct(shape, "float32") for shape in ((1, 1), (1,)))
             _jax.jit(_jax.lax.linalg.householder_product).trace(scalar, row).lower(lowering_platforms=("cpu",))  # of all, the shortest
+
+
+def _is_another_thread() -> bool:
+    """Whether another thread may do anything; a timer that is done does not. JAX has one while it starts its backend."""
+    others = [thread for thread in threading.enumerate() if thread is not threading.current_thread()]
+    return not all(isinstance(thread, threading.Timer) and thread.finished.is_set() for thread in others)
 
 
 @contextmanager
