@@ -1,7 +1,7 @@
 """Programs of `jax.export` as bytes, and back.
 
 Where an exported program is lowered for a CPU, JAX imports `scipy.linalg`, whose LAPACK it may call: 0.08 s once in a process, half of the
-first call of a program that was kept. One that calls nothing outside of XLA needs none of it.
+first call of a program that was kept, if `lapack.py` did not look it up. One that calls nothing outside of XLA needs none of it.
 """
 
 from __future__ import annotations
