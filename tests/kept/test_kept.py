@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 
 import equinox as eqx
 import jax
@@ -98,14 +99,36 @@ a = np.array([[2.0, 1.0], [1.0, 3.0]], np.float32)
 np.testing.assert_allclose(double(a[0]), np.tanh(2 * a[0]) + np.sort(a[0]), rtol=1e-6)
 began = "scipy.linalg" in sys.modules
 np.testing.assert_allclose(solved(a, a[0]), np.linalg.solve(a, a[0]), rtol=1e-5)
+ended = "scipy.linalg" in sys.modules
+import scipy.linalg.cython_lapack
 from tests.kept import _lab
 
-print(_lab.notes(double), _lab.notes(solved), began)
+assert "dgesv" in scipy.linalg.cython_lapack.__pyx_capi__ and "dgemm" in scipy.linalg.cython_blas.__pyx_capi__
+np.testing.assert_allclose(scipy.linalg.solve(a, a[0]), np.linalg.solve(a, a[0]), atol=1e-6)
+print(_lab.notes(double), _lab.notes(solved), began, ended)
+"""
+LOADED = """
+import sys, threading
+
+import jitney
+import numpy as np
+
+done = threading.Event()
+if sys.argv[1] == "beside":
+    threading.Thread(target=done.wait).start()
+solved = jitney.load("solved.jitney")
+a = np.array([[2.0, 1.0], [1.0, 3.0]], np.float32)
+try:
+    np.testing.assert_allclose(solved(a, a[0]), np.linalg.solve(a, a[0]), rtol=1e-5)
+finally:
+    done.set()
+print("scipy.linalg" in sys.modules)
 """
 
 
-def test_scipy_is_imported_for_programs_that_call_it(tmp_path):
-    """JAX imports it for each exported program. One that solves finds LAPACK there; one that calls nothing outside of XLA leaves it out."""
+def test_lapack_is_found_without_the_rest_of_scipy(tmp_path):
+    """JAX imports `scipy.linalg` where it lowers a program that solves. Where such a program is found two modules of it do, and whoever
+    imports the rest later has all of it; a program that calls nothing outside of XLA does without."""
     lab.write(tmp_path, {"lab_main.py": OUTSIDE})
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]), "JITNEY_CACHE_DIR": str(tmp_path / "cache")}
     env.pop("XLA_FLAGS", None)
@@ -113,7 +136,18 @@ def test_scipy_is_imported_for_programs_that_call_it(tmp_path):
         subprocess.run([sys.executable, "-c", "import lab_main"], env=env, capture_output=True, text=True, check=True).stdout
         for _ in range(2)
     ]
-    assert said == [f"{KEPT} {KEPT} False\n", f"{FOUND} {FOUND} False\n"]
+    assert said == [f"{KEPT} {KEPT} False True\n", f"{FOUND} {FOUND} False False\n"]
+
+
+def test_lapack_is_found_so_for_loaded_programs_too(tmp_path):
+    """Not where another thread runs, which may be about to import the same modules: then JAX finds it as it does by itself."""
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]), "JITNEY_CACHE": "off"}
+    lab.write(tmp_path, {"lab_main.py": OUTSIDE.partition("a = np.array")[0]})
+    make = "import lab_main, numpy as np; lab_main.solved.export('solved.jitney', np.eye(2, dtype='f'), np.ones(2, 'f'))"
+    subprocess.run([sys.executable, "-c", make], env=env, cwd=tmp_path, check=True)
+    for how, is_imported in (("alone", False), ("beside", True)):
+        run = subprocess.run([sys.executable, "-c", LOADED, how], env=env, cwd=tmp_path, capture_output=True, text=True, check=True)
+        assert run.stdout == f"{is_imported}\n", how
 
 
 def test_what_runs_when_garbage_is_collected_is_not_the_bodys(folder, tmp_path):
@@ -329,7 +363,7 @@ def of_another_version(entry):
 
     content = read(entry)
     entry.unlink()
-    write(entry, content.replace(b"jitney program 4", b"jitney program 9"))
+    write(entry, content.replace(b"jitney program 5", b"jitney program 9"))
 
 
 def under_another_key(entry):
@@ -352,7 +386,7 @@ def a_patched_library(entry):
 
     content = read(entry)
     stored = Stored.of(content)
-    names = {module: ("0" * 32, names) for module, (_, names) in stored.libraries.names.items()}
+    names = [replace(names, digest="0" * 32) for names in stored.libraries.names]
     entry.unlink()
     write(entry, Stored(stored.key, stored.form, Libraries(stored.libraries.files, names), stored.exported).to_bytes())
 

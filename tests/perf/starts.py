@@ -7,6 +7,7 @@ then; of "imports" it ends before the call, so that is the floor. Bytecode is wr
 
 from __future__ import annotations
 
+import inspect
 import os
 import statistics
 import subprocess
@@ -14,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 ROUNDS = 5
@@ -146,6 +148,13 @@ def homodyne() -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
     return gram, arguments, {"vmap": {"phi": {"phi": 0, "measured": 0}}, "precision": "f64", "chunk": {"points": CHUNK}}
 
 
+def streamed() -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+    """The same products, through `jitney.stream`."""
+    gram, arguments, options = homodyne()
+    chunk = options.pop("chunk")
+    return gram, arguments, {**options, "stream": chunk}
+
+
 def steady() -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
     """The steady state of fourteen sectors, of `examples/equilibrium`. Its equations are traced before, as a part of the model."""
     import jax
@@ -178,7 +187,7 @@ def path() -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
 
 PROBLEMS: dict[str, Callable[[], Any]] = {
     "layers": layers, "module": module, "ode": ode, "solver": solver, "trf": trf, "surrogate": surrogate, "posterior": posterior,
-    "homodyne": homodyne, "steady": steady, "path": path,
+    "homodyne": homodyne, "streamed": streamed, "steady": steady, "path": path,
 }  # fmt: skip
 
 
@@ -191,17 +200,28 @@ def measure(problem: str, mode: str) -> None:
 
     fn, arguments, *options = PROBLEMS[problem]()
     given = dict(*options)
-    gradient = given.pop("gradient", False)
+    gradient, chunk = given.pop("gradient", False), given.pop("stream", None)
     made = jitney.optimize(cache=MODES[mode][0], **given)(fn)
     program = made.grad if gradient else made
+    run = program if chunk is None else partial(in_stream, program, chunk)
     jax.block_until_ready(jnp.sin(jnp.ones(3)))
     wall, cpu = time.perf_counter(), time.process_time()
     if mode != "imports":
-        jax.block_until_ready(jax.tree.leaves(program(*arguments)))
+        jax.block_until_ready(jax.tree.leaves(run(*arguments)))
     print(time.perf_counter() - wall, time.process_time() - cpu, time.process_time(), made.stats.traces)
-    if mode != "imports":
+    if mode != "imports" and chunk is None:
         told = [line.why for line in program.plan(*arguments).lines if line.name == "kept program"]
         print(made.stats.traces, *told, file=sys.stderr)
+
+
+def in_stream(program: Any, chunk: Any, *arguments: Any) -> Any:
+    """What a stream over arrays in memory gives, after its last chunk."""
+    import jitney
+
+    data = dict(zip(inspect.signature(program).parameters, arguments, strict=True))
+    value, stats = jitney.stream(program, data, chunk=chunk, progress=False)
+    print(stats.kept, file=sys.stderr)
+    return value
 
 
 def run(problem: str, mode: str, folder: str) -> tuple[float, ...]:

@@ -15,6 +15,7 @@ import numpy as np
 from .._contract.contract import check_arguments
 from .._errors import ContractError, counted, few, sentence
 from .._jax.compile_cache.cache import ensure as ensure_cache
+from .._jax.lapack import look_up
 from .._jax.trees import is_a
 from .._owners import public, shorten
 from .._shown import Shown
@@ -151,6 +152,8 @@ class Loaded(Shown):
         check_platform(told["platforms"], where)
         check_x64(told, where)
         ensure_cache()
+        if "cpu" in told["platforms"]:
+            look_up()
         call = deserialized(self._members[f"program {number}"], self._header, told, where).call
         call = guarded(call, where, derivatives=self._header["vjp_order"])
         return runner(call, told, self.programs[number].result, self.__name__, where)

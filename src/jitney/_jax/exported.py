@@ -1,7 +1,7 @@
 """Programs of `jax.export` as bytes, and back.
 
 Where an exported program is lowered for a CPU, JAX imports `scipy.linalg`, whose LAPACK it may call: 0.08 s once in a process, half of the
-first call of a program that was kept. One that calls nothing outside of XLA needs none of it.
+first call of a program that was kept, if `lapack.py` did not look it up. One that calls nothing outside of XLA needs none of it.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import dataclasses
 import importlib
 from typing import Any
+
+from .lapack import look_up
 
 _CALLS = "custom_call"
 _SEARCHED = 1 << 24  # bytes; what is longer holds large constants, and is taken for one that calls
@@ -27,7 +29,10 @@ def program_of(content: bytes) -> Any:
     lowered is the same. A program that calls LAPACK before it was looked for would end the process, hence `is_plain`.
     """
     exported = export().deserialize(bytearray(content))
-    if exported.platforms != ("cpu",) or _may_call(content):
+    if exported.platforms != ("cpu",):
+        return exported
+    if _may_call(content):
+        look_up()
         return exported
     return dataclasses.replace(exported, platforms=("any",), disabled_safety_checks=(export().DisabledSafetyCheck.platform(),))
 

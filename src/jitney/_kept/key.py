@@ -10,7 +10,7 @@ import hashlib
 import os
 import platform
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -28,7 +28,6 @@ from .._jax.equinox_checks import on_error
 from .._jax.mesh import current as current_mesh
 from .._jax.trees import is_a
 from .._limits import cores
-from .._owners import STARTED
 from .._record.classes import registered_anywhere
 from .._record.instructions import Codes
 from .._record.looked_up import Read
@@ -174,32 +173,7 @@ def _add_call(walk: Walk, body: Body, arrays: Sequence[Any]) -> None:
 
 def _versions() -> list[str]:
     packages: list[Any] = [jax, jaxlib, equinox, np]
-    return [sys.version, str(sys.flags.optimize), __version__, *_ours(), *(str(package.__version__) for package in packages)]
-
-
-@cache
-def _ours() -> tuple[str, ...]:
-    """All files of jitney by size and time: what plans a call, proves it and writes it. Another one finds nothing of this one's.
-
-    Raises:
-        Unsure: One was written while this process ran.
-    """
-    files = sorted(_files(str(_PACKAGE)))
-    newer = [name for name, _, changed in files if changed > STARTED]
-    if newer:
-        raise Unsure(f"jitney's {min(newer)} was written since this process began")
-    return tuple(f"{name} {size} {changed}" for name, size, changed in files)
-
-
-def _files(folder: str, under: str = "") -> Iterator[tuple[str, int, int]]:
-    """Name, size and time of each: `os.scandir` takes a quarter of the time of `pathlib`."""
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.name.endswith(".py"):
-                status = entry.stat()
-                yield f"{under}{entry.name}", status.st_size, status.st_mtime_ns
-            elif entry.is_dir() and entry.name != "__pycache__":
-                yield from _files(entry.path, f"{under}{entry.name}/")
+    return [sys.version, str(sys.flags.optimize), __version__, str(_PACKAGE), *(str(package.__version__) for package in packages)]
 
 
 def _settings() -> list[str]:

@@ -5,16 +5,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
 from .._jax.compile_cache.own_entries import delete, path_of, read, write
-from .._record.libraries import Libraries
+from .._record.libraries import Libraries, Names
 from .._record.looked_up import Read
 
-_MAGIC = b"jitney program 4\n"
+_MAGIC = b"jitney program 5\n"
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Stored:
             "plan": self.plan,
             "lengths": self.lengths,
             "files": self.libraries.files,
-            "names": self.libraries.names,
+            "names": [astuple(names) for names in self.libraries.names],
             "bytes": len(self.exported),
         }
         text = json.dumps(said).encode()
@@ -86,12 +86,11 @@ class Stored:
         end = at + int.from_bytes(content[at - 8 : at], "big")
         said: Mapping[str, Any] = json.loads(content[at:end])
         files = {name: (size, changed) for name, (size, changed) in said["files"].items()}
-        names = {module: (digest, listed) for module, (digest, listed) in said["names"].items()}
         exported = content[end:]
         if len(exported) != said["bytes"]:
             return None
         asked = [(module, name) for module, name in said["asked"]]
-        libraries = Libraries(files, names)
+        libraries = Libraries(files, [Names(*names) for names in said["names"]])
         beside = (said["checks"], said["weak"], said["cuts"], asked, said["second"], said["plan"], said["lengths"])
         return cls(said["key"], said["form"], libraries, exported, *beside)
 

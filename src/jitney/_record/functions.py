@@ -11,7 +11,7 @@ from typing import Any
 from .._jax.trees import is_a, space_of
 from .._owners import owner
 from .allowed import BARRED_ATTRIBUTES
-from .instructions import reads_of
+from .instructions import Reads
 from .unsure import Unsure
 from .whose import is_installed
 
@@ -41,13 +41,12 @@ def is_users(fn: types.FunctionType) -> bool:
     return whose == "user" or (whose == "generated" and not is_installed(str(fn.__globals__.get("__name__", ""))))
 
 
-def globals_of(fn: types.FunctionType) -> Iterator[Global]:
+def globals_of(fn: types.FunctionType, reads: Reads) -> Iterator[Global]:
     """All that the code of a function names.
 
     Raises:
         Unsure: It names things in a way that cannot be followed.
     """
-    reads = reads_of(fn.__code__)
     if reads.changes:
         raise Unsure(f"`{fn.__name__}` sets the global `{reads.changes[0]}`")
     if reads.has_sets:

@@ -9,9 +9,10 @@ import dis
 import hashlib
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import compress
 from types import CodeType
 from typing import Any
 
@@ -29,19 +30,21 @@ _CHAIN = _numbers("LOAD_ATTR", "LOAD_METHOD")
 _IMPORT = _numbers("IMPORT_NAME")
 _CHANGE = _numbers("STORE_GLOBAL", "DELETE_GLOBAL")
 _SETS = _numbers("BUILD_SET", "SET_ADD", "SET_UPDATE")
-_CONTAINS = _numbers("CONTAINS_OP")
+_CONTAINS = [bytes([number]) for number in _numbers("CONTAINS_OP")]
 _CONSTANT = frozenset(number for name, number in dis.opmap.items() if name.startswith("LOAD_CONST"))
 _OF_CONSTANTS = frozenset(dis.hasconst)
+_FIRST = frozenset((number, 0) for number in _OF_CONSTANTS)
 _SHIFTS = {
     **dict.fromkeys(_GLOBAL | _CHAIN | _IMPORT | _CHANGE, 0),
     **dict.fromkeys(_numbers("LOAD_GLOBAL"), 1),  # the last bit says that it is for a call
     **dict.fromkeys(_numbers("LOAD_ATTR") if sys.version_info >= (3, 12) else (), 1),  # and that it is a method
 }
 """By how many bits the number of an instruction is more than that of the name."""
-_CACHE = 0
+_CACHE = b"\0"
 _IS_KNOWN = sys.version_info < (3, 14)
 """Whether it was tried with this Python, on some 30,000 functions of each: 3.11 to 3.13. A later one asks `dis`."""
 _HAS_DOCSTRING = 0x4000000  # of 3.13
+_TOLD, _MAKES = (re.compile(b"[" + re.escape(bytes(sorted(numbers))) + b"]") for numbers in (_GLOBAL | _IMPORT | _CHANGE, _SETS))
 _WORD = re.compile(r"[^\W\d]\w*")
 
 
@@ -111,15 +114,16 @@ def reads_of(code: CodeType) -> Reads:
     changes: dict[str, None] = {}
     for part in codes_in(code):
         steps = _steps(part)
-        for at, (step, value) in enumerate(steps):
+        for told in _TOLD.finditer(steps.numbers):
+            at = told.start()
+            step = steps.numbers[at]
             if step in _GLOBAL:
-                chains[(value, *_attributes_behind(steps, at + 1))] = None
+                chains[(steps.about(at), *_attributes_behind(steps, at + 1))] = None
             elif step in _IMPORT:
-                imports[(value, _level(steps, at))] = None
+                imports[(steps.about(at), _level(steps, at))] = None
             elif step in _CHANGE:
-                changes[value] = None
-            elif step in _SETS or (step in _CONSTANT and is_a(value, frozenset)):
-                has_sets = has_sets or at + 1 == len(steps) or steps[at + 1][0] not in _CONTAINS
+                changes[steps.about(at)] = None
+        has_sets = has_sets or any(steps.numbers[at + 1 : at + 2] not in _CONTAINS for at in _sets(steps, part))
         for name, call in _sites(part):
             blind.update([name] if call is None else [])
             attributes.update([] if call is None or call.written is None else [call.written])
@@ -143,29 +147,58 @@ def _sites(code: CodeType) -> list[tuple[str, Site | None]]:
     return [(step.argval, site(steps, at)) for at, step in enumerate(steps) if step.opcode in _GLOBAL and step.argval in ASKING]
 
 
-Step = tuple[int, Any]
-"""The number of an instruction, and the name or the constant that it is about."""
+@dataclass(frozen=True)
+class _Steps:
+    """The instructions of a code object, but for those that only say more of the next one.
+
+    Args:
+        numbers: Which they are.
+        arguments: What stands behind each.
+        code: The code object.
+    """
+
+    numbers: bytes
+    arguments: Sequence[int]
+    code: CodeType
+
+    def about(self, at: int) -> Any:
+        """The name or the constant that one is about."""
+        step = self.numbers[at]
+        if step in _SHIFTS:
+            return self.code.co_names[self.arguments[at] >> _SHIFTS[step]]
+        return self.code.co_consts[self.arguments[at]] if step in _CONSTANT else None
 
 
-def _steps(code: CodeType) -> list[Step]:
+def _steps(code: CodeType) -> _Steps:
     """The instructions. `dis` says more of them, and takes ten times as long, for which the first call of a process would wait."""
     if not _IS_KNOWN:
-        return [(step.opcode, step.argval) for step in dis.get_instructions(code) if step.opcode != dis.EXTENDED_ARG]
-    steps: list[Step] = []
-    names, constants, higher = code.co_names, code.co_consts, 0
-    for step, low in zip(code.co_code[::2], code.co_code[1::2], strict=True):
-        if step == _CACHE:
-            continue
-        number, higher = higher | low, 0
-        if step in _SHIFTS:
-            steps.append((step, names[number >> _SHIFTS[step]]))
-        elif step in _CONSTANT:
-            steps.append((step, constants[number]))
-        elif step == dis.EXTENDED_ARG:
-            higher = number << 8
+        said = [step for step in dis.get_instructions(code) if step.opcode != dis.EXTENDED_ARG]
+        return _Steps(bytes(step.opcode for step in said), [step.arg or 0 for step in said], code)
+    every = code.co_code[::2]
+    numbers, arguments = every.translate(None, _CACHE), [*compress(code.co_code[1::2], every)]
+    if dis.EXTENDED_ARG in numbers:
+        return _extended(numbers, arguments, code)
+    return _Steps(numbers, arguments, code)
+
+
+def _extended(numbers: bytes, arguments: Sequence[int], code: CodeType) -> _Steps:
+    """With what stands behind them in whole, where it is longer than a byte."""
+    short, whole, higher = bytearray(), list[int](), 0
+    for number, low in zip(numbers, arguments, strict=True):
+        argument, higher = higher | low, 0
+        if number == dis.EXTENDED_ARG:
+            higher = argument << 8
         else:
-            steps.append((step, None))
-    return steps
+            short.append(number)
+            whole.append(argument)
+    return _Steps(bytes(short), whole, code)
+
+
+def _sets(steps: _Steps, code: CodeType) -> Iterator[int]:
+    """Where a set is made, or one is loaded that is written there."""
+    yield from (told.start() for told in _MAKES.finditer(steps.numbers))
+    if frozenset in map(type, code.co_consts):
+        yield from (at for at, step in enumerate(steps.numbers) if step in _CONSTANT and is_a(steps.about(at), frozenset))
 
 
 def _words(constants: Iterable[Any]) -> Iterator[str]:
@@ -176,15 +209,15 @@ def _words(constants: Iterable[Any]) -> Iterator[str]:
             yield from _words(constant)
 
 
-def _attributes_behind(steps: list[Step], at: int) -> Iterator[str]:
-    while at < len(steps) and steps[at][0] in _CHAIN:
-        yield steps[at][1]
+def _attributes_behind(steps: _Steps, at: int) -> Iterator[str]:
+    while at < len(steps.numbers) and steps.numbers[at] in _CHAIN:
+        yield steps.about(at)
         at += 1
 
 
-def _level(steps: list[Step], at: int) -> int:
+def _level(steps: _Steps, at: int) -> int:
     """How many packages up an import begins; -1 where that is not written as expected."""
-    level: Any = steps[at - 2][1] if at >= 2 else None
+    level: Any = steps.about(at - 2) if at >= 2 else None
     return level if is_a(level, int) else -1
 
 
@@ -212,8 +245,13 @@ def _documented(code: CodeType) -> bool:
 
 def _asks_for_first(instructions: bytes) -> bool:
     """Whether an instruction asks for the first constant. Two bytes each, since Python 3.6; a larger number has more of them in front."""
+    numbers = instructions[::2]
+    if _FIRST.isdisjoint(zip(numbers, instructions[1::2], strict=True)):
+        return False
+    if dis.EXTENDED_ARG not in numbers:
+        return True
     is_longer = False
-    for opcode, number in zip(instructions[::2], instructions[1::2], strict=True):
+    for opcode, number in zip(numbers, instructions[1::2], strict=True):
         if opcode in _OF_CONSTANTS and number == 0 and not is_longer:
             return True
         is_longer = opcode == dis.EXTENDED_ARG and (number != 0 or is_longer)

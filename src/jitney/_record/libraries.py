@@ -10,19 +10,41 @@ import hashlib
 import os
 import sys
 import types
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property, partial
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import repeat
+from operator import attrgetter
 from typing import Any
 
-from .._jax.trees import is_a, space_of, type_of
+from .._jax.trees import is_a, space_of
 from .._owners import STARTED, owner
-from .classes import LEFT_OUT
 from .instructions import Codes
+from .standing import Look
 from .unsure import Unsure
 from .whose import CORE
 
-_PLAIN = (bool, int, float, complex, str, bytes, type(None))
+
+@dataclass(frozen=True)
+class Names:
+    """Names of an installed module, or of a class in it.
+
+    Args:
+        module: The module.
+        within: The class, by its dotted name; empty of the module's own.
+        is_core: Whether its numbers and texts may be state, as those of JAX and its like.
+        functions: Names of functions that wrap no other.
+        others: Names of anything else.
+        later: What a name stands for that may not be imported yet.
+        digest: Of what the functions and the others stand for.
+    """
+
+    module: str
+    within: str
+    is_core: bool
+    functions: Sequence[str]
+    others: Sequence[str]
+    later: Mapping[str, str]
+    digest: str
 
 
 @dataclass(frozen=True)
@@ -31,11 +53,11 @@ class Libraries:
 
     Args:
         files: Size and time of change of each file.
-        names: Of each module, the names that were used, and one digest of what they stood for.
+        names: Those that were used.
     """
 
     files: Mapping[str, tuple[int, int]]
-    names: Mapping[str, tuple[str, list[str]]]
+    names: Sequence[Names]
 
     @classmethod
     def of(cls, ran: Codes) -> Libraries:
@@ -44,7 +66,8 @@ class Libraries:
         Raises:
             Unsure: One was written while this process ran.
         """
-        files = {code.co_filename: _stat(code.co_filename) for code, _ in ran if not code.co_filename.startswith("<")}
+        ran_files = [code.co_filename for code, _ in ran if not code.co_filename.startswith("<")]
+        files = {name: _stat(name) for name in dict.fromkeys([*ran_files, *_ours()])}
         for name, (_, changed) in files.items():
             if changed > STARTED:
                 raise Unsure(f"{name} was written since this process began")
@@ -52,19 +75,20 @@ class Libraries:
         for code, module in ran:
             used.setdefault(module, set()).add(code.co_qualname.partition(".<locals>")[0])
             _names_used(code, module, used)
-        look = _Look()
-        said = {module: look.said(module, names) for module, names in used.items() if module in sys.modules}
-        return cls(files, said)
+        seen = _Seen()
+        return cls(files, [seen.said(*place, names) for place, names in _in_spaces(used).items()])
 
     def changed(self) -> str | None:
         """What is not what it was; None where all is."""
         for name, before in self.files.items():
             if _stat(name) != tuple(before):
                 return f"{name} has changed"
-        look = _Look()
-        for module, (digest, names) in self.names.items():
-            if module in sys.modules and look.digest(module, names) != digest:
-                return f"a name of {module} stands for something else"
+            if before[1] > STARTED:
+                return f"{name} was written since this process began"
+        seen = _Seen()
+        for names in self.names:
+            if names.module in sys.modules and not seen.are(names):
+                return f"a name of {names.module} stands for something else"
         return None
 
 
@@ -83,6 +107,26 @@ def _names_used(code: types.CodeType, module: str, used: dict[str, set[str]]) ->
                     waiting.append(inner)
 
 
+def _ours() -> list[str]:
+    """All files of jitney's that this process has imported: what has planned a call, proves it and writes it. Whoever has the same
+    files imports the same ones for it."""
+    modules: list[Any] = [module for name, module in sys.modules.items() if name.partition(".")[0] == _JITNEY]
+    return sorted(module.__file__ for module in modules if is_a(getattr(module, "__file__", None), str))
+
+
+_JITNEY = __name__.partition(".")[0]
+
+
+def _in_spaces(used: Mapping[str, set[str]]) -> dict[tuple[str, str], set[str]]:
+    """These names of modules by where they lie: module and class."""
+    spaces: dict[tuple[str, str], set[str]] = {}
+    for module, names in used.items():
+        for name in names if module in sys.modules else ():
+            within, _, last = name.rpartition(".")
+            spaces.setdefault((module, within), set()).add(last)
+    return spaces
+
+
 def _stat(name: str) -> tuple[int, int]:
     try:
         status = os.stat(name)  # noqa: PTH116 - hundreds of them need no paths
@@ -91,130 +135,76 @@ def _stat(name: str) -> tuple[int, int]:
     return status.st_size, status.st_mtime_ns
 
 
-class _Look:
-    """One look at many names. Classes and modules that many of them lead to are told once; it is over before anything else runs."""
+class _Seen:
+    """The names of modules, and of the classes in them, as they are now. It is over before anything else runs."""
 
     def __init__(self) -> None:
-        self._told: dict[tuple[int, bool], tuple[Any, str]] = {}  # with the value, so that its id stays its own
-        self._kinds: dict[type, _Kind] = {}
+        self._look = Look()
+        self._spaces: dict[tuple[str, str], Mapping[str, Any]] = {}
 
-    def said(self, module: str, names: set[str]) -> tuple[str, list[str]]:
-        """What is noted of these names of a module: one digest of what they stand for, and the names."""
-        listed = sorted(self._listed(module, name) for name in names)
-        return self.digest(module, listed), listed
+    def said(self, module: str, within: str, names: set[str]) -> Names:
+        """What is noted of these names."""
+        space, is_core = self._space(module, within), _is_core(module)
+        values = {name: space.get(name) for name in sorted(names)}
+        later = {name: value for name, value in values.items() if is_a(value, types.ModuleType) or _is_lazy(module)}
+        functions = [name for name, value in values.items() if name not in later and _are_functions([value])]
+        others = [name for name in values if name not in later and name not in functions]
+        described = self._look.described(later.values(), is_core=is_core)
+        noted = Names(module, within, is_core, functions, others, dict(zip(later, described, strict=True)), "")
+        return replace(noted, digest=self._digest(noted, space))
 
-    def _listed(self, module: str, name: str) -> str:
-        """A name, with what it stands for if that is a module, or one of jitney's that is imported when it is asked for (`_lazy.py`)."""
-        space = vars(sys.modules[module])
-        value = _found(space, name)
-        is_lazy = "__getattr__" in space and owner(str(space.get("__file__", ""))) == "jitney"
-        is_later = is_lazy or is_a(value, types.ModuleType)
-        return f"{name}={self._described(value, is_core=_is_core(module))}" if is_later else name
+    def are(self, names: Names) -> bool:
+        """Whether they stand for what they did."""
+        space = self._space(names.module, names.within)
+        here = [name for name in names.later if space.get(name) is not None]
+        later = self._look.described(map(space.get, here), is_core=names.is_core)
+        return later == [names.later[name] for name in here] and self._digest(names, space) == names.digest
 
-    def digest(self, module: str, names: list[str]) -> str:
-        """Of what names of a module stand for."""
-        is_core, space = _is_core(module), vars(sys.modules[module])
-        said = [self._named(space, name, is_core=is_core) for name in names]
-        return hashlib.blake2b("\n".join(said).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    def _digest(self, names: Names, space: Mapping[str, Any]) -> str:
+        """Of what they stand for, but for those that may be imported later."""
+        functions = [*map(space.get, names.functions)]
+        if not _are_functions(functions):
+            return "no functions"
+        others = self._look.described(map(space.get, names.others), is_core=names.is_core)
+        said = "\n".join([_places(functions), *others])
+        return hashlib.blake2b(said.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
-    def _named(self, space: Mapping[str, Any], name: str, *, is_core: bool) -> str:
-        """What a name is, or `name=what` of one that may be imported later, and is the same then."""
-        value = space.get(name)  # as most are
-        if value is not None:
-            return self._described(value, is_core=is_core)
-        plain, _, later = name.partition("=")
-        value = _found(space, plain)
-        return later if later and value is None else self._described(value, is_core=is_core)
-
-    def _described(self, value: Any, *, is_core: bool) -> str:
-        """What tells a value from another one that somebody put in its place. Numbers and texts of JAX and its like may be state."""
-        kind = type_of(value)
-        if kind is types.FunctionType and getattr(value, "__wrapped__", None) is None:  # most are
-            return _function(value)
-        if kind is types.ModuleType or is_a(value, type):
-            told = self._told.get((id(value), is_core))
-            if told is None:
-                told = self._told[(id(value), is_core)] = value, self._itself(value, is_core=is_core)
-            return told[1]
-        said: list[str] = []
-        for _ in range(8):  # a wrapper says what it wraps
-            said.append(self._itself(value, is_core=is_core))
-            inside = self._kind(type_of(value)).inside
-            value = None if inside is None else getattr(value, inside, None)
-            if value is None:
-                break
-        return " of ".join(said)
-
-    def _itself(self, value: Any, *, is_core: bool) -> str:
-        if is_a(value, types.FunctionType):
-            return _function(value)
-        if is_a(value, type):
-            return _class(value, is_core=is_core)
-        if is_a(value, types.ModuleType):
-            return value.__name__
-        if not is_core and is_a(value, _PLAIN):
-            return repr(value)
-        return f"{self._kind(type_of(value)).name} {getattr(value, '__name__', '')}" if not is_core or callable(value) else ""
-
-    def _kind(self, kind: type) -> _Kind:
-        if kind not in self._kinds:
-            self._kinds[kind] = _Kind.of(kind)
-        return self._kinds[kind]
+    def _space(self, module: str, within: str) -> Mapping[str, Any]:
+        """What lies in a module, or in a class that a dotted name leads to, nothing being called on the way."""
+        space = self._spaces.get((module, within))
+        if space is None:
+            outer, _, last = within.rpartition(".")
+            value = self._space(module, outer).get(last) if last else sys.modules[module]
+            space = self._spaces[module, within] = space_of(value) if is_a(value, (type, types.ModuleType)) else {}
+        return space
 
 
-@dataclass(frozen=True)
-class _Kind:
-    """A class of values.
+_CODE: Callable[[Any], types.CodeType] = attrgetter("__code__")
+_FILE: Callable[[Any], str] = attrgetter("co_filename")
+_LINE: Callable[[Any], int] = attrgetter("co_firstlineno")
+_CALLED: Callable[[Any], str] = attrgetter("co_name")
 
-    Args:
-        name: Of the class.
-        inside: The attribute with what its instances wrap.
-    """
 
-    name: str
-    inside: str | None
+def _places(functions: Sequence[Any]) -> str:
+    """Where each is written, and as what. The file is said once if it is the same of all."""
+    codes = [*map(_CODE, functions)]
+    files = [*map(_FILE, codes)]
+    return repr((files[:1] if len({*files}) == 1 else files, [*map(_LINE, codes)], [*map(_CALLED, codes)]))
 
-    @classmethod
-    def of(cls, kind: type) -> _Kind:
-        """That of a class."""
-        inside: str | None = "__wrapped__"
-        if issubclass(kind, (type, types.ModuleType)):
-            inside = None
-        elif issubclass(kind, (staticmethod, classmethod, types.MethodType)):
-            inside = "__func__"
-        elif issubclass(kind, property):
-            inside = "fget"
-        elif issubclass(kind, (cached_property, partial)):
-            inside = "func"
-        return cls(f"{kind.__module__}.{kind.__qualname__}", inside)
+
+def _are_functions(values: Sequence[Any]) -> bool:
+    """Whether all are functions that wrap no other: of most names, and of those the place in a file says all. Without a loop in Python."""
+    return {*map(type, values)} <= {types.FunctionType} and {*map(type, map(getattr, values, _WRAPPED, _NOTHING))} <= {type(None)}
+
+
+_WRAPPED, _NOTHING = repeat("__wrapped__"), repeat(None)
 
 
 def _is_core(module: str) -> bool:
     return owner(str(getattr(sys.modules[module], "__file__", ""))) in (*CORE, "stdlib")
 
 
-def _found(space: Mapping[str, Any], name: str) -> Any:
-    """What a dotted name of a module leads to, nothing being called on the way."""
-    value: Any = None
-    for part in name.split("."):
-        if part not in space:
-            return None
-        value = space[part]
-        space = space_of(value) if is_a(value, type) else {}
-    return value
-
-
-def _function(value: types.FunctionType) -> str:
-    code = value.__code__
-    return f"{code.co_filename}:{code.co_firstlineno} {code.co_name}"
-
-
-def _class(value: type, *, is_core: bool) -> str:
-    """A class by the names in it, and by plain values that are no state of JAX's."""
-    space = space_of(value)
-    names = sorted(space.keys() - LEFT_OUT)
-    if value.__module__.startswith("jaxlib."):  # those of iterators, by the first loop
-        names = [name for name in names if not is_a(space[name], type)]
-    if not is_core:
-        names = [f"{name}={space[name]!r}" if is_a(space[name], _PLAIN) else name for name in names]
-    return "\0".join((value.__module__, value.__qualname__, *names))  # no name that is written holds that
+def _is_lazy(module: str) -> bool:
+    """Whether names of a module of jitney's are imported when they are asked for (`_lazy.py`)."""
+    space = vars(sys.modules[module])
+    return "__getattr__" in space and owner(str(space.get("__file__", ""))) == "jitney"

@@ -15,6 +15,7 @@ import struct
 import sys
 import types
 import typing
+from array import array
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple
 
@@ -41,7 +42,7 @@ from .classes import (
     registered,
 )
 from .functions import Global, attribute_of, globals_of, is_users
-from .instructions import Codes, codes_in, digest_of, reads_of
+from .instructions import Codes, Reads, codes_in, digest_of, reads_of
 from .remembered import Memory, Traced, attributes_of, is_as_computed, is_remembering, name_of, options_of
 from .unsure import Unsure
 from .whose import importable, is_installed, whose
@@ -110,8 +111,8 @@ class Walk:
                 self.add(view.base, "base")
         if self._scope is not None:
             self._read_memories(alone(self._scope))
-        said = "".join([f"{len(text)}:{text}" for text in self._said])  # each behind its length, so that no two say what others say
-        return hashlib.blake2b(said.encode("utf-8", "surrogatepass"), digest_size=32).hexdigest()
+        lengths = array("Q", map(len, self._said)).tobytes()  # so that no two say what others say
+        return hashlib.blake2b(lengths + "".join(self._said).encode("utf-8", "surrogatepass"), digest_size=32).hexdigest()
 
     def _drain(self) -> None:
         at = 0
@@ -362,7 +363,8 @@ class Walk:
         read: set[tuple[int, str]] = set()
         while True:
             places = [(name, self.modules[name], self._asked_of(name)) for name in sorted(self.modules)]
-            places += [(base.__qualname__, base, self._set_in(base)) for kind in self._installed for base in kind.__mro__]
+            bases = dict.fromkeys(base for kind in self._installed for base in kind.__mro__)
+            places += [(base.__qualname__, base, self._set_in(base)) for base in bases]
             new = {(id(place), asked): (of, place) for of, place, names in places for asked in sorted(names)}
             if new.keys() <= read:
                 return
@@ -447,13 +449,14 @@ class Walk:
         self._many([(name, part) for name, part in sorted(value.__dict__.items()) if users or name == "__wrapped__"])
         if users:
             self.say(*annotations_text(value))
-            self._asked |= reads_of(code).attributes
-            self._words |= reads_of(code).words
-            self._globals(value)
+            names = reads_of(code)
+            self._asked |= names.attributes
+            self._words |= names.words
+            self._globals(value, names)
 
-    def _globals(self, fn: types.FunctionType) -> None:
+    def _globals(self, fn: types.FunctionType, names: Reads) -> None:
         try:
-            reads = [*_checked(fn)]
+            reads = [*_checked(fn, names)]
         except Unsure as unsure:
             self.say("barred")
             why = str(unsure).removeprefix("it ")
@@ -462,7 +465,7 @@ class Walk:
         self.codes.add(codes_in(fn.__code__), None)
         for read in reads:
             self.say("reads", read.name)
-            if not _is_harmless(fn.__code__, read):
+            if not _is_harmless(fn.__code__, names, read):
                 self.add(read.value, f"{fn.__name__}: {read.name}")
 
     def _instance(self, value: Any, kind: Any) -> None:
@@ -503,27 +506,27 @@ def alone(scope: str) -> Callable[[Any], str]:
     return digest
 
 
-def _checked(fn: types.FunctionType) -> Generator[Global]:
+def _checked(fn: types.FunctionType, names: Reads) -> Generator[Global]:
     """All that a function names.
 
     Raises:
         Unsure: It names something in a way that cannot be followed, or something that is not a function of its arguments.
     """
-    for read in globals_of(fn):
+    for read in globals_of(fn, names):
         for module in read.through:
             check_module(module, stdlib=whose(module) == "stdlib")
-        if read.module is not None and not _is_harmless(fn.__code__, read):
+        if read.module is not None and not _is_harmless(fn.__code__, names, read):
             check_name(read.module, read.name.rpartition(".")[2])
         yield read
 
 
-def _is_harmless(code: types.CodeType, read: Global) -> bool:
+def _is_harmless(code: types.CodeType, names: Reads, read: Global) -> bool:
     """Whether a builtin that is barred elsewhere is what it is for here: what `dataclasses` writes, a `__hash__`, and `getattr` where it is
     seen what that asks for (`by_name.py`)."""
     if read.module != "builtins":
         return False
     if read.name in ASKING:
-        return read.value is ASKING[read.name] and read.name not in reads_of(code).blind
+        return read.value is ASKING[read.name] and read.name not in names.blind
     return code.co_qualname.startswith("__create_fn__.") or (read.name == "hash" and code.co_name == "__hash__")
 
 

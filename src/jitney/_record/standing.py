@@ -1,0 +1,101 @@
+"""What a name of an installed module stands for, in words that tell it from what somebody has put in its place."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+from .._jax.trees import is_a, space_of, type_of
+from .classes import LEFT_OUT
+
+_PLAIN = (bool, int, float, complex, str, bytes, type(None))
+
+
+class Look:
+    """One look at many values. What many names lead to is told once; it is over before anything else runs."""
+
+    def __init__(self) -> None:
+        self._told: dict[tuple[bool, int], tuple[Any, str]] = {}  # with the value, so that its id stays its own
+        self._kinds: dict[type, _Kind] = {}
+
+    def described(self, values: Iterable[Any], *, is_core: bool) -> list[str]:
+        """What tells each from another one that somebody put in its place. Numbers and texts of JAX and its like may be state."""
+        all_told, said = self._told, list[str]()
+        for value in values:
+            told = all_told.get((is_core, id(value)))
+            if told is None:
+                told = all_told[is_core, id(value)] = value, self._whole(value, is_core=is_core)
+            said.append(told[1])
+        return said
+
+    def _whole(self, value: Any, *, is_core: bool) -> str:
+        said: list[str] = []
+        for _ in range(8):  # a wrapper says what it wraps
+            said.append(self._itself(value, is_core=is_core))
+            inside = self._kind(type_of(value)).inside
+            value = None if inside is None else getattr(value, inside, None)
+            if value is None:
+                break
+        return " of ".join(said)
+
+    def _itself(self, value: Any, *, is_core: bool) -> str:
+        if is_a(value, types.FunctionType):
+            return _function(value)
+        if is_a(value, type):
+            return _class(value, is_core=is_core)
+        if is_a(value, types.ModuleType):
+            return value.__name__
+        if not is_core and is_a(value, _PLAIN):
+            return repr(value)
+        return f"{self._kind(type_of(value)).name} {getattr(value, '__name__', '')}" if not is_core or callable(value) else ""
+
+    def _kind(self, kind: type) -> _Kind:
+        if kind not in self._kinds:
+            self._kinds[kind] = _Kind.of(kind)
+        return self._kinds[kind]
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """A class of values.
+
+    Args:
+        name: Of the class.
+        inside: The attribute with what its instances wrap.
+    """
+
+    name: str
+    inside: str | None
+
+    @classmethod
+    def of(cls, kind: type) -> _Kind:
+        """That of a class."""
+        inside: str | None = "__wrapped__"
+        if issubclass(kind, (type, types.ModuleType)):
+            inside = None
+        elif issubclass(kind, (staticmethod, classmethod, types.MethodType)):
+            inside = "__func__"
+        elif issubclass(kind, property):
+            inside = "fget"
+        elif issubclass(kind, (cached_property, partial)):
+            inside = "func"
+        return cls(f"{kind.__module__}.{kind.__qualname__}", inside)
+
+
+def _function(value: types.FunctionType) -> str:
+    code = value.__code__
+    return f"{code.co_filename}:{code.co_firstlineno} {code.co_name}"
+
+
+def _class(value: type, *, is_core: bool) -> str:
+    """A class by the names in it, and by plain values that are no state of JAX's."""
+    space = space_of(value)
+    names = sorted(space.keys() - LEFT_OUT)
+    if value.__module__.startswith("jaxlib."):  # those of iterators, by the first loop
+        names = [name for name in names if not is_a(space[name], type)]
+    if not is_core:
+        names = [f"{name}={space[name]!r}" if is_a(space[name], _PLAIN) else name for name in names]
+    return "\0".join((value.__module__, value.__qualname__, *names))  # no name that is written holds that
