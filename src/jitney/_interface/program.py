@@ -487,8 +487,8 @@ class Program(Tools[R], Generic[P, R]):
 
 
 _INSIDE = {
-    "abstract", "ahead", "body", "bound_as", "bound_to", "core", "defaults", "derivatives", "flattened", "kept", "usual", "with_body",
-    "with_defaults",
+    "abstract", "ahead", "body", "bound_as", "bound_to", "core", "defaults", "derivatives", "flattened", "kept", "parted", "usual",
+    "with_body", "with_defaults",
 }  # fmt: skip
 
 
