@@ -720,6 +720,25 @@ def test_objects_of_libraries_of_jax_are_themselves():
     assert call.stats.traces == 2
 
 
+def test_an_attribute_may_contain_itself():
+    """A ring of parts, and attributes that share one; a change deep inside is seen."""
+
+    class Ring:
+        def __init__(self):
+            self.row = [2.0]
+            self.parts = [self.row]
+            self.parts.append(self.parts)
+
+        @optimize
+        def apply(self, x):
+            return x * self.parts[1][1][0][0] if self.parts[0] is self.row else x
+
+    ring = Ring()
+    np.testing.assert_array_equal(ring.apply(X), 2 * X)
+    ring.row[0] = 5.0
+    np.testing.assert_array_equal(ring.apply(X), 5 * X)
+
+
 @pytest.mark.parametrize("make", [np.random.default_rng, np.random.RandomState, random.Random], ids=lambda make: make.__name__)
 def test_generators_of_random_numbers_draw_anew(make):
     """Each call draws, as without `jit`: it is another program each time, and the table of `stats` says of which argument."""

@@ -67,3 +67,14 @@ def test_a_snapshot_of_a_subclass_is_of_that_subclass():
         assert static_key(twin) == static_key(value)
         assert vars(twin) == vars(value) if hasattr(value, "__dict__") else True
     assert snapshot(counted).default_factory is list
+
+
+def test_what_is_one_object_is_one_in_the_copy():
+    """Parts that are the same, and containers that contain themselves."""
+    row = [1.0]
+    twins = snapshot([row, (row,), {"row": row}])
+    assert twins[0] is twins[1][0] is twins[2]["row"] is not row
+    ring: list = [row]
+    ring.append({"ring": ring})
+    twin = snapshot(ring)
+    assert twin is twin[1]["ring"] is not ring

@@ -21,7 +21,7 @@ from .._jax.mesh import is_manual
 from .._precision import Policy
 from .._signature.hints import ArrayHint
 from .._signature.reads import Statics
-from .._signature.static_values import snapshot
+from .._signature.static_values import Copies, snapshot
 from .._stages import Fill, Mask
 from .._stages.plan import Plan
 from .._stages.stage import Request, Stage
@@ -193,7 +193,8 @@ class Body:
         fn = fn or core.fn()
 
         def body(*flat: Any) -> list[Any]:
-            statics = tuple(map(snapshot, self.statics))  # a body that changes one in place changes it for this trace only
+            copies = Copies()  # a body that changes a static value in place changes it for this trace only
+            statics = tuple(snapshot(value, copies) for value in self.statics)
             began = time.perf_counter()
             with nullcontext() if self.reads is None else self.reads.tracing():
                 result = core.binder.call(fn, self.layout.values(flat, statics, for_body=True))

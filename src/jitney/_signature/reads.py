@@ -18,7 +18,7 @@ from .._jax.trees import is_a, type_of
 from .._owners import owner_of_class
 from .names_of_classes import ClassNames, Names, bases_of, named_by
 from .plain_objects import article, attributes_of, first_used_up, is_settled, plain_objects, referent, state
-from .static_values import snapshot
+from .static_values import Copies, snapshot
 from .watching import ABSENT, WatchedClasses, can_be_watched, next_number, unwatched
 
 _held_by: Callable[[Any], dict[str, Any]] = vars
@@ -222,7 +222,7 @@ class Trace:
         self._reads = reads
         self._watch = watch
         self._began: dict[int, dict[str, Any]] = {}  # what objects held when they were first seen: what they hold else is the body's own
-        self._copies: dict[int, tuple[Any, Any]] = {}  # by the `id` of what was copied, which is kept alive
+        self._copies = Copies()
         self._given: dict[tuple[int, str], tuple[Any, Any]] = {}  # what lay in an object, and what the body got
         for value, _ in [*reads.attributes.values()]:
             if not is_a(value, type):
@@ -264,9 +264,7 @@ class Trace:
             return part
         if raw is not part or is_settled(part):
             return part
-        if id(part) not in self._copies:
-            self._copies[id(part)] = part, snapshot(part)
-        return self._copies[id(part)][1]
+        return snapshot(part, self._copies)
 
 
 def _has_dict(value: Any) -> bool:

@@ -103,46 +103,64 @@ def static_key(value: Any, seen: tuple[int, ...] = ()) -> Hashable:
     return (kind, _hashable(value), own) if own else (kind, _hashable(value))
 
 
-def snapshot(value: Any) -> Any:
-    """A copy of whatever in `value` the caller could change in place; the rest is the same object."""
+Copies = dict[int, tuple[Any, Any]]
+"""By the `id` of what was copied, which is kept alive, and its copy."""
+
+
+def snapshot(value: Any, copies: Copies | None = None) -> Any:
+    """A copy of whatever in `value` the caller could change in place; the rest is the same object.
+
+    Args:
+        value: A static value.
+        copies: Those made before of what it shares with others: what is one object in them is one in the copies too.
+    """
     kind = type_of(value)
     if kind in PLAIN or is_a(value, jax.Array):
         return value
+    known: Copies = {} if copies is None else copies
+    if id(value) not in known:
+        copied = _copied(value, kind, known)
+        known.setdefault(id(value), (value, copied))  # of what contains itself the copy is there already
+    return known[id(value)][1]
+
+
+def _copied(value: Any, kind: type[Any], copies: Copies) -> Any:
     if is_a(value, np.ndarray):
         return value.copy()
     if is_a(value, (bytearray, deque)):
-        return _with_attributes(copy.copy(value), value)
+        return _with_attributes(copy.copy(value), value, copies)
     if is_a(value, types.MappingProxyType):
-        return types.MappingProxyType[Any, Any](snapshot(dict(value)))
+        return types.MappingProxyType[Any, Any](snapshot(dict(value), copies))
     if is_a(value, (list, dict, set)):
-        return _copied_container(value)
+        return _copied_container(value, copies)
     if is_a(value, tuple):
-        parts = [snapshot(part) for part in value]
+        parts = [snapshot(part, copies) for part in value]
         # A subclass may have a `__new__` of its own, which wants something else.
-        return value if all(map(is_, parts, value)) else _with_attributes(_tuple.__new__(kind, parts), value)
+        return value if all(map(is_, parts, value)) else _with_attributes(_tuple.__new__(kind, parts), value, copies)
     if is_a(value, functools.partial):
-        held = (value.func, value.args, value.keywords)
-        func, args, keywords = snapshot(held)
+        func, args, keywords = (snapshot(part, copies) for part in (value.func, value.args, value.keywords))
         return kind(func, *args, **keywords)
     if is_a(value, types.MethodType):
-        return types.MethodType(value.__func__, snapshot(value.__self__))
+        return types.MethodType(value.__func__, snapshot(value.__self__, copies))
     if is_keyed_by_fields(value):
-        return _copied_record(value)
+        return _copied_record(value, copies)
     return value
 
 
-def _copied_container(value: Any) -> Any:
-    twin = _with_attributes(copy.copy(value), value)
+def _copied_container(value: Any, copies: Copies) -> Any:
+    twin = copy.copy(value)
+    copies[id(value)] = value, twin  # before its parts, of which it may be one
+    _with_attributes(twin, value, copies)
     if is_a(value, dict):
-        twin.update((key, snapshot(part)) for key, part in value.items())
+        twin.update((key, snapshot(part, copies)) for key, part in value.items())
     elif is_a(value, list):
-        twin[:] = [snapshot(part) for part in value]
+        twin[:] = [snapshot(part, copies) for part in value]
     return twin
 
 
-def _copied_record(value: Any) -> Any:
+def _copied_record(value: Any, copies: Copies) -> Any:
     names = [field.name for field in dataclasses.fields(value) if hasattr(value, field.name)]
-    parts = {name: snapshot(getattr(value, name)) for name in names}
+    parts = {name: snapshot(getattr(value, name), copies) for name in names}
     if has_hash(value) and all(part is getattr(value, name) for name, part in parts.items()):
         return value
     twin = copy.copy(value)
@@ -151,9 +169,9 @@ def _copied_record(value: Any) -> Any:
     return twin
 
 
-def _with_attributes(twin: Any, value: Any) -> Any:
+def _with_attributes(twin: Any, value: Any, copies: Copies) -> Any:
     for name, part in getattr(value, "__dict__", {}).items():
-        object.__setattr__(twin, name, snapshot(part))
+        object.__setattr__(twin, name, snapshot(part, copies))
     return twin
 
 

@@ -34,7 +34,7 @@ from .._signature.binding import Binder
 from .._signature.hints import ScalarHint
 from .._signature.known_values import Known
 from .._signature.plain_objects import article, is_used_up
-from .._signature.static_values import Opaque, Unkeyed, keyer_of, snapshot, unkeyed
+from .._signature.static_values import Copies, Opaque, Unkeyed, keyer_of, snapshot, unkeyed
 from .._signature.told_apart import exactly
 from .static_fields import copy_loose, loose_parts
 from .view import Leaf, LeafHint, View, is_array, leaf_hints
@@ -111,8 +111,8 @@ class Layout:
 
     def statics(self, leaves: Sequence[Any]) -> tuple[Any, ...]:
         """The static values of a call, copied, in the order of `static`."""
-        values = (leaves[i] for i in self.static)
-        return tuple(snapshot(v.value) if isinstance(v, Opaque) else snapshot(v) for v in values)
+        values, copies = (leaves[i] for i in self.static), Copies()
+        return tuple(snapshot(v.value if isinstance(v, Opaque) else v, copies) for v in values)
 
     def values(self, arrays: Sequence[Any], statics: Sequence[Any], *, for_body: bool = False) -> tuple[Any, ...]:
         """One value per parameter, from arrays (or what stands for them) and static values; static fields are copied for a body."""
