@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from hypothesis import given, settings
 
 from jitney._signature.static_values import snapshot, static_key
-from tests.signature._static_values import VALUES, Colour, Frozen, Pair, change, shown, with_unit
+from tests.signature._static_values import VALUES, Colour, Frozen, Loose, Pair, change, shown, with_unit
 
 X = jnp.arange(3.0)
 MANY = settings(max_examples=max(200, settings.default.max_examples))
@@ -78,3 +78,13 @@ def test_what_is_one_object_is_one_in_the_copy():
     ring.append({"ring": ring})
     twin = snapshot(ring)
     assert twin is twin[1]["ring"] is not ring
+
+
+def test_a_record_may_contain_itself():
+    """Its copy contains the copy; one that holds nothing else that changes is copied all the same."""
+    record = Loose([1.0])
+    record.n.append(record)
+    twin = snapshot(record)
+    assert twin is not record
+    assert twin.n[1] is twin
+    assert twin.n[0] == 1.0

@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import functools
 import math
 
 import jax
@@ -135,6 +136,36 @@ def test_a_change_by_the_body_is_gone_at_the_next_trace():
     for n in (2, 3, 2):
         np.testing.assert_array_equal(f(jnp.ones(n), config), np.full(n, 2))
     assert config == {"k": 2.0}
+
+
+@pytest.mark.parametrize("options", [{}, {"cache": "program"}], ids=str)
+def test_attributes_of_a_record_that_are_no_fields_count(options):
+    """What `__post_init__` makes of an argument that is no field, and what is changed in it in place; not what a property has kept."""
+
+    @dataclasses.dataclass(frozen=True)
+    class Recipe:
+        rate: float
+        steps: dataclasses.InitVar[int]
+
+        def __post_init__(self, steps):
+            object.__setattr__(self, "rates", [self.rate] * steps)
+
+        @functools.cached_property
+        def total(self):
+            return sum(self.rates)
+
+    @optimize(**options)
+    def f(recipe, x):
+        return x * recipe.total
+
+    recipe = Recipe(2.0, 1)
+    np.testing.assert_array_equal(f(recipe, X), 2 * X)
+    assert recipe.total == 2
+    np.testing.assert_array_equal(f(recipe, X), 2 * X)
+    np.testing.assert_array_equal(f(Recipe(2.0, 3), X), 6 * X)
+    other = Recipe(2.0, 1)
+    other.rates[0] = 7.0
+    np.testing.assert_array_equal(f(other, X), 7 * X)
 
 
 def test_a_static_array_is_keyed_by_value():

@@ -20,7 +20,7 @@ import numpy as np
 
 from .._jax.trees import is_a, type_of
 from .._owners import owner_of_class
-from .static_values import PLAIN, Unkeyed, static_key, with_attributes
+from .static_values import PLAIN, Unkeyed, extras, static_key, with_attributes
 
 _ABSENT = object()
 _HEAP_TYPE = 1 << 9  # of `type.__flags__`: a class that Python code has made
@@ -254,7 +254,8 @@ def _parts(value: Any) -> Iterable[Any]:
         return (value.__self__,)
     if is_a(value, ReferenceType) or type_of(value) in ProxyTypes:
         return (referent(value),)
-    return [part for name in fields_of(value) if (part := getattr(value, name, _ABSENT)) is not _ABSENT]
+    names = (*fields_of(value), *extras(value)) if dataclasses.is_dataclass(value) and not is_a(value, type) else ()
+    return [part for name in names if (part := getattr(value, name, _ABSENT)) is not _ABSENT]
 
 
 def fields_of(value: Any) -> tuple[str, ...]:

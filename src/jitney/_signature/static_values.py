@@ -16,7 +16,7 @@ import functools
 import types
 from collections import defaultdict, deque
 from collections.abc import Hashable, Iterable
-from operator import is_
+from operator import is_, itemgetter
 from typing import Any
 
 import equinox as eqx
@@ -38,6 +38,10 @@ PLAIN = (int, bool, str, bytes, type(None), type, types.FunctionType, types.Buil
 
 class _Missing:
     """A field that a record does not have."""
+
+
+class _Coming:
+    """The copy of a record whose parts are being copied, until one of them is the record."""
 
 
 class Unkeyed(StaticError):
@@ -121,6 +125,8 @@ def snapshot(value: Any, copies: Copies | None = None) -> Any:
     if id(value) not in known:
         copied = _copied(value, kind, known)
         known.setdefault(id(value), (value, copied))  # of what contains itself the copy is there already
+    elif known[id(value)][1] is _Coming:
+        known[id(value)] = value, copy.copy(value)
     return known[id(value)][1]
 
 
@@ -160,10 +166,13 @@ def _copied_container(value: Any, copies: Copies) -> Any:
 
 def _copied_record(value: Any, copies: Copies) -> Any:
     names = [field.name for field in dataclasses.fields(value) if hasattr(value, field.name)]
-    parts = {name: snapshot(getattr(value, name), copies) for name in names}
-    if has_hash(value) and all(part is getattr(value, name) for name, part in parts.items()):
-        return value
-    twin = copy.copy(value)
+    copies[id(value)] = value, _Coming
+    parts = {name: snapshot(getattr(value, name), copies) for name in (*names, *extras(value))}
+    twin = copies.pop(id(value))[1]
+    if twin is _Coming:
+        if has_hash(value) and all(part is getattr(value, name) for name, part in parts.items()):
+            return value
+        twin = copy.copy(value)
     for name, part in parts.items():
         object.__setattr__(twin, name, part)
     return twin
@@ -224,13 +233,21 @@ def _parts(value: Any) -> tuple[Any, ...] | None:
     if is_a(value, types.MethodType):
         return (value.__func__, value.__self__)
     if is_keyed_by_fields(value):
-        return tuple(getattr(value, field.name, _Missing) for field in dataclasses.fields(value) if field.compare)
+        compared = [getattr(value, field.name, _Missing) for field in dataclasses.fields(value) if field.compare]
+        return (*compared, *sorted(extras(value).items(), key=itemgetter(0)))
     return None
+
+
+def extras(record: Any) -> dict[str, Any]:
+    """The attributes of a dataclass's instance that are no fields, such as `__post_init__` sets, and no values of a `cached_property`."""
+    held: dict[str, Any] = getattr(record, "__dict__", {})
+    names = held.keys() - {field.name for field in dataclasses.fields(record)}
+    return {name: held[name] for name in names if not is_a(getattr(type_of(record), name, None), functools.cached_property)}
 
 
 def _own(value: Any) -> tuple[Any, ...]:
     """What an instance of a subclass of a number, a text, a container or an array holds besides: a unit, a mask, a default factory."""
-    if not with_attributes(value) and not is_a(value, (list, tuple, dict, set, frozenset, np.ndarray)):
+    if not with_attributes(value) and not is_a(value, (list, tuple, dict, set, frozenset, np.ndarray, functools.partial)):
         return ()
     factory = value.default_factory if is_a(value, defaultdict) else None
     attributes = getattr(value, "__dict__", None)
@@ -265,7 +282,7 @@ def _is_record(value: Any) -> bool:
 def has_hash(value: Any) -> bool:
     try:
         hash(value)
-    except (TypeError, AttributeError):  # of a dataclass that has lost a field
+    except (TypeError, AttributeError, RecursionError):  # of a dataclass that has lost a field, or that contains itself
         return False
     return True
 
