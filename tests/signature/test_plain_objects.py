@@ -720,6 +720,24 @@ def test_objects_of_libraries_of_jax_are_themselves():
     assert call.stats.traces == 2
 
 
+@pytest.mark.parametrize("make", [list, deque, set], ids=lambda make: make.__name__)
+def test_what_only_writes_is_no_read(make):
+    """`log.append` says nothing of what is in the log, which may grow from call to call; the program stays."""
+    log, traces = make(), []
+    note = log.add if make is set else log.append
+
+    @optimize
+    def f(note, x):
+        traces.append(1)
+        jax.debug.callback(lambda: note(len(log)))
+        return x
+
+    for _ in range(3):
+        f(note, X)
+        jax.effects_barrier()
+    assert (len(traces), len(log)) == (1, 3)
+
+
 def test_an_attribute_may_contain_itself():
     """A ring of parts, and attributes that share one; a change deep inside is seen."""
 

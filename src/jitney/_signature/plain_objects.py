@@ -26,6 +26,8 @@ _ABSENT = object()
 _HEAP_TYPE = 1 << 9  # of `type.__flags__`: a class that Python code has made
 _CONTAINERS = (list, tuple, dict, types.MappingProxyType, set, frozenset, deque, np.ndarray, np.generic, jax.Array)
 _BOUND = frozenset((types.BuiltinFunctionType, types.MethodWrapperType))
+_WRITES = frozenset(("append", "appendleft", "extend", "extendleft", "insert", "add", "update", "clear", "__setitem__"))
+"""Methods that put something in, and return the same whatever is there: a body that is handed `log.append` does not read the log."""
 _VIEWS = (memoryview, KeysView, ValuesView, ItemsView)
 _OTHERS = (type, types.ModuleType, BaseException, eqx.Module, *_CONTAINERS)
 _SETTLED = frozenset((*PLAIN, float, complex, types.ModuleType))
@@ -112,6 +114,8 @@ def random_state(value: Any) -> Any:
 def is_settled(value: Any) -> bool:
     """Whether a value stays what it is for as long as it is the same object. A class with a hash of its own says so of its instances."""
     kind = type_of(value)
+    if kind in _BOUND and value.__name__ in _WRITES and is_a(value.__self__, (list, dict, set, deque, bytearray)):
+        return True
     if kind is types.BuiltinFunctionType:
         return is_settled(value.__self__)
     if kind in _SETTLED or is_a(value, (jax.Array, np.generic, type)):
