@@ -1,0 +1,55 @@
+"""The address of the repository, for the link at the top of each page: where this copy was cloned from.
+
+Neither the pages nor the package know where they are published, so a fork links to itself. A copy that was cloned from nowhere has no link.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+ROOT = Path(__file__).parents[1]
+_SHORT = re.compile(
+    r"(?:[\w.-]+@)?(?P<host>[\w-]+(?:\.[\w-]+)+):(?P<path>[^/].*)"
+)  # git@host.org:owner/name.git
+
+
+def on_config(config: Any) -> Any:
+    """What mkdocs asks when it has read its configuration."""
+    address = of_web(os.environ.get("JITNEY_REPOSITORY", "") or origin())
+    if address is not None:
+        config.repo_url, config.repo_name = address, urlsplit(address).path.strip("/")
+    return config
+
+
+def origin() -> str:
+    """What git calls the place that this copy came from; "" if there is none, or no git."""
+    git = shutil.which("git")
+    if git is None:
+        return ""
+    command = [git, "config", "--get", "remote.origin.url"]
+    return subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=False
+    ).stdout.strip()  # noqa: S603 - of these words
+
+
+def of_web(address: str) -> str | None:
+    """A page of the web for an address that git takes, without who asked for it and with what password; None for a folder.
+
+    >>> of_web("git@host.org:group/jitney.git")
+    'https://host.org/group/jitney'
+    """
+    short = _SHORT.fullmatch(address)
+    host, path = (
+        (short["host"], short["path"])
+        if short
+        else (urlsplit(address).hostname, urlsplit(address).path)
+    )
+    if not host or (not short and urlsplit(address).scheme not in ("http", "https", "ssh", "git")):
+        return None
+    return f"https://{host}/{path.strip('/').removesuffix('.git')}"
