@@ -116,3 +116,17 @@ def test_the_derivative_of_a_map_has_its_axes_where_they_are(count, options):
     with jax.numpy_dtype_promotion("standard"):
         got = jax.value_and_grad(lambda *at: total(optimize(**options)(f), *at), (0, 1))(*given)
         assert difference(leaves_of(got), leaves_of(jax.value_and_grad(lambda *at: total(f, *at), (0, 1))(*given)), "close") is None
+
+
+@pytest.mark.parametrize("mode", ["fill", "clip"])
+def test_what_no_rule_makes_of_sizes_is_no_known_number(mode):
+    """`rng_bit_generator` of a size: its numbers are read as positions, which the proof asks for."""
+
+    def f(x: Shaped[Array, "n"]):
+        bits = jax.lax.rng_bit_generator(jnp.zeros(4, jnp.uint32), x.shape)[1]
+        return bits.at[bits].get(mode=mode)
+
+    x = numbers(2, "i1")
+    with pytest.warns(JitneyWarning, match="'n' cannot be padded here"):
+        got = optimize(pad={"n": "aligned"})(f)(x)
+    assert got.tolist() == jax.jit(f)(x).tolist()

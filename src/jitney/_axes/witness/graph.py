@@ -17,6 +17,7 @@ from ..._jax.evaluation import SeenAt, without_calls
 from ..._jax.jaxprs import opened, source_of
 from ..._jax.trees import Tracer, is_a
 from ..dims import evaluate, is_ragged, tree_dims
+from ..rules import RULES
 from ..rules.control import entered
 from ..walk import Op, mentions
 
@@ -35,7 +36,7 @@ class Value:
         key: Of an argument: equal keys are equal arguments.
         var: The variable of the program.
         scope: The sizes that were put in.
-        is_known: Whether it depends on constants and sizes alone.
+        is_known: Whether it depends on constants and sizes alone, and its numbers can be had.
         is_sized: Whether it is known and depends on a size that the program has a symbol for.
         place: The user's line of the operation.
     """
@@ -111,7 +112,9 @@ def at(dims: Sequence[Any], sizes: Mapping[str, int]) -> tuple[int, ...]:
 
 def _made(eqn: Any, reads: tuple[Value, ...], sizes: Mapping[str, int], seen_at: str) -> list[Value]:
     known = all(value.is_known for value in reads) and not eqn.effects
-    sized = known and (any(value.is_sized for value in reads) or any(True for _ in tree_dims(eqn.params)) or mentions(Op(eqn)))
+    of_sizes = known and (any(True for _ in tree_dims(eqn.params)) or mentions(Op(eqn)))
+    known = known and (not of_sizes or eqn.primitive.name in RULES)  # else nothing says what it is at a size
+    sized = known and (of_sizes or any(value.is_sized for value in reads))
     return [
         Value(
             at(getattr(atom.aval, "shape", ()), sizes),
