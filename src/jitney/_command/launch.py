@@ -27,6 +27,7 @@ from collections.abc import Callable, Generator, Sequence
 from types import CodeType, ModuleType, TracebackType
 from typing import Any
 
+_HERE = __file__  # Python 3.14 forgets that name of the main module before it shows an error
 _EXPLAINED = "TRACING CACHE MISS"
 _KEYED = "PERSISTENT COMPILATION CACHE MISS"
 _KINDS = {_EXPLAINED: "explained", "Compiling ": "compiling", _KEYED: "keyed", "Persistent compilation cache hit": "keyed"}
@@ -111,7 +112,7 @@ class Recording:
         frame = inspect.currentframe()
         while frame is not None and len(found) < _DEEP:
             code = frame.f_code
-            if not code.co_filename.startswith(self._jax) and code.co_filename != __file__:
+            if not code.co_filename.startswith(self._jax) and code.co_filename != _HERE:
                 found.append((code.co_filename, frame.f_lineno, code.co_name, code.co_firstlineno))
             frame = frame.f_back
         return found
@@ -121,7 +122,7 @@ def _beside(name: str) -> Any:
     """A file of `findings`, by its path: as a module of jitney it would have jitney imported."""
     alone = f"_jitney_{name}"
     if alone not in sys.modules:
-        spec: Any = importlib.util.spec_from_file_location(alone, os.path.join(os.path.dirname(__file__), "findings", f"{name}.py"))  # noqa: PTH118, PTH120
+        spec: Any = importlib.util.spec_from_file_location(alone, os.path.join(os.path.dirname(_HERE), "findings", f"{name}.py"))  # noqa: PTH118, PTH120
         sys.modules[alone] = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(sys.modules[alone])
     return sys.modules[alone]
@@ -227,7 +228,7 @@ def _show_theirs() -> None:
     hook = sys.excepthook
 
     def shown(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+        while trace is not None and trace.tb_frame.f_code.co_filename == _HERE:
             trace = trace.tb_next
         hook(kind, error.with_traceback(trace), trace)
 
@@ -279,7 +280,7 @@ def _started() -> None:
     report, how, target, *arguments = sys.argv[1:]
     process, recording = os.getpid(), record()
     recording.kept = sys.modules["__main__"]  # another takes its name, and a module that is let go forgets its own names
-    above = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # noqa: PTH100, PTH120
+    above = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(_HERE))))  # noqa: PTH100, PTH120
 
     def told() -> None:
         if os.getpid() != process:  # a fork of the program ends here too

@@ -21,9 +21,13 @@ ASKING = {"getattr": getattr, "hasattr": hasattr}
 Load = tuple[Any, ...]
 """How to get a value again: `("local", name)`, `("global", name)`, `("constant", value)`, or `("attribute", load, name)`."""
 _NOT_SIMPLE: Load = ("not simple",)
-_LOADS = {"LOAD_FAST": "local", "LOAD_FAST_CHECK": "local", "LOAD_DEREF": "local", "LOAD_GLOBAL": "global", "LOAD_CONST": "constant"}
+_LOADS = {
+    "LOAD_FAST": "local", "LOAD_FAST_CHECK": "local", "LOAD_FAST_BORROW": "local", "LOAD_DEREF": "local", "LOAD_GLOBAL": "global",
+    "LOAD_CONST": "constant", "LOAD_SMALL_INT": "constant",
+}  # fmt: skip
+_PAIRS = ("LOAD_FAST_LOAD_FAST", "LOAD_FAST_BORROW_LOAD_FAST_BORROW")  # of Python 3.13, and of 3.14
 _ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
-_KNOWN = (*_LOADS, *_ATTRIBUTES, "LOAD_FAST_LOAD_FAST", "PUSH_NULL", "PRECALL", "KW_NAMES")
+_KNOWN = (*_LOADS, *_ATTRIBUTES, *_PAIRS, "PUSH_NULL", "PRECALL", "KW_NAMES")
 _IN_PLACE = ("BINARY_", "COMPARE_OP", "CONTAINS_OP", "IS_OP", "UNARY_", "FORMAT_", "CONVERT_VALUE", "BUILD_", "CALL")
 """Instructions that put one result in place of what they take from the stack."""
 
@@ -87,7 +91,7 @@ def _is_stepped(stack: list[Load], step: dis.Instruction) -> bool:
     if kind is not None:
         beside = [_NOT_SIMPLE] * (kind == "global" and (step.arg or 0) & 1)  # of a function that will be called
         stack += [*beside, (kind, step.argval)]
-    elif name == "LOAD_FAST_LOAD_FAST":  # of Python 3.13
+    elif name in _PAIRS:
         stack += [("local", local) for local in step.argval]
     elif name == "PUSH_NULL":
         stack.append(_NOT_SIMPLE)

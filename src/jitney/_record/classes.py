@@ -26,8 +26,8 @@ from .whose import is_installed, static_attribute, whose
 _core: Any = jax.core
 LEFT_OUT = frozenset((
     "__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__annotations__", "__annotate__", "__annotate_func__",
-    "__annotations_cache__", "__static_attributes__", "__firstlineno__", "_abc_impl", "__abstractmethods__", "__parameters__",
-    "__orig_bases__", "__dataclass_fields__", "__dataclass_params__", "__type_params__", "__signature__",
+    "__annotations_cache__", "__classdictcell__", "__static_attributes__", "__firstlineno__", "_abc_impl", "__abstractmethods__",
+    "__parameters__", "__orig_bases__", "__dataclass_fields__", "__dataclass_params__", "__type_params__", "__signature__",
     "__is_protocol__", "__abstractvars__", "__abstractclassvars__",
 ))  # fmt: skip
 """Positions, texts, and what Python makes of the rest of the class."""
@@ -88,7 +88,7 @@ def array_classes() -> list[Any]:
 def registered(kind: Any) -> list[str]:
     """The classes that pass for subclasses of this abstract one because somebody registered them (`abc.ABCMeta.register`).
 
-    Python shows the registry by `abc._get_dump` alone, tried on 3.11 to 3.13.
+    Python shows the registry by `abc._get_dump` alone, tried on 3.11 to 3.14.
     """
     if not is_a(kind, abc.ABCMeta):
         return []

@@ -31,6 +31,7 @@ _IMPORT = _numbers("IMPORT_NAME")
 _CHANGE = _numbers("STORE_GLOBAL", "DELETE_GLOBAL")
 _SETS = _numbers("BUILD_SET", "SET_ADD", "SET_UPDATE")
 _CONTAINS = [bytes([number]) for number in _numbers("CONTAINS_OP")]
+_SMALL = _numbers("LOAD_SMALL_INT")  # of 3.14: it is its own argument
 _CONSTANT = frozenset(number for name, number in dis.opmap.items() if name.startswith("LOAD_CONST"))
 _OF_CONSTANTS = frozenset(dis.hasconst)
 _FIRST = frozenset((number, 0) for number in _OF_CONSTANTS)
@@ -41,8 +42,8 @@ _SHIFTS = {
 }
 """By how many bits the number of an instruction is more than that of the name."""
 _CACHE = b"\0"
-_IS_KNOWN = sys.version_info < (3, 14)
-"""Whether it was tried with this Python, on some 30,000 functions of each: 3.11 to 3.13. A later one asks `dis`."""
+_IS_KNOWN = sys.version_info < (3, 15)
+"""Whether it was tried with this Python, on some 30,000 functions of each: 3.11 to 3.14. A later one asks `dis`."""
 _HAS_DOCSTRING = 0x4000000  # of 3.13
 _TOLD, _MAKES = (re.compile(b"[" + re.escape(bytes(sorted(numbers))) + b"]") for numbers in (_GLOBAL | _IMPORT | _CHANGE, _SETS))
 _WORD = re.compile(r"[^\W\d]\w*")
@@ -166,6 +167,8 @@ class _Steps:
         step = self.numbers[at]
         if step in _SHIFTS:
             return self.code.co_names[self.arguments[at] >> _SHIFTS[step]]
+        if step in _SMALL:
+            return self.arguments[at]
         return self.code.co_consts[self.arguments[at]] if step in _CONSTANT else None
 
 
