@@ -33,9 +33,8 @@ def origin() -> str:
     if git is None:
         return ""
     command = [git, "config", "--get", "remote.origin.url"]
-    return subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, check=False
-    ).stdout.strip()  # noqa: S603 - of these words
+    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603 - these words alone
+    return said.stdout.strip()
 
 
 def of_web(address: str) -> str | None:

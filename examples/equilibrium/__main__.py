@@ -4,6 +4,7 @@ import argparse
 import os
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ def options() -> argparse.Namespace:
     chosen = parser.parse_args()
     if chosen.draws < 1:
         parser.error("take one draw at least")
-    chosen.mesh = None
+    chosen.mesh = nullcontext()
     if chosen.devices != 1:
         try:
             chosen.mesh = jitney.mesh(draw=chosen.devices)
@@ -96,16 +97,16 @@ def economy(form: str, console: Console) -> np.ndarray:
     return np.exp(path.x - steady.x)[:, np.argsort(sector)]
 
 
-def draws(count: int, mesh: jitney.Mesh | None, console: Console) -> float:
+def draws(count: int, console: Console) -> float:
     """Steady states, Jacobians and paths for random parameters in one program; the largest error of a steady state."""
     rng = np.random.default_rng(0)
     alpha, beta = rng.uniform(0.2, 0.5, count), rng.uniform(0.8, 0.98, count)
     params, off, shock = brock_mirman.Params(alpha, beta), brock_mirman.States(-0.5), brock_mirman.Shocks(0.1)
     began = time.perf_counter()
-    found = sweep(brock_mirman.MODEL, params, off, shock, DATES, mesh)
+    found = sweep(brock_mirman.MODEL, params, off, shock, DATES)
     first = time.perf_counter() - began
     began = time.perf_counter()
-    sweep(brock_mirman.MODEL, params, off, shock, DATES, mesh)
+    sweep(brock_mirman.MODEL, params, off, shock, DATES)
     again = time.perf_counter() - began
     gap = float(np.max(np.abs(found.x[:, 0] - np.log(alpha * beta) / (1 - alpha))))
     gap = gap if np.all(found.converged) else np.inf
@@ -138,7 +139,8 @@ def main() -> int:
         found = solved(console)
         console.print(table(found))
         vectors, blocks = economy("vectors", console), economy("scalars", console)
-        gap = draws(chosen.draws, chosen.mesh, console)
+        with chosen.mesh:
+            gap = draws(chosen.draws, console)
     except KeyboardInterrupt:
         console.print("Interrupted.")
         return 130

@@ -1,12 +1,12 @@
 """Many parameter draws in one program: the steady state, the derivatives there, and a perfect-foresight path, mapped by `vmap="draw"`.
 
-On a mesh of devices each has its share of the draws.
+Within a mesh of devices each has its share of the draws.
 """
 
 import warnings
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,9 +21,6 @@ from examples.equilibrium._given import count, made_by, numbers
 from examples.equilibrium._model import Model
 from examples.equilibrium._newton import CONVERGED
 from examples.equilibrium._variables import Layout
-
-if TYPE_CHECKING:
-    import jitney
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,16 +76,17 @@ def one_draw(model: Model) -> Any:
 
 
 @lru_cache(maxsize=64)
-def program(model: Model, mesh: "jitney.Mesh | None" = None) -> Any:
+def program(model: Model) -> Any:
     """The compiled sweep. `theta` has an axis more than its annotation says, so it is mapped; all else is shared."""
     import jitney
 
-    shard: Any = None if mesh is None else {"draw": tuple(mesh.shape)}
-    return jitney.optimize(vmap="draw", shard=shard, mesh=mesh)(one_draw(model))
+    return jitney.optimize(vmap="draw", shard={"draw": "*"}, mesh="optional")(one_draw(model))
 
 
-def sweep(model: Model, params: Any, off: Any = None, z0: Any = None, dates: int = 41, mesh: "jitney.Mesh | None" = None) -> Sweep:
+def sweep(model: Model, params: Any, off: Any = None, z0: Any = None, dates: int = 41) -> Sweep:
     """Solve a model for many parameters at once.
+
+    Within `with jitney.mesh(draw=-1):` devices share the draws, which their number divides.
 
     Args:
         model: The model.
@@ -96,19 +94,14 @@ def sweep(model: Model, params: Any, off: Any = None, z0: Any = None, dates: int
         off: How far states are from the steady state at the first date. Default: not at all.
         z0: Shocks at the first date. Default: none.
         dates: How many; the path ends at the steady state.
-        mesh: Devices that share the draws, `jitney.mesh(draw=-1)`; their number divides that of the draws.
 
     Raises:
-        MeshError: The devices of `mesh` do not divide the draws.
+        MeshError: The devices of the mesh around the call do not divide the draws.
     """
     made_by("sweep", "model", model, Model, "Model(...)")
-    if mesh is not None:
-        import jitney
-
-        made_by("sweep", "mesh", mesh, jitney.Mesh, "jitney.mesh(draw=-1)")
     given = arguments(model, params, off, z0, dates)
     with jax.enable_x64(True):
-        steady, path_u, path_x, converged = jax.device_get(program(model, mesh)(*given))
+        steady, path_u, path_x, converged = jax.device_get(program(model)(*given))
     blocks = model.local.blocks(steady.entries)
     settled = _settled(model, steady, path_x[:, -1], given[-2], dates, converged)
     return Sweep(model, settled, converged, steady.theta, steady.u, steady.x, blocks, path_u, path_x)

@@ -4,6 +4,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ def options() -> argparse.Namespace:
     if chosen.angles < 1 or chosen.points < 100 * chosen.angles:
         parser.error("take one angle at least, and 100 points for each")
     try:
-        chosen.mesh = None if chosen.devices == 1 else jitney.mesh(points=chosen.devices)
+        chosen.mesh = nullcontext() if chosen.devices == 1 else jitney.mesh(points=chosen.devices)
     except jitney.MeshError as error:
         parser.error(str(error))
     return chosen
@@ -52,17 +53,17 @@ def made(folder: Path, points: int, angles: int, console: Console) -> Data:
         return Data.make(folder, points, angles, advance=lambda count: progress.advance(task, count))
 
 
-def fits(data: Data, only: str | None, console: Console, mesh: jitney.Mesh | None = None) -> list[Fit]:
-    """Fit each way. The one from disk goes on where an earlier run broke off."""
+def fits(data: Data, only: str | None, console: Console, mesh: AbstractContextManager[Any]) -> list[Fit]:
+    """Fit each way. The one from disk goes on where an earlier run broke off, and its pieces lie over the devices of the mesh."""
     journal = Journal(data.folder / "fit.npz", data)
     ways: dict[str, Callable[[], Callable[[np.ndarray], np.ndarray]]] = {
         "in memory": lambda: in_memory(data),
         "chunked": lambda: chunked(data),
-        "streamed": lambda: journal.around(streamed(data, data.folder / "products.checkpoint", mesh=mesh)),
+        "streamed": lambda: journal.around(streamed(data, data.folder / "products.checkpoint")),
     }
     found: list[Fit] = []
     for way in [only] if only else list(ways):
-        with console.status("") as status:
+        with console.status("") as status, mesh if way == "streamed" else nullcontext():
             began = time.perf_counter()
             show = lambda count, cost, way=way, status=status: status.update(f"{way}: evaluation {count}, cost {cost:.6g}")  # noqa: E731
             result = fit(ways[way](), data, show)

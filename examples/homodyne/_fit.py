@@ -1,9 +1,9 @@
 """One fit, three ways to sum its products: at once, in chunks inside one program, and read from disk piece by piece.
 
-From disk each piece may lie over the devices of a mesh: each sums the products of its own points, and the sums are added at the end.
+Within a mesh the points lie over its devices, those of each piece from disk too: each device sums the products of its own, and the sums
+are added at the end.
 """
 
-import functools
 import hashlib
 import io
 from collections.abc import Callable
@@ -29,14 +29,8 @@ CHUNK = 2**14
 
 Products = Callable[[np.ndarray], np.ndarray]
 
-at_once = jitney.optimize(vmap="phi", precision="f64")(gram)
+at_once = jitney.optimize(vmap="phi", precision="f64", shard={"points": "*"}, mesh="optional")(gram)
 in_chunks = jitney.optimize(vmap="phi", precision="f64", chunk={"points": CHUNK})(gram)
-
-
-@functools.cache
-def over(mesh: jitney.Mesh) -> Any:
-    """The products, with points over all devices of a mesh."""
-    return jitney.optimize(vmap="phi", precision="f64", shard={"points": tuple(mesh.shape)}, mesh=mesh)(gram)
 
 
 @dataclass(frozen=True)
@@ -60,16 +54,13 @@ def chunked(data: Data) -> Products:
     return in_memory(data, in_chunks)
 
 
-def streamed(
-    data: Data, checkpoint: Path | None = None, chunk: int = 4 * CHUNK, progress: bool = False, mesh: jitney.Mesh | None = None
-) -> Products:
+def streamed(data: Data, checkpoint: Path | None = None, chunk: int = 4 * CHUNK, progress: bool = False) -> Products:
     """Read from disk at each evaluation; with a checkpoint an evaluation that breaks off goes on, on as many devices."""
-    program = at_once if mesh is None else over(mesh)
 
     def products(vector: np.ndarray) -> np.ndarray:
         given = {"vector": vector, "setup": Setup(), "phi": data.phi.astype(np.float32)}
         paths = {name: data.path(name) for name in ("t1", "t2", "measured")}
-        found = jitney.stream(program, given | paths, chunk={"points": chunk}, checkpoint=checkpoint, progress=progress)
+        found = jitney.stream(at_once, given | paths, chunk={"points": chunk}, checkpoint=checkpoint, progress=progress)
         return _summed(found.value)
 
     return products

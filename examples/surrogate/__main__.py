@@ -4,7 +4,9 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -87,21 +89,21 @@ def _cell(value: float | None, form: str) -> str:
     return "-" if value is None else f"{abs(value):{form}}"  # -1e-9 is 0
 
 
-def devices(chosen: argparse.Namespace) -> jitney.Mesh | None:
-    """The mesh to train on; None for one device.
+def devices(chosen: argparse.Namespace) -> AbstractContextManager[Any]:
+    """The mesh to train in, if there are several devices.
 
     Raises:
         ValueError: There are too few devices, or they do not divide the batch.
     """
     if chosen.devices == 1:
-        return None
+        return nullcontext()
     mesh = jitney.mesh(data=chosen.devices)
     if chosen.batch % mesh.shape["data"]:
         raise ValueError(f"{mesh.shape['data']} devices do not divide a batch of {chosen.batch}: give --batch a multiple of them.")
     return mesh
 
 
-def trained(run: Run, mesh: jitney.Mesh | None, chosen: argparse.Namespace, console: Console) -> Trained:
+def trained(run: Run, chosen: argparse.Namespace, console: Console) -> Trained:
     """Train under a progress bar."""
     columns = (
         TextColumn("training"),
@@ -114,7 +116,7 @@ def trained(run: Run, mesh: jitney.Mesh | None, chosen: argparse.Namespace, cons
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("", total=run.recipe.steps)
         show = lambda done, loss: progress.update(task, completed=done, description=f"loss {loss:.3f}")  # noqa: E731
-        return train(run, chosen.out / "run.checkpoint", chosen.every, show, mesh, chosen.fsdp)
+        return train(run, chosen.out / "run.checkpoint", chosen.every, show, chosen.fsdp)
 
 
 def training(chosen: argparse.Namespace, console: Console) -> int:
@@ -126,12 +128,12 @@ def training(chosen: argparse.Namespace, console: Console) -> int:
     console.print(f"{parameters(run.model()):,} parameters, {chosen.steps} steps of {chosen.batch} examples", highlight=False)
     began = time.perf_counter()
     try:
-        mesh = devices(chosen)
-        if mesh is not None:
-            model = run.model()
-            step = program(recipe, run.precision, run.remat, mesh, chosen.fsdp)
-            console.print(jitney.communication(step, model, start(recipe, model), *run.batch(0).arrays))
-        done = trained(run, mesh, chosen, console)
+        with devices(chosen):
+            if chosen.devices != 1:
+                model = run.model()
+                step = program(recipe, run.precision, run.remat, chosen.fsdp)
+                console.print(jitney.communication(step, model, start(recipe, model), *run.batch(0).arrays))
+            done = trained(run, chosen, console)
     except ValueError as error:
         console.print(f"{error}", style="red", soft_wrap=True)
         return 2

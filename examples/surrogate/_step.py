@@ -4,8 +4,8 @@ The loss is written for one example and mapped; the step is written for one batc
 programs by `pad`: with these buckets, batches of 3 to 20 variables compile five. `pad` stands on the step, the outermost
 program, since inside another program the sizes are that program's; jitney proves the gradient and all, as it is traced in the body.
 
-On a mesh of devices each has its share of the examples, and XLA adds up the gradients. With `fsdp` each also keeps but its share of every
-weight and of the moments that belong to it.
+Within a mesh of devices each has its share of the examples, and XLA adds up the gradients. With `fsdp` each also keeps but its share of
+every weight and of the moments that belong to it.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,6 @@ import jitney
 from examples.surrogate._losses import LOSSES
 from examples.surrogate.model import Surrogate
 
-SHARD = {"example": "data"}
 PAD = {"vars": [4, 6, 8, 12, 20], "sets": [8, 29, 67, 191]}  # 3 and 4 variables, 5 and 6, 7 and 8, 9 to 12, 13 to 20
 
 
@@ -78,7 +77,6 @@ def step_of(
     precision: str | None = None,
     remat: str | bool | None = None,
     pad: Any = PAD,
-    mesh: jitney.Mesh | None = None,
     fsdp: bool = False,
 ) -> Callable[..., tuple[Surrogate, Any, dict[str, Any]]]:
     """The step as one program for each bucket. See `loss_of` for the other options.
@@ -88,13 +86,11 @@ def step_of(
         precision: As in `jitney.optimize`.
         remat: As in `jitney.optimize`.
         pad: Buckets.
-        mesh: Devices along an axis `data`; None for one device.
-        fsdp: Whether they share weights and moments too.
+        fsdp: Whether devices share weights and moments too.
     """
     loss = loss_of(recipe, precision, remat)
-    shard: Any = None if mesh is None else ("fsdp", SHARD) if fsdp else SHARD
 
-    @jitney.optimize(donate=("model", "opt"), pad=pad, shard=shard, mesh=mesh)
+    @jitney.optimize(donate=("model", "opt"), pad=pad, shard=("fsdp", {"example": "*"}) if fsdp else {"example": "*"}, mesh="optional")
     def step(
         model: Surrogate,
         opt: PyTree,

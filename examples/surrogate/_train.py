@@ -70,11 +70,9 @@ class Trained:
 
 
 @functools.cache
-def program(
-    recipe: Recipe, precision: str | None = None, remat: str | None = None, mesh: jitney.Mesh | None = None, fsdp: bool = False
-) -> Any:
-    """The step, made once for each recipe and mesh."""
-    return step_of(recipe, precision, remat, mesh=mesh, fsdp=fsdp)
+def program(recipe: Recipe, precision: str | None = None, remat: str | None = None, fsdp: bool = False) -> Any:
+    """The step, made once for each recipe."""
+    return step_of(recipe, precision, remat, fsdp=fsdp)
 
 
 def train(
@@ -82,24 +80,23 @@ def train(
     path: Path | None = None,
     every: int = 100,
     progress: Callable[[int, float], None] = lambda done, loss: None,
-    mesh: jitney.Mesh | None = None,
     fsdp: bool = False,
 ) -> Trained:
-    """Train, or go on with a run whose checkpoint is there. Devices are no part of a run: it may go on on other ones.
+    """Train, or go on with a run whose checkpoint is there. Within `with jitney.mesh(data=-1):` devices share each batch, which their
+    number divides. They are no part of a run: it may go on on other ones.
 
     Args:
         run: What.
         path: The checkpoint; None for none.
         every: Steps between checkpoints, and between two looks at the metrics, which are on their way meanwhile.
         progress: Is told how many steps are done and their last mean loss.
-        mesh: Devices along an axis `data`, whose number divides the batch; None for one device.
-        fsdp: Whether they share weights and moments too.
+        fsdp: Whether devices share weights and moments too.
 
     Raises:
         ValueError: The checkpoint is damaged or of another run.
     """
-    step, model = program(run.recipe, run.precision, run.remat, mesh, fsdp), run.model()
-    virtual = mesh is not None and jax.default_backend() == "cpu"
+    step, model = program(run.recipe, run.precision, run.remat, fsdp), run.model()
+    virtual = jax.device_count() > 1 and jax.default_backend() == "cpu"
     key = dataclasses.asdict(run)
     done, history, state = 0, [], (model, start(run.recipe, model))
     found = _checkpoint.load(path, key, state) if path else None

@@ -13,7 +13,6 @@ from examples.trf._held import Held, without_arrays
 from examples.trf._measured import measured, spread
 from examples.trf._result import Result
 from examples.trf._run import UNBOUNDED, Request, any_traced, run
-from jitney import Mesh
 
 Loss = str | Callable[[Array], Array]
 
@@ -36,7 +35,6 @@ def least_squares(
     args: tuple[Any, ...] = (),
     kwargs: Mapping[str, Any] | None = None,
     mapped: str | Sequence[str] = (),
-    mesh: Mesh | None = None,
 ) -> Result:
     """Minimise 0.5 sum C^2 rho((f(x) / C)^2) over a box, by the Trust Region Reflective method, as one compiled program.
 
@@ -46,7 +44,8 @@ def least_squares(
     Args:
         fun: Residuals at x: `fun(x, *args, **kwargs)`, one axis, at least as many as parameters. Written for JAX. The arrays of an
             `equinox.Module` are data: another module of the same structure runs the same program.
-        x0: Start. With one more leading axis: a batch of independent fits, one for each row.
+        x0: Start. With one more leading axis: a batch of independent fits, one for each row. Within `with jitney.mesh(fit=-1):` devices
+            share the fits of a batch; their number divides that of the fits.
         jac: Jacobian (points, parameters) with the same arguments; by default JAX's forward derivative of `fun`.
         bounds: Lower and upper bounds, each a number or one per parameter (in a batch also one row per fit), or
             `scipy.optimize.Bounds`. Each lower bound is below its upper one.
@@ -63,20 +62,19 @@ def least_squares(
         args: Further arguments of `fun` and `jac`: arrays and floats are data, all else is fixed at compile time.
         kwargs: The same by keyword.
         mapped: In a batch, the parameters of `fun` that hold one entry per fit on their leading axis; the others are shared.
-        mesh: In a batch, devices that share the fits, `jitney.mesh(fit=-1)`; their number divides that of the fits.
     Returns:
         A `Result`. In float64, whatever JAX's global flag is. Within `jax.jit`, `jax.vmap` or a derivative its fields are JAX's own,
         nothing is checked that needs values, and `x` and `cost` carry derivatives with respect to the data.
     Raises:
         ValueError: An argument is infeasible, has a wrong shape or value, or the start is not finite; see the message.
         TypeError: An argument is not of the right kind.
-        MeshError: The devices of `mesh` do not divide the fits.
+        MeshError: The devices of the mesh around the call do not divide the fits.
     """
     held, (fun, jac) = without_arrays(fun, jac)
     if held is not None:
         fun, jac, args = Held(fun, 0), jac and Held(jac, 1), (held, *args)
     mapped = (mapped,) if isinstance(mapped, str) else tuple(mapped)
-    request = Request(fun, jac, loss, x_scale, history, (ftol, xtol, gtol, f_scale, max_nfev), mapped, mesh)
+    request = Request(fun, jac, loss, x_scale, history, (ftol, xtol, gtol, f_scale, max_nfev), mapped)
     return run(request, x0, bounds, mask, args, {} if kwargs is None else kwargs)
 
 

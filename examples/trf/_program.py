@@ -18,7 +18,6 @@ from examples.trf._jit import optimize
 from examples.trf._problem import Controls, Data, Setup, points, residual_type, residuals_and_columns, weighted
 from examples.trf._solve import solve
 from examples.trf._state import Records, State
-from jitney import Mesh
 
 SCALARS = ("cost", "optimality", "nfev", "njev", "status", "points", "resolution")
 Packed = tuple[Float[Array, "packed"], Records | None]
@@ -36,19 +35,18 @@ class Programs:
 
 
 @lru_cache(maxsize=256)
-def programs(setup: Setup, mesh: Mesh | None = None) -> Programs:
+def programs(setup: Setup) -> Programs:
     """Programs for a setup, made once: with functions and options closed over, a call carries arrays alone.
 
-    On a mesh each device has its share of the fits of a batch. They are independent: all that devices tell each other is, once for each
+    Within a mesh each device has its share of the fits of a batch. They are independent: all that devices tell each other is, once for each
     turn of a loop, whether any of them is not done.
     """
-    shard: Any = None if mesh is None else {"fit": tuple(mesh.shape)}
 
     @optimize
     def fit(x0: Float[Array, "k"], data: Data) -> Packed:
         return fitted(setup, x0, data)
 
-    @optimize(vmap={"fit": {"x0": 0, "mapped": 0}}, shard=shard, mesh=mesh)
+    @optimize(vmap={"fit": {"x0": 0, "mapped": 0}}, shard={"fit": "*"}, mesh="optional")
     def fit_batch(x0: Float[Array, "k"], mapped: Any, shared: Any) -> Packed:
         return fitted(setup, x0, eqx.combine(mapped, shared))
 
@@ -56,7 +54,7 @@ def programs(setup: Setup, mesh: Mesh | None = None) -> Programs:
     def evaluate(x: Float[Array, "k"], data: Data) -> Evaluated:
         return _evaluate(setup, x, data)
 
-    @optimize(vmap={"fit": {"x": 0, "mapped": 0}}, shard=shard, mesh=mesh)
+    @optimize(vmap={"fit": {"x": 0, "mapped": 0}}, shard={"fit": "*"}, mesh="optional")
     def evaluate_batch(x: Float[Array, "k"], mapped: Any, shared: Any) -> Evaluated:
         return _evaluate(setup, x, eqx.combine(mapped, shared))
 

@@ -23,7 +23,6 @@ from examples.trf._losses import EPS
 from examples.trf._problem import Data, Setup
 from examples.trf._program import SCALARS, Programs, programs
 from examples.trf._result import Result
-from jitney import Mesh
 
 UNBOUNDED = (-np.inf, np.inf)
 STATUS, RESOLUTION = SCALARS.index("status"), SCALARS.index("resolution")
@@ -40,7 +39,6 @@ class Request:
     history: bool
     numbers: tuple[Any, Any, Any, Any, Any]  # ftol, xtol, gtol, f_scale, max_nfev
     mapped: tuple[str, ...]
-    mesh: Mesh | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +103,7 @@ def _run_traced(request: Request, x0: Any, bounds: Any, mask: Any, args: tuple[A
     controls = jnp.stack([jnp.asarray(0.0 if number is None else number, x0.dtype) for number in (*others, limit)])
     mask = None if mask is None else jnp.asarray(mask)
     records = int(limit) if request.history else None
-    made = programs(Setup(request.fun, request.jac, request.loss, lower is not None, by_jac, records), request.mesh)
+    made = programs(Setup(request.fun, request.jac, request.loss, lower is not None, by_jac, records))
     packed, rows, mapped, data = _called(made, x0, Data(lower, upper, scale, controls, mask, args, kwargs), request)
     return Result(packed, rows, made, mapped, data, None)
 
@@ -113,7 +111,7 @@ def _run_traced(request: Request, x0: Any, bounds: Any, mask: Any, args: tuple[A
 def _prepared(request: Request, bounded: bool, by_jac: bool, k: int) -> Prepared:
     """What is kept for this request; functions are kept by equality, so they must have a hash."""
     try:
-        return prepare(request.fun, request.jac, request.loss, bounded, by_jac, request.history, k, request.numbers, request.mesh)
+        return prepare(request.fun, request.jac, request.loss, bounded, by_jac, request.history, k, request.numbers)
     except TypeError as error:
         if "unhashable" not in str(error):
             raise
@@ -129,9 +127,7 @@ def _prepared(request: Request, bounded: bool, by_jac: bool, k: int) -> Prepared
 
 
 @lru_cache(maxsize=256)
-def prepare(
-    fun: Any, jac: Any, loss: Any, bounded: bool, by_jac: bool, history: bool, k: int, numbers: tuple[Any, ...], mesh: Mesh | None
-) -> Prepared:
+def prepare(fun: Any, jac: Any, loss: Any, bounded: bool, by_jac: bool, history: bool, k: int, numbers: tuple[Any, ...]) -> Prepared:
     """Check functions and numbers, find their programs, and put the numbers on the device."""
     _check.functions(fun, jac, loss)
     *others, max_nfev = _check.plain(numbers)
@@ -140,7 +136,7 @@ def prepare(
     with jax.ensure_compile_time_eval():  # what is kept must not be a stand-in of an outer trace
         on_device = jnp.asarray(numbers)
     tolerances = numbers[:3]
-    return Prepared(programs(setup, mesh), on_device, min(t for t in tolerances if t >= EPS), _check.too_fine(tolerances))
+    return Prepared(programs(setup), on_device, min(t for t in tolerances if t >= EPS), _check.too_fine(tolerances))
 
 
 def _called(made: Programs, x0: Any, data: Data, request: Request) -> tuple[Any, Any, Data | None, Data]:
@@ -150,8 +146,6 @@ def _called(made: Programs, x0: Any, data: Data, request: Request) -> tuple[Any,
             fail(f"`mapped` names {', '.join(request.mapped)}, and the start is that of one fit.",
                  "A batch has a row of starts for each fit.",
                  "repeat the start, e.g. with np.tile(x0, (fits, 1)), or leave `mapped` out.")  # fmt: skip
-        if request.mesh is not None:
-            fail("`mesh` came with one fit.", "Devices share the fits of a batch.", "leave it out.")
         return *made.fit(x0, data), None, data
     names = _mappable(request, data)
     own = Data(

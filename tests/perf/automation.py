@@ -31,9 +31,9 @@ KINDS = {
 # port -> where the work is: a name in a file, without the functions inside it that do something else
 AFTER: dict[str, list[tuple[str, str, tuple[str, ...]]]] = {
     "trf": [("_program.py", "programs", ("fit", "evaluate", "evaluate_batch"))],
-    "homodyne": [("_fit.py", name, ()) for name in ("at_once", "in_chunks", "over", "in_memory", "chunked", "streamed")],
+    "homodyne": [("_fit.py", name, ()) for name in ("at_once", "in_chunks", "in_memory", "chunked", "streamed")],
     "equilibrium": [("_sweep.py", "program", ())],
-    "surrogate": [("_step.py", name, ()) for name in ("SHARD", "PAD", "loss_of", "step_of")] + [("_validate.py", "predict", ())],
+    "surrogate": [("_step.py", name, ()) for name in ("PAD", "loss_of", "step_of")] + [("_validate.py", "predict", ())],
 }
 
 

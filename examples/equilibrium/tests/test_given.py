@@ -278,7 +278,7 @@ def entries():
         ),
         "sweep": (
             sweep,
-            {"model": MODEL, "params": Params(np.array([0.3, 0.4])), "off": States(0.0), "z0": Shocks(0.0), "dates": 3, "mesh": None},
+            {"model": MODEL, "params": Params(np.array([0.3, 0.4])), "off": States(0.0), "z0": Shocks(0.0), "dates": 3},
         ),
         **{type(of).__name__: (of.__getitem__, {"name": "logk"}) for of in (steady, linear, path)},
     }

@@ -15,7 +15,7 @@ from .._program.padded_calls import PaddedCalls
 from .._program.tolerance import decided
 from .._report.communication import Collective, Communication
 from .._signature.options import FSDP, Sharding
-from .._stages.place import Place
+from .._stages.place import Place, no_mesh
 from .._view.true_sizes import parted
 from .._view.view import Leaf, View
 
@@ -47,10 +47,16 @@ def communication(f: Program[..., Any] | Derivative[..., Any], /, *args: Any, **
     runs = PaddedCalls(entry).ahead(arrays) if program.options.pad else arrays
     with entry.numbers():
         planned = entry.planned(*parted(runs))
-    place: Any = planned.plan.of(Place)  # there is one, since the function shards
+    place: Any = planned.plan.of(Place)
+    if place is None:  # the mesh is optional
+        raise no_mesh(entry.core.where)
     text = decided(entry, arrays, lambda: entry.lowered(runs)).compile().as_text()
     operations = collectives(text, dict(place.mesh.shape))
-    return Communication(str(entry.core.where), described(place.mesh), _grouped(operations, place, planned.view, program.options.shard))
+    return Communication(
+        str(entry.core.where),
+        described(place.mesh),
+        _grouped(operations, place, planned.view, program.options.shard.over(place.mesh.axis_names)),
+    )
 
 
 def _grouped(operations: Sequence[Operation], place: Place, view: View, rules: Sharding) -> tuple[Collective, ...]:

@@ -20,6 +20,7 @@ from .._jax.mesh import current as current_mesh
 from .._jax.mesh import is_manual
 from .._precision import Policy
 from .._signature.hints import ArrayHint
+from .._signature.options import OPTIONAL
 from .._signature.reads import Statics
 from .._signature.static_values import Copies, snapshot
 from .._stages import Fill, Mask
@@ -150,10 +151,18 @@ class Body:
         values = self.core.binder.named(self.layout.values([leaf.abstract() for leaf in view.leaves], self.statics))
         return View(tuple(replace(x, hint=x.hint.written_out(values)) if isinstance(x.hint, ArrayHint) else x for x in view.leaves))
 
+    @property
+    def is_laid(self) -> bool:
+        """Whether its arrays are laid over devices in this context: `shard` was given, and there is a mesh, or has to be."""
+        options = self.core.options
+        return options.shard is not None and (options.mesh != OPTIONAL or self.on_mesh().mesh is not None)
+
     def on_mesh(self, mesh: Any = None) -> Request:
         """The request, with the mesh that the call runs on."""
         mesh = mesh or current_mesh(self.core.options.mesh, nested=self.request.nested)
         options, single = self.request.options, self.request.single
+        if mesh is not None:
+            options = replace(options, shard=options.shard and options.shard.over(mesh.axis_names))
         if mesh is not None and (manual := {axis for axis in mesh.shape if is_manual(mesh, axis)}):
             options = replace(options, shard=options.shard and options.shard.without(manual))
             single = "inside `shard_map` or `pmap`: each device works on its part" if len(manual) == len(mesh.shape) else single

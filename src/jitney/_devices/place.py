@@ -54,6 +54,7 @@ def place(tree: Any, /, *, shard: Any, mesh: Any = None) -> Any:
             code="J250",
         )  # fmt: skip
     on = automatic(around)
+    rules = rules.over(on.axis_names)
     paths, treedef = tree_flatten_with_path(tree)
     arrays = [(path, leaf, inside) for (path, leaf), inside in zip(paths, axes_in_modules(tree), strict=True) if is_array(leaf)]
     view = View(tuple(Leaf(keystr(path) or "the tree", "", *described(leaf)) for path, leaf, _ in arrays))

@@ -63,7 +63,7 @@ def optimize(
     compiler: Literal["default", "fast"] = "default",
     debug_nans: bool = False,
     shard: Shard | None = None,
-    mesh: Mesh | jax.sharding.Mesh | None = None,
+    mesh: Mesh | jax.sharding.Mesh | Literal["optional"] | None = None,
     verify: bool | None = None,
 ) -> Callable[[Callable[P, R]], Program[P, R]]: ...
 @overload
@@ -88,7 +88,7 @@ def optimize(
     compiler: Literal["default", "fast"] = "default",
     debug_nans: bool = False,
     shard: Shard | None = None,
-    mesh: Mesh | jax.sharding.Mesh | None = None,
+    mesh: Mesh | jax.sharding.Mesh | Literal["optional"] | None = None,
     verify: bool | None = None,
 ) -> Program[P, R]: ...
 @public
@@ -129,9 +129,10 @@ def optimize(fn: Any = None, /, **options: Any) -> Any:
             cause of each; `"raise:3"` makes it a `CompileError`, `"eager:3"` runs what is new un-jitted.
         compiler: `"fast"` asks XLA for short compile times at the cost of run time.
         debug_nans: Name the first operation that makes a NaN or an infinity in a result. Also `JITNEY_DEBUG_NANS=1`.
-        shard: Named axis -> the axis of the mesh (or several) that it lies along, of arguments, results and fields of modules;
-            `"fsdp"` to spread each parameter along its largest axis that divides; or both: `("fsdp", {"batch": "data"})`.
-        mesh: The devices, from `jitney.mesh` or `jax.make_mesh`. Without it the mesh of the context counts.
+        shard: Named axis -> the axis of the mesh (or several, or `"*"` for all) that it lies along, of arguments, results and fields
+            of modules; `"fsdp"` to spread each parameter along its largest axis that divides; or both: `("fsdp", {"batch": "data"})`.
+        mesh: The devices, from `jitney.mesh` or `jax.make_mesh`. Without it the mesh of the context counts, and has to be there;
+            `"optional"` lets a call without one run as if there were no `shard`.
         verify: Whether each new program is also run as plain `jax.jit` and compared. None for what `jitney.configure(verify=...)` or
             `JITNEY_VERIFY=1` says.
 

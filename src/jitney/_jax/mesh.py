@@ -105,7 +105,7 @@ def _sizes(axes: Mapping[str, int], count: int) -> dict[str, int]:
 
 
 def current(given: Any = None, *, nested: bool = False) -> Any:
-    """JAX's mesh that a call runs on: the one of the decoration, else the one of the context; None if there is none.
+    """JAX's mesh that a call runs on: the one of the decoration, else, as if that is "optional", the one of the context; None without one.
 
     Under an outer trace (`nested`) the mesh of the context is abstract: which devices it has is for the outermost program to know. Inside
     `shard_map` that is the one which counts, since it says along which axes each device works alone.
@@ -117,7 +117,7 @@ def current(given: Any = None, *, nested: bool = False) -> Any:
     if there is not None:
         return there
     around: Any = _sharding.get_abstract_mesh()
-    if given is not None:
+    if given is not None and not is_a(given, str):
         found = mesh_of(given)
         return _divided_already(found, around) if nested and around.manual_axes else found
     found = around if nested else context()

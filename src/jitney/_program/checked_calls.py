@@ -50,7 +50,7 @@ class CheckedCalls:
         self.waits = True
         self._flagged: Any = Jit.of(body.request).compiled(with_number(body, jitted, self.table))
         self._plain: frozenset[Any] = frozenset()  # types of arrays that are no tracers
-        self._translating: Run | None = None if body.core.options.shard is None else translating(body, jitted)
+        self._translating: Run | None = translating(body, jitted) if body.is_laid else None
 
     def __call__(self, *arrays: Any) -> Any:
         if self._translating is not None:

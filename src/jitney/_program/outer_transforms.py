@@ -33,7 +33,7 @@ def is_padded(body: Body, arrays: Sequence[Any]) -> bool:
     if _is_part_of_ours():
         return False
     options = body.core.options
-    if options.shard is not None:
+    if body.is_laid:
         where, fix = "over several devices under an outer transform", "call it outside of one, or take its gradient with `.grad`."
     elif is_staged():
         where, fix = _STAGED, f"pad the outer function: @jitney.optimize({written(Options(pad=options.pad))[0]}) in place of its `jit`."
@@ -55,7 +55,7 @@ def is_cut(body: Body, arrays: Sequence[Any]) -> bool:
     where, twice = "under an outer transform", times_differentiated(arrays) > 1
     if is_staged():
         where, fix = _STAGED, f"give `{option}` to the outer function: @jitney.optimize({option}=...) in place of its `jit`."
-    elif options.chunk and options.memory is None and options.shard is None and not twice:
+    elif options.chunk and options.memory is None and not body.is_laid and not twice:
         return True
     elif twice:
         where, fix = "under two derivatives", "take them with `.hessian` or `.hvp`, which are cut."

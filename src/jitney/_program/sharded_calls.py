@@ -17,6 +17,7 @@ from .._jax.memory import text
 from .._jax.mesh import automatic, context, current
 from .._jax.trees import device_put, is_a, tree_map
 from .._processes.agreement import agreed, moved_to
+from .._signature.options import OPTIONAL
 from .._stages.place import Place, no_mesh
 from .._view.layout import MAX_ENTRIES, jit_is_off
 from .wrappers import Run, runner
@@ -86,6 +87,8 @@ class ShardedCalls:
         """
         given = self.entry.request.donated
         shardings = self.jit(arrays)[1] if given else ()
+        if not shardings:
+            return tuple(arrays)
         place = _abstract if abstract else _placed
         return tuple(place(x, shardings[i]) if i in given else x for i, x in enumerate(arrays))
 
@@ -94,12 +97,15 @@ class ShardedCalls:
         return current(self.entry.core.options.mesh), context()
 
     def jit(self, arrays: Sequence[Any]) -> Any:
-        """JAX's function for these arrays or abstract values.
+        """JAX's function for these arrays or abstract values, and where they lie; nowhere in particular without a mesh.
 
         Raises:
             MeshError: There is no mesh, or an axis does not divide.
         """
-        mesh = current(self.entry.core.options.mesh)
+        options = self.entry.core.options
+        mesh = current(options.mesh)
+        if mesh is None and options.mesh == OPTIONAL:
+            return self.entry.jitted, ()
         if mesh is None:
             raise no_mesh(self.entry.core.where)
         key = (mesh, *shapes_of(arrays))
@@ -125,6 +131,8 @@ class ShardedCalls:
         """
         mesh, around = self.where()
         jitted, shardings = self.jit(arrays)
+        if mesh is None:
+            return runner(self.entry, arrays, jitted)
         explicit = mesh is not automatic(mesh)
         inside = _automatic(arrays, shardings) if explicit else arrays
         with self.scope():

@@ -6,7 +6,7 @@ It stands before everything that acts on an option, so that nothing further down
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, NoReturn
 
@@ -49,6 +49,10 @@ _ELSEWHERE = {  # what `jax.jit`, its kin and `equinox.filter_jit` call what has
     "compiler_options": 'compiler="fast", or f.lower(...).compile(compiler_options)',
 }
 FSDP = "fsdp"
+OPTIONAL = "optional"
+"""Of `mesh`: the one of the context, if there is one."""
+EVERY = "*"
+"""Of `shard`: all axes of the mesh, in their order."""
 _NOT_CARRIED_OUT = "jitney accepts no option that it does not carry out."
 _OWN = {"set by": "jitney"}
 
@@ -72,6 +76,11 @@ class Sharding:
         """The same where some axes of the mesh are divided already."""
         left = ((name, tuple(axis for axis in along if axis not in taken)) for name, along in self.axes)
         return replace(self, axes=tuple(left))
+
+    def over(self, mesh_axes: Iterable[str]) -> Sharding:
+        """The same with the axes of a mesh by their names."""
+        every = tuple(mesh_axes)
+        return replace(self, axes=tuple((name, every if along == (EVERY,) else along) for name, along in self.axes))
 
 
 @dataclass(frozen=True)
@@ -477,7 +486,8 @@ def read_shard(where: Where | str, value: Any) -> Sharding | None:
     axes: list[tuple[str, tuple[str, ...]]] = []
     for name, along in named.items():
         parts: Any = (along,) if is_a(along, str) else along
-        if not is_a(parts, (tuple, list)) or not parts or not all(map(_is_axis, parts)):
+        named_all = is_a(parts, (tuple, list)) and [*parts] == [EVERY]
+        if not named_all and (not is_a(parts, (tuple, list)) or not parts or not all(map(_is_axis, parts))):
             _not_sharding(where, value)
         axes.append((name, tuple(parts)))
     return Sharding(tuple(axes), fsdp)
@@ -485,20 +495,22 @@ def read_shard(where: Where | str, value: Any) -> Sharding | None:
 
 def _not_sharding(where: Where | str, value: Any) -> NoReturn:
     fail(where, f"shard={value!r} does not say which axis lies along which axis of the mesh.",
-         '`shard` takes a dict from named axis to axis of the mesh (or several), "fsdp", or both: ("fsdp", {...}).',
+         '`shard` takes a dict from named axis to axis of the mesh (or several, or "*" for all), "fsdp", or both: ("fsdp", {...}).',
          'write shard={"batch": "data"}.')  # fmt: skip
 
 
 def _mesh(where: Where | str, value: Any, shard: Any) -> Any:
     if value is None:
         return None
-    if not is_a(value, (Mesh, jax.sharding.Mesh)):
-        fail(where, f"mesh={value!r} is no mesh.", "`mesh` takes what jitney.mesh(...) or jax.make_mesh gives.",
+    is_optional = isinstance(value, str) and value == OPTIONAL
+    if not is_optional and not is_a(value, (Mesh, jax.sharding.Mesh)):
+        fail(where, f"mesh={value!r} is no mesh.", '`mesh` takes what jitney.mesh(...) or jax.make_mesh gives, or "optional".',
              "write mesh=jitney.mesh(data=4).")  # fmt: skip
     if shard is None:
         fail(where, "`mesh` is given, and `shard` is not.", "The mesh is where `shard` places axes.",
              'say which: shard={"batch": "data"}.', code="J201")  # fmt: skip
-    return value.mesh if is_a(value, Mesh) else value
+    given: Any = value
+    return given.mesh if is_a(given, Mesh) else given
 
 
 def _flag(where: Where | str, option: str, value: Any) -> bool:

@@ -104,7 +104,8 @@ class Case:
         )
 
     def _traffic(self, operations: Sequence[Sent], work: Work, device: Device) -> Iterator[Traffic]:
-        rules = self.entry.core.options.shard
+        shard = self.entry.core.options.shard
+        rules = shard and shard.over(self.mesh)
         groups: dict[Any, list[tuple[int, int]]] = {}
         for operation in operations:
             groups.setdefault((operation.kind, operation.along), []).append((operation.bytes, work.turns.get(operation.computation, 1)))

@@ -15,7 +15,7 @@ import jax
 
 from .._errors import MeshError, OptionError, Where, counted, few, name_fix, sentence
 from .._jax.mesh import automatic, described, is_manual
-from .._signature.options import FSDP, Sharding
+from .._signature.options import FSDP, OPTIONAL, Sharding
 from .._view.named_axes import Named, named_axes
 from .._view.view import Leaf, View
 from .stage import Request, Skip, Stage
@@ -45,7 +45,10 @@ class Place(Stage):
         if request.mesh is None:
             if request.nested:
                 return Skip("place", "under an outer trace without a mesh")
-            raise no_mesh(request.where)
+            if request.options.mesh != OPTIONAL:
+                raise no_mesh(request.where)
+            check_axes(request, rules, named_axes(view, levels_of(view, request)))
+            return Skip("place", "no mesh is around, and mesh='optional' has it run without one")
         mesh = automatic(request.mesh)
         named = named_axes(view, levels_of(view, request))
         check_names(request, rules, mesh, named)
@@ -82,13 +85,14 @@ def no_mesh(where: Where) -> MeshError:
     """The error of a call that has nowhere to lie."""
     return MeshError(
         sentence(where, "`shard` has no mesh.", "Axes lie along the axes of a mesh of devices.",
-                 "call it inside `with jitney.mesh(data=-1):`, or decorate with mesh=jitney.mesh(data=-1)."),
+                 "call it inside `with jitney.mesh(data=-1):`, or decorate with mesh=jitney.mesh(data=-1); "
+                 'with mesh="optional" it runs without one too.'),
         code="J250",
     )  # fmt: skip
 
 
 def check_names(request: Request, rules: Sharding, mesh: Any, named: Sequence[Sequence[Named]]) -> None:
-    """Whether the axes that are named exist.
+    """Whether the axes that are named exist, of the mesh and of arrays.
 
     Raises:
         MeshError: The mesh has no such axis.
@@ -104,11 +108,20 @@ def check_names(request: Request, rules: Sharding, mesh: Any, named: Sequence[Se
                              name_fix(axis, mesh.shape, "correct the name, or make a mesh that has it.")),
                     code="J251",
                 )  # fmt: skip
+    check_axes(request, rules, named)
+
+
+def check_axes(request: Request, rules: Sharding, named: Sequence[Sequence[Named]]) -> None:
+    """Whether the axes that shall lie along a mesh exist.
+
+    Raises:
+        OptionError: Neither the signature, nor `vmap`, nor any field has such an axis.
+    """
     known = sorted({axis.size for axes in named for axis in axes} | {axis.name for axis in request.options.vmap} | set(request.axes))
     for name, _ in rules.axes:
         if name not in known:
             raise OptionError(
-                sentence(where, f"`shard` names {name!r}, which no array of this call has.",
+                sentence(request.where, f"`shard` names {name!r}, which no array of this call has.",
                          f"Axes of the signature, of `vmap` and of fields of modules are {', '.join(known) or 'none'}.",
                          name_fix(name, known, "name it in an annotation, or with jitney.register_axes for a class that is not yours.")),
                 code="J202",

@@ -20,6 +20,7 @@ import jax
 import numpy as np
 
 from .._errors import VerificationError, sentence
+from .._jax.mesh import current
 from .._jax.trees import extended, is_a, issubdtype, type_of
 from .._signature.options import Options
 from .._stages.derive import COTANGENT, Derived
@@ -195,10 +196,10 @@ def _written(options: Options) -> dict[str, str]:
     written = {name: repr(value) for name, value in settings.items() if value is not None}
     if options.pad:
         written["pad"] = f"{{{', '.join(f'{name!r}: jitney.{bucket!r}' for name, bucket in options.pad)}}}"
-    if options.shard is not None:
+    mesh = current(options.mesh) if options.shard is not None else None
+    if options.shard is not None and mesh is not None:
         axes = dict(options.shard.axes)
         written["shard"] = repr(("fsdp", axes) if options.shard.fsdp and axes else "fsdp" if options.shard.fsdp else axes)
-        mesh = options.mesh if options.mesh is not None else _jax.sharding.get_mesh()
         written["mesh"] = f"jitney.mesh({', '.join(f'{name}={size}' for name, size in mesh.shape.items())})"
     if not options.check:
         written["check"] = "False"

@@ -21,7 +21,9 @@ def mesh():
 @pytest.mark.filterwarnings("ignore::examples.equilibrium.NotSettled")  # five dates on both sides
 def test_draws_are_those_of_one_device():
     """Steady states, Jacobians and paths, to rounding; steady states as in closed form."""
-    many, one = sweep(*GIVEN, mesh=mesh()), sweep(*GIVEN)
+    with mesh():
+        many = sweep(*GIVEN)
+    one = sweep(*GIVEN)
     assert many.converged.all()
     np.testing.assert_allclose(many.x[:, 0], np.log(ALPHA * BETA) / (1 - ALPHA), rtol=1e-10)
     for name in ("u", "x", "path_u", "path_x"):
@@ -33,9 +35,9 @@ def test_draws_are_those_of_one_device():
 def test_they_send_what_is_sent_by_hand():
     """Whether any draw is not done, one byte, in each turn of Newton's two loops. The results are the same."""
     on = mesh()
-    with jax.enable_x64(True):
+    with jax.enable_x64(True), on:
         given = arguments(*GIVEN)
-        draws, by = program(MODEL, on), by_hand.program(MODEL, on.mesh)
+        draws, by = program(MODEL), by_hand.program(MODEL, on.mesh)
         ours = sent(draws.lower(*given), on)
         assert ours == sent(by.lower(*given), on) == {("all-reduce", ("draw",), 1, True): 2}
         pairs = zip(jax.tree.leaves(jax.block_until_ready(draws(*given))), jax.tree.leaves(jax.block_until_ready(by(*given))), strict=True)
@@ -46,5 +48,5 @@ def test_they_send_what_is_sent_by_hand():
 
 def test_draws_that_the_devices_do_not_divide_are_refused():
     """With the sizes."""
-    with pytest.raises(jitney.MeshError, match="axis 'draw' of theta has size 12, which the 8 devices"):
-        sweep(MODEL, Params(ALPHA[:12], BETA[:12]), dates=3, mesh=mesh())
+    with mesh(), pytest.raises(jitney.MeshError, match="axis 'draw' of theta has size 12, which the 8 devices"):
+        sweep(MODEL, Params(ALPHA[:12], BETA[:12]), dates=3)

@@ -6,7 +6,7 @@ import pytest
 
 import jitney
 from examples.homodyne import Data, by_hand, in_memory, streamed
-from examples.homodyne._fit import START, over
+from examples.homodyne._fit import START, at_once
 from examples.homodyne.model import Setup
 from tests.devices.examples._collectives import sent
 
@@ -26,7 +26,8 @@ def data(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def products(data):
-    return streamed(data, chunk=CHUNK, mesh=mesh())(START)
+    with mesh():
+        return streamed(data, chunk=CHUNK)(START)
 
 
 def test_products_over_devices_are_those_of_one(data, products):
@@ -41,8 +42,8 @@ def test_a_step_sends_nothing_and_the_end_what_is_sent_by_hand(data):
     """One psum of the upper triangles of the products of each angle, but for that of the offset with itself: it is the same at each angle,
     which by hand is sent for each."""
     on, arrays = mesh(), {name: data.mapped(name) for name in ("t1", "t2", "measured")}
-    with jax.enable_x64(True):
-        entry, _ = over(on).abstract((), {"vector": START, "setup": Setup(), "phi": data.phi.astype(np.float32), **arrays}, None)
+    with jax.enable_x64(True), on:
+        entry, _ = at_once.abstract((), {"vector": START, "setup": Setup(), "phi": data.phi.astype(np.float32), **arrays}, None)
         (steps,) = entry.streams.values()
         leaves = dict(zip(steps.passes.flat.takes, (leaf.abstract() for leaf in steps.stage.view.leaves), strict=True))
         values = {n: x for n, x in leaves.items() if n not in steps.passes.streamed}

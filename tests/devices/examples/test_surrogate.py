@@ -51,8 +51,9 @@ def one():
 def test_steps_on_eight_devices_are_those_on_one_and_send_what_is_sent_by_hand(one, fsdp):
     """Losses, gradient norms, weights and moments after four steps; the same collectives with the same bytes as with shardings by hand."""
     on = mesh()
-    step = step_of(RECIPE, pad=None, mesh=on, fsdp=fsdp)
-    said, state = steps(step)
+    step = step_of(RECIPE, pad=None, fsdp=fsdp)
+    with on:
+        said, state = steps(step)
     np.testing.assert_allclose(said, one[0], rtol=2e-5)
     for ours, theirs in zip(state, one[1], strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-6)
@@ -60,7 +61,9 @@ def test_steps_on_eight_devices_are_those_on_one_and_send_what_is_sent_by_hand(o
 
     by, state_lies, _ = by_hand.program(RECIPE, *begin(), on.mesh, fsdp)
     arrays = jax.device_put(eqx.filter(begin(), eqx.is_array), state_lies)
-    ours, theirs = sent(step.lower(*begin(), *batches()[0]), on), sent(by.lower(arrays, *by_hand.padded(False, *batches()[0])), on)
+    with on:
+        ours = sent(step.lower(*begin(), *batches()[0]), on)
+    theirs = sent(by.lower(arrays, *by_hand.padded(False, *batches()[0])), on)
     assert ours == theirs
     kinds = {kind for kind, *_ in ours}
     assert kinds == ({"all-reduce", "all-gather"} if fsdp else {"all-reduce"})
@@ -75,7 +78,8 @@ def test_steps_on_eight_devices_are_those_on_one_and_send_what_is_sent_by_hand(o
 def test_moments_lie_as_their_weights():
     """With `fsdp`, each moment of AdamW is cut as the weight that it is of."""
     model, opt = begin()
-    model, opt, _ = jax.block_until_ready(step_of(RECIPE, pad=None, mesh=mesh(), fsdp=True)(model, opt, *batches()[0]))
+    with mesh():
+        model, opt, _ = jax.block_until_ready(step_of(RECIPE, pad=None, fsdp=True)(model, opt, *batches()[0]))
     moments = opt[1][0]
     for tree in (moments.mu, moments.nu):
         for weight, moment in zip(jax.tree.leaves(model), jax.tree.leaves(tree), strict=True):
@@ -91,8 +95,8 @@ def test_a_run_goes_on_with_other_devices(tmp_path):
         if done == 2:
             raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        train(RUN, tmp_path / "run", every=2, progress=broken, mesh=on, fsdp=True)
+    with on, pytest.raises(KeyboardInterrupt):
+        train(RUN, tmp_path / "run", every=2, progress=broken, fsdp=True)
     resumed, unbroken = train(RUN, tmp_path / "run", every=2), train(RUN)
     np.testing.assert_allclose(resumed.history, unbroken.history, rtol=2e-5)
     for ours, theirs in zip(*map(jax.tree.leaves, (resumed.model, unbroken.model)), strict=True):

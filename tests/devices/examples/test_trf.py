@@ -29,7 +29,9 @@ def mesh():
 
 def test_a_batch_of_fits_is_that_of_one_device():
     """To 1e-10, with as many evaluations, whatever turns the others take; over all axes of the mesh."""
-    many, one = curve_fit(decay, T, Y, [1, 1, 0], mesh=mesh()), curve_fit(decay, T, Y, [1, 1, 0])
+    with mesh():
+        many = curve_fit(decay, T, Y, [1, 1, 0])
+    one = curve_fit(decay, T, Y, [1, 1, 0])
     assert len(set(one.nfev)) > 1
     np.testing.assert_array_equal(many.nfev, one.nfev)
     np.testing.assert_allclose(many.x, one.x, rtol=1e-10)
@@ -43,17 +45,22 @@ def test_it_sends_what_is_sent_by_hand():
     own = Data(None, None, None, controls=False, mask=None, args=(False, True, None), kwargs={})
     given = np.ones((16, 3)), *eqx.partition(data, own)
     on = mesh()
-    fit, by = programs(setup, on).fit_batch, by_hand.fit_batch(setup, on.mesh)
-    with jax.enable_x64(True):
+    fit, by = programs(setup).fit_batch, by_hand.fit_batch(setup, on.mesh)
+    with jax.enable_x64(True), on:
         ours = sent(fit.lower(*given), on)
         assert ours == sent(by.lower(*given), on)
         assert set(ours) == {("all-reduce", ("data", "model"), 1, True)}
         np.testing.assert_array_equal(jax.block_until_ready(fit(*given))[0], jax.block_until_ready(by(*given))[0])
 
 
-def test_what_cannot_be_shared_says_so():
-    """Fits that the devices do not divide, and one fit."""
-    with pytest.raises(jitney.MeshError, match=r"axis 'fit' of x0 has size 10(.|\n)*make it 16"):
-        curve_fit(decay, T, Y[:10], [1, 1, 0], mesh=mesh())
-    with pytest.raises(ValueError, match="`mesh` came with one fit"):
-        curve_fit(decay, T, Y[0], [1, 1, 0], mesh=mesh())
+def test_fits_that_the_devices_do_not_divide_are_refused():
+    """With the sizes."""
+    with mesh(), pytest.raises(jitney.MeshError, match=r"axis 'fit' of x0 has size 10(.|\n)*make it 16"):
+        curve_fit(decay, T, Y[:10], [1, 1, 0])
+
+
+def test_one_fit_is_that_of_one_device():
+    """Nothing of it can be shared, and a mesh may be around it for another reason."""
+    with mesh():
+        alone = curve_fit(decay, T, Y[0], [1, 1, 0])
+    np.testing.assert_array_equal(alone.x, curve_fit(decay, T, Y[0], [1, 1, 0]).x)
