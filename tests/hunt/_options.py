@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -151,6 +152,28 @@ def shard(rng: Any, fn: Any, program: Program, n: int, **options: Any) -> Way | 
 
 def shard_chunk(rng: Any, fn: Any, program: Program, n: int) -> Way | None:
     return shard(rng, fn, program, n, chunk={"n": int(pick(rng, (1, 2, 3, max(n // DEVICES, 1))))})
+
+
+def shard_optional(rng: Any, fn: Any, program: Program, n: int) -> Way | None:
+    """Without a mesh, and within one: the second call comes after one of the other kind."""
+    if n % DEVICES or n == 0 or len(jax.devices()) < DEVICES:
+        return None
+    cut = {"chunk": {"n": int(pick(rng, (1, 2, 3)))}} if rng.random() < 0.3 else {}
+    made, is_last_within = optimize(shard={"n": "*"}, mesh="optional", **cut)(fn), bool(rng.random() < 0.5)
+    text = "".join(f", {name}={value!r}" for name, value in cut.items())
+
+    def called(arrays: Arrays) -> Any:
+        for within in (not is_last_within, is_last_within):
+            with jitney.mesh(data=-1) if within else nullcontext():
+                out = jax.block_until_ready(made(**arrays))
+        return out
+
+    def refusal(arrays: Arrays) -> str | None:
+        with jitney.mesh(data=-1):
+            within = _planned(made)(arrays)
+        return within or _planned(made)(arrays)
+
+    return Way(called, plain(fn), f'optimize(shard={{"n": "*"}}, mesh="optional"{text})(f)', refusal, equal="close")
 
 
 PRODUCTS = ("dot_general", "conv_general_dilated", "ragged_dot_general")
@@ -489,6 +512,7 @@ OPTIONS: dict[str, Option] = {
     "vmap+chunk": Option(vmap_chunk, 0.7),
     "shard": Option(shard, 3),
     "shard+chunk": Option(shard_chunk, 3),
+    "shard optional": Option(shard_optional, 1),
     "precision": Option(precision, 0.7),
     "f64": Option(precision_f64, 0.5),
     "f64+pad": Option(precision_pad, 0.5),
