@@ -1,6 +1,7 @@
 """A call that a function of its own takes apart is the call that JAX takes apart, whatever came before it."""
 
 import contextlib
+import functools
 import gc
 import threading
 import weakref
@@ -503,3 +504,35 @@ def test_a_call_that_changes_while_its_function_is_written_is_not_another(monkey
         object.__setattr__(model, "scale", scale)
         for _ in range(3):
             np.testing.assert_allclose(program(model, X), scale * np.tanh(X), rtol=2e-6)
+
+
+def weighed(x, y=None, *rest, scale=None, **more):
+    """Reads each argument by its own weight, so that no two can change places unseen."""
+    parts = [x, *(part for part in (y, scale) if part is not None), *rest, *(more[name] for name in sorted(more))]
+    named = 7 * (y is not None) + 11 * (scale is not None) + 13 * len(rest) + sum(17 * len(name) for name in more)
+    return sum((2.0**i) * part for i, part in enumerate(parts)) + named
+
+
+WEIGHED = optimize(weighed)
+NUMBERS = st.sampled_from([X, X * 3, np.float32([5, 6]), np.float32(2.5), jnp.float32(0.5), 1.5, -0.0, 2, True])
+
+
+@given(st.lists(st.tuples(st.lists(NUMBERS, min_size=1, max_size=4), st.permutations(["scale", "a", "bb"]), st.lists(NUMBERS, max_size=3))))
+@settings(deadline=None)
+def test_calls_of_arrays_and_numbers_in_any_places_give_what_the_function_gives(calls):
+    """One after another, of one program: by position and by keyword in any order, NumPy's and JAX's arrays, numbers that are static."""
+    for args, names, values in calls:
+        kwargs = dict(zip(names, values, strict=False))
+        for _ in range(2):
+            np.testing.assert_allclose(WEIGHED(*args, **kwargs), weighed(*args, **kwargs), rtol=2e-6)
+
+
+def test_two_patterns_in_turn_are_not_taken_apart_step_by_step(not_taken_apart):
+    """Each call finds the function of its own pattern, whichever came before; of a `functools.partial` with a keyword too."""
+    program, model = optimize(functools.partial(together, key=X)), Layer(X)
+    for _ in range(5):
+        program(model, (), X)
+        program(model, Carry(X, model), X)
+    not_taken_apart()
+    for state in ((), Carry(X, model)) * 2:
+        np.testing.assert_allclose(program(model, state, X), together(model, state, X, key=X), rtol=2e-6)

@@ -21,7 +21,7 @@ from .._diagnosis.tracer_errors import donation_error, low_product_error, no_num
 from .._errors import JitneyWarning, TraceError
 from .._jax.trees import register_pytree_node, tree_flatten, type_of
 from .._owners import public, shorten, users_level
-from .._program.core import REGISTRY, Core, called_with
+from .._program.core import REGISTRY, Core
 from .._program.entry import Entry, Retry, Undecided
 from .._program.examples import abstract_values
 from .._program.left_behind import left_error
@@ -31,7 +31,7 @@ from .._program.tolerance import decide, decided
 from .._report.plan_report import Report, report
 from .._signature.options import Options
 from .._signature.written import written
-from .._view.layout import Layout, traced, unwrap_statics
+from .._view.layout import traced, unwrap_statics
 from .._view.result import Mixed, unmixed
 from .derivatives import Defaults, Derivative
 from .tools import Tools
@@ -63,7 +63,6 @@ class Program(Tools[R], Generic[P, R]):
         self._defaults = Defaults()
         self._made: dict[Any, Any] = {}  # programs of derivatives
         self._usual: dict[str, Any] = {}  # those of them that run calls with nothing but the function's own arguments
-        self._direct = None if self._kwargs else core.direct
         for name in functools.WRAPPER_ASSIGNMENTS:
             if hasattr(fn, name):
                 setattr(self, name, getattr(fn, name))
@@ -71,35 +70,12 @@ class Program(Tools[R], Generic[P, R]):
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         try:
             core = self._core
-            entry: Any = None
-            arrays: Any = None
             given: tuple[Any, ...] = self._args + args if self._args else args
-            direct = () if self._direct is None else self._direct.get(called_with(given, kwargs) if kwargs else (*map(type, given),))
-            for entry, take in direct or ():  # noqa: B007 - the one that fits is looked at behind the loop
-                arrays = given if take is None else take((*given, *kwargs.values()) if kwargs else given)
-                if arrays is not None:
-                    break
-            else:
-                values = given
-                tail = None if kwargs or self._kwargs else core.tails.get(len(values))
-                if tail is None:
-                    values = core.bind(values, {**self._kwargs, **kwargs})
-                elif tail:
-                    values += tail
-                if core.flattener is None:
-                    leaves, treedef = tree_flatten(values)
-                    key = (treedef, *map(type, leaves))
-                else:
-                    leaves, key = core.flattener(values)
-                layout = core.layouts.get(key)
-                if layout is None:
-                    layout = core.layout(key, values)
-                entry = layout.only
-                if entry is None:
-                    entry = self._entry(layout, leaves)
-                arrays = layout.pick(leaves)
-                if direct is None or direct:
-                    core.remember(layout, entry, (given, kwargs), values, arrays)
+            by_name: Any = {**self._kwargs, **kwargs} if self._kwargs else kwargs
+            entry, take = core.usual
+            arrays: Any = take(given, by_name)
+            if arrays is None:
+                entry, arrays = core.find(given, by_name)
             core.counters.calls += 1
             try:
                 out = entry.run(*arrays)
@@ -130,7 +106,7 @@ class Program(Tools[R], Generic[P, R]):
             finally:
                 if entry.flights and entry.land():
                     core.counters.misses += 1
-            return self._again(core.bind(self._args + args, {**self._kwargs, **kwargs}))
+            return self._again(core.bind(given, by_name))
         except Exception as error:
             shorten(error)
             raise
@@ -138,13 +114,6 @@ class Program(Tools[R], Generic[P, R]):
     def _again(self, values: tuple[Any, ...]) -> R:
         """The whole call once more, from arguments in normal form."""
         return self._core.binder.call(Program(self._core, self._fn), unwrap_statics(values))
-
-    def _entry(self, layout: Layout, leaves: list[Any]) -> Entry:
-        key = layout.key(leaves)
-        entry = layout.entries.get(key)
-        if entry is None or (entry.reads is not None and not entry.reads.hold()):
-            entry = layout.remember(key, self._core.entry(layout, leaves))
-        return entry
 
     def _not_traceable(self, untraced: TraceError, error: Exception, entry: Entry, arrays: Any) -> Any:
         core = self._core
@@ -406,7 +375,7 @@ class Program(Tools[R], Generic[P, R]):
 
     def bound_to(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Program[..., Any]:
         """The same program with these arguments already given. Light, since it happens on every call of a method."""
-        return self._with(_args=args, _kwargs=kwargs, _direct=None if kwargs else self._core.direct)
+        return self._with(_args=args, _kwargs=kwargs)
 
     def _with(self, **changed: Any) -> Program[P, R]:
         same: Any = object.__new__(type_of(self))
@@ -421,7 +390,7 @@ class Program(Tools[R], Generic[P, R]):
         values = core.bind(args, kwargs)
         leaves, treedef = tree_flatten(values)
         layout = core.layout((treedef, *map(type, leaves)), values)
-        entry, arrays = self._entry(layout, leaves), tuple(layout.pick(leaves))
+        entry, arrays = core.entry_of(layout, leaves), tuple(layout.pick(leaves))
         unfit = no_number(core.where, arrays, entry.paths, called=False)
         if unfit is not None:
             raise unfit

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import operator
 import threading
 import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -28,13 +27,14 @@ from .._signature.told_apart import exactly
 from .._signature.watching import unwatched
 from .._view.flatten import Flattener, constants_in
 from .._view.layout import MAX_ENTRIES, Layout, wrap_statics
-from .._view.taking import Argument, taker
+from .._view.taking import Argument, Taker, arrays_taker, no_call, taker
 from .entry import Entry
 
-Direct = tuple[tuple[Entry, Callable[[tuple[Any, ...]], Any] | None], ...]
-"""What may run calls of one pattern, and what makes its arrays of the arguments, where these are not they: None of another's call."""
+Direct = tuple[tuple[Entry, Taker], ...]
+"""What may run calls of one pattern, and what makes its arrays of the arguments: None of another's call."""
 
 Called = tuple[tuple[Any, ...], Mapping[str, Any]]
+_NOBODY: tuple[Any, Taker] = (None, no_call)
 _TRIES = 32  # calls of one pattern until it is given up that a later one may be taken apart by a function of its own
 _WRITTEN = 3  # more such calls is one for which such a function was written: calls that are like none before need it in vain
 _KEPT = 4  # such functions of one pattern, the latest first
@@ -53,6 +53,7 @@ class Core(Function):
         self.layouts: dict[Hashable, Layout] = {}
         self.entries: dict[Hashable, Entry] = {}
         self.direct: dict[tuple[Any, ...], Direct] = {}  # none where a call has to be taken apart
+        self.usual: tuple[Any, Taker] = _NOBODY  # that of the latest call which has one, asked first
         self.lock = threading.RLock()
         self.tried: dict[tuple[Any, ...], int] = {}  # how many calls of a pattern had to be taken apart
         self.flattener: Flattener | None = None  # once a module has been among the arguments
@@ -75,6 +76,7 @@ class Core(Function):
         """The core of another function of the same arguments, whose result may be anything."""
         same = super().of(fn, options)
         same.layouts, same.entries, same.direct, same.tried = {}, {}, {}, {}  # a layout knows its entry
+        same.usual = _NOBODY
         return same
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
@@ -89,6 +91,38 @@ class Core(Function):
             if self._static_rest:
                 given |= values[-1]
             raise unkeyed(self.where, ((name, given[name]) for name in self.options.static if name in given)) from None
+
+    def find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Entry, Sequence[Any]]:
+        """What runs a call, which `usual` does not, and its arrays."""
+        direct = self.direct.get(called_with(args, kwargs))
+        for known in direct or ():
+            arrays = known[1](args, kwargs)
+            if arrays is not None:
+                self.usual = known
+                return known[0], arrays
+        tail = None if kwargs else self.tails.get(len(args))
+        values = self.bind(args, kwargs) if tail is None else args + tail
+        if self.flattener is None:
+            leaves, treedef = tree_flatten(values)
+            key = (treedef, *map(type, leaves))
+        else:
+            leaves, key = self.flattener(values)
+        layout = self.layouts.get(key)
+        if layout is None:
+            layout = self.layout(key, values)
+        entry = layout.only or self.entry_of(layout, leaves)
+        arrays = layout.pick(leaves)
+        if direct is None or direct:
+            self.remember(layout, entry, (args, kwargs), values, arrays)
+        return entry, arrays
+
+    def entry_of(self, layout: Layout, leaves: Sequence[Any]) -> Entry:
+        """The entry of a call, which the layout knows if there was one like it and its objects hold the same still."""
+        key = layout.key(leaves)
+        entry = layout.entries.get(key)
+        if entry is None or not entry.holds():
+            entry = layout.remember(key, self.entry(layout, leaves))
+        return entry
 
     def layout(self, key: tuple[Hashable, ...], values: tuple[Any, ...]) -> Layout:
         """The layout of a call, made if this is the first of its kind.
@@ -143,6 +177,7 @@ class Core(Function):
             if len(self.direct) >= MAX_ENTRIES:
                 self.direct.clear()
                 self.tried.clear()
+                self.usual = _NOBODY
             tried = self.tried[key] = self.tried.get(key, 0) + 1
             if tried > _TRIES:
                 self.direct.setdefault(key, ())
@@ -158,11 +193,9 @@ class Core(Function):
         if any(is_a(value, Opaque) and kind in _OPEN for kind, value in zip(self._kinds, values, strict=True)):
             return ()  # `*args` or `**kwargs` that are static as a whole
         placed = self.binder.placed(values, len(args), tuple(kwargs))
-        order = [place for _, place in placed if place is not None]
+        order = tuple(place for _, place in placed if place is not None)
         if len(order) == len(placed) and all(_is_array(value) for value, _ in placed):
-            if order != sorted(order):
-                return ((layout.only, operator.itemgetter(*order)),)
-            return ((layout.only, tuple if kwargs else None),)
+            return ((layout.only, arrays_taker((*map(type, args), *map(type, kwargs.values())), tuple(kwargs), order)),)
         if layout.nested or not layout.called_again:
             layout.called_again = True
             return None
@@ -173,7 +206,7 @@ class Core(Function):
             return None  # another thread has changed them since they were taken apart
         twins = self.binder.placed(tree_unflatten(treedef, leaves), len(args), tuple(kwargs))
         arguments = [Argument(twin, place, value) for (twin, place), (value, _) in zip(twins, placed, strict=True)]
-        take = taker((*args, *kwargs.values()), arguments, frozenset(layout.dynamic), arrays)
+        take = taker(args, kwargs, arguments, frozenset(layout.dynamic), arrays)
         return take and ((entry, take),)
 
     def forget(self) -> None:
@@ -187,6 +220,7 @@ class Core(Function):
         self.layouts.clear()
         self.direct.clear()
         self.tried.clear()
+        self.usual = _NOBODY
 
     def _resolve(self) -> None:
         if self.read_again():

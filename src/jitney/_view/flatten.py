@@ -22,6 +22,7 @@ from .nodes import children
 from .taking import Taker, is_told, leaves_taker
 
 _NODES = (tuple, eqx.Module)
+_NO_KEYWORDS: dict[str, Any] = {}
 _APART = "by argument"  # a key starts with it, since that of `f((x,))` would else be that of `f(x)` flattened as a whole
 _SEEN = 3  # modules of a class that are flattened by JAX before a function is written: most calls are taken apart as a whole by then
 _MOST_SEEN = 64  # after which no more functions are written for its modules
@@ -72,7 +73,7 @@ class _Class:
     def taken(self, module: Any) -> tuple[Sequence[Any], Structure] | None:
         """Its leaves and its part of the key, if there is a function for it."""
         for take, of in self.takers:
-            leaves = take((module,))
+            leaves = take((module,), _NO_KEYWORDS)
             if leaves is not None:
                 return leaves, of
         return None

@@ -1,17 +1,18 @@
 """Take the arguments of a call apart in one function, written for calls like one that was seen.
 
-JAX asks of each node what it is, and a module answers in Python, about a microsecond each. A call whose arguments are of the same types as
-those of an earlier one will get the same answers nearly always. So the answers are asserted, in the order of the leaves, by a function
-without branches but the way out: it reads each field of each module where it lies, and where one is not as it was it gives None, and the
-arguments are taken apart by JAX. Nothing is remembered of any argument, so it makes no difference whether a module is an old one, a new
-one, or an old one that somebody has changed behind its back (`object.__setattr__`).
+JAX asks of each node what it is, and a module answers in Python, about a microsecond each. A call after another one will get the same
+answers nearly always. So the answers are asserted, in the order of the leaves, by a function without branches but the way out: it asks for
+the number, the names and the types of the arguments, reads each field of each module where it lies, and where one is not as it was it
+gives None, and the arguments are taken apart by JAX. Nothing is remembered of any argument, so it makes no difference whether a module is
+an old one, a new one, or an old one that somebody has changed behind its back (`object.__setattr__`).
 """
 
 from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Callable, Container, Hashable, Sequence
+import functools
+from collections.abc import Callable, Container, Hashable, Mapping, Sequence
 from operator import is_
 from typing import Any
 
@@ -44,15 +45,18 @@ class Argument:
     value: Any
 
 
-Taker = Callable[[Any], "tuple[Any, ...] | None"]
-"""From what it was written for to its leaves; None if it is not like that."""
+Taker = Callable[[tuple[Any, ...], Mapping[str, Any]], Sequence[Any] | None]
+"""From the arguments of a call, and those by keyword, to its leaves; None of one that is not like what it was written for."""
 
 
-def taker(given: Sequence[Any], values: Sequence[Argument], dynamic: Container[int], arrays: Sequence[Any]) -> Taker | None:
-    """What takes calls apart whose arguments are of the types of these.
+def taker(
+    args: tuple[Any, ...], kwargs: Mapping[str, Any], values: Sequence[Argument], dynamic: Container[int], arrays: Sequence[Any]
+) -> Taker | None:
+    """What takes calls like this one apart.
 
     Args:
-        given: The arguments.
+        args: Its arguments.
+        kwargs: Those by keyword.
         values: The same in the order of JAX's leaves.
         dynamic: The numbers of the leaves that are traced; the others are what they are in these.
         arrays: What these arguments were taken apart to.
@@ -65,8 +69,23 @@ def taker(given: Sequence[Any], values: Sequence[Argument], dynamic: Container[i
         writer.argument(value)
     if not writer.is_known:
         return None
-    take = writer.written([f"a{i}" for i in range(len(given))])
-    return take if _gives(take, given, arrays) else None
+    take = writer.written(len(args), tuple(kwargs))
+    return take if _gives(take, args, kwargs, arrays) else None
+
+
+@functools.lru_cache(maxsize=256)
+def arrays_taker(kinds: tuple[type, ...], names: tuple[str, ...], order: tuple[int, ...]) -> Taker:
+    """What takes calls apart that give an array for each parameter.
+
+    Args:
+        kinds: The types of the arguments, those by keyword last.
+        names: Those of the latter.
+        order: The places of the arguments in the order of the parameters.
+    """
+    writer = _Writer(None)
+    for place in order:
+        writer.array(kinds[place], f"a{place}")
+    return writer.written(len(kinds) - len(names), names, whole=not names and order == tuple(range(len(kinds))))
 
 
 def leaves_taker(treedef: Hashable, leaves: Sequence[Any]) -> Taker | None:
@@ -76,8 +95,8 @@ def leaves_taker(treedef: Hashable, leaves: Sequence[Any]) -> Taker | None:
     writer.add(module, "a0")
     if not writer.is_known:
         return None
-    take = writer.written(["a0"])
-    return take if _gives(take, (module,), leaves) else None
+    take = writer.written(1, ())
+    return take if _gives(take, (module,), {}, leaves) else None
 
 
 def is_told(leaf: Any) -> bool:
@@ -85,9 +104,13 @@ def is_told(leaf: Any) -> bool:
     return is_constant(type_of(leaf)) and not can_change(leaf) and not is_array(leaf)
 
 
-def _gives(take: Taker, given: Sequence[Any], leaves: Sequence[Any]) -> bool:
+def no_call(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    """What takes calls apart before there was one."""
+
+
+def _gives(take: Taker, args: tuple[Any, ...], kwargs: Mapping[str, Any], leaves: Sequence[Any]) -> bool:
     """Whether it does what JAX does."""
-    taken = take(given)
+    taken = take(args, kwargs)
     return taken is not None and len(taken) == len(leaves) and all(map(is_, taken, leaves))
 
 
@@ -107,16 +130,20 @@ class _Writer:
         self._count = 0  # of leaves so far
         self._parts = 0  # that have a name so far
 
-    def written(self, arguments: Sequence[str]) -> Taker:
-        lines = [f"{', '.join(arguments)}, = given"] if arguments else []
-        lines += [*self._lines, f"return ({''.join(f'{part}, ' for part in self._given)})"]
+    def written(self, count: int, names: tuple[str, ...], *, whole: bool = False) -> Taker:
+        """The function of calls with so many arguments, and others by these names; `whole`, if the arguments are what it gives."""
+        arguments = [f"a{i}" for i in range(count)]
+        lines = [f"if len(kwargs) != {len(names)}:" if names else "if kwargs:", "    return None"]
+        lines.append(f"{', '.join(arguments)}, = args" if arguments else "() = args")
+        lines += [f"a{count + i} = kwargs[{name!r}]" for i, name in enumerate(names)]
+        lines += [*self._lines, "return args" if whole else f"return ({''.join(f'{part}, ' for part in self._given)})"]
         way_out = ["except (KeyError, ValueError):", "    return None"]
-        source = "\n    ".join(["def take(given):", "try:", *(f"    {line}" for line in lines), *way_out])
+        source = "\n    ".join(["def take(args, kwargs):", "try:", *(f"    {line}" for line in lines), *way_out])
         exec(compile(source, "<a call, taken apart by jitney>", "exec"), self._names)  # noqa: S102 - of names and numbers made here
         return self._names["take"]
 
     def argument(self, argument: Argument) -> None:
-        """Write what takes apart one argument, whose type is known; or a default, in which something may be changed in place."""
+        """Write what takes apart one argument; or a default, in which something may be changed in place."""
         before, twin, value = len(self._lines), argument.twin, argument.value
         is_whole = is_a(twin, Opaque)
         name = f"a{argument.place}" if argument.place is not None else self._constant(value.value if is_whole else value)
@@ -124,14 +151,19 @@ class _Writer:
             self._count += 1
             self._static(twin.value, name)
         else:
-            self.add(twin, name, of_known_type=True)
+            self.add(twin, name)
         if is_leaf(twin):  # a static one is asked for first, since it differs first
             self._lines = self._lines[before:] + self._lines[:before]
 
-    def add(self, node: Any, name: str, *, of_known_type: bool = False) -> None:
+    def array(self, kind: type, name: str) -> None:
+        """Write what takes an array of this type."""
+        self._leave_if([f"type({name}) is not {self._constant(kind)}"])
+        self._given.append(name)
+
+    def add(self, node: Any, name: str) -> None:
         """Write what takes apart one part of an argument, which has this name."""
         kind = type_of(node)
-        unlike = [] if of_known_type else [f"type({name}) is not {self._constant(kind)}"]
+        unlike = [f"type({name}) is not {self._constant(kind)}"]
         if node is None:
             self._leave_if([f"{name} is not None"])
         elif is_leaf(node):
