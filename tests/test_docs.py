@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 ALL = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "examples").glob("*/README.md")))
 PAGES = [page for page in ALL if "```python\n" in page.read_text()]
 ONE_SCRIPT = "The blocks of Python on this page are one script, from top to bottom."
-SURE = ["quickstart", "contracts", "states", "axes", "memory", "train", "fits", "macro", "moving", "faq"]
+SURE = ["quickstart", "contracts", "states", "axes", "memory", "train", "fits", "macro", "moving", "faq", "cluster"]
 PRINTED = [page for page in PAGES if page.stem in SURE]  # the others show what depends on the machine
 # What the machine or the version of JAX decides.
 UNITS = re.compile(r"[\d.,]+ (?:s|rows/s|KiB|MiB|GiB|kFLOP|MFLOP|at a time)\b|\d+%|█+|-> |  +")
