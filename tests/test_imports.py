@@ -21,6 +21,8 @@ ENGINES = {
     "_axes.chunks",
     "_axes.rules",
     "_axes.witness.symbolic_trace",
+    "_kept.kept",
+    "_record",
     "_precision.products",
     "_saving.problem",
     "_sparsity.jacobian_mode",

@@ -1,1 +1,11 @@
 """Programs kept for other processes: which, where, and how one is found again."""
+
+from typing import TYPE_CHECKING
+
+from .._lazy import names
+
+if TYPE_CHECKING:
+    from .kept import Kept as Kept
+    from .laid import Laid as Laid
+else:
+    __getattr__, __dir__, __all__ = names(__name__, {"Kept": "kept", "Laid": "laid"})

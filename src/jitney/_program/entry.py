@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import jax
 
-from .. import _verify
+from .. import _kept, _verify
 from .._axes import Refused, at_any_size
 from .._body.body import Body, Planned
 from .._body.call_key import padded_key, trace_key
@@ -30,8 +30,6 @@ from .._errors import NonFiniteError, sentence
 from .._jax.compile_cache.cache import disabled as cache_disabled
 from .._jax.compile_cache.cache import ensure as ensure_cache
 from .._jax.trees import is_a, type_of
-from .._kept.kept import Kept
-from .._kept.laid import Laid
 from .._signature.options import tolerance_of
 from .._signature.reads import Statics
 from .._signature.watching import unwatched
@@ -100,7 +98,8 @@ class Entry(Body):
         self.cuts: dict[Hashable, list[Cut]] = {}  # of each padded program, which axes of its results are padded
         self.proofs: dict[Hashable, Proof] = {}  # of each padded program, where each new size is traced
         self._lock = threading.Lock()
-        self.kept = Kept(self, self._trace, self.cuts, self.proofs) if core.options.cache == "program" and not self.request.nested else None
+        is_kept = core.options.cache == "program" and not self.request.nested
+        self.kept = _kept.Kept(self, self._trace, self.cuts, self.proofs) if is_kept else None
         self.jitted: Any = self._jit()
         self.state: State = "first"
         self.run: Callable[..., Any] = self._first
@@ -140,7 +139,7 @@ class Entry(Body):
             with unwatched(), jax.named_scope(SCOPE):
                 if self.kept is None:
                     return self._trace(arrays, mesh)
-                return self.kept(arrays, None if mesh is None else Laid(mesh, shardings or ()))
+                return self.kept(arrays, None if mesh is None else _kept.Laid(mesh, shardings or ()))
 
         body.__name__ = body.__qualname__ = self.core.name  # what profilers and JAX's own messages show
         return Jit.of(self.request).compiled(body, shardings)
