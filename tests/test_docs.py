@@ -19,7 +19,10 @@ ROOT = Path(__file__).parents[1]
 ALL = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "examples").glob("*/README.md")))
 PAGES = [page for page in ALL if "```python\n" in page.read_text()]
 ONE_SCRIPT = "The blocks of Python on this page are one script, from top to bottom."
-SURE = ["quickstart", "contracts", "states", "axes", "memory", "train", "fits", "macro", "moving", "faq"]
+SURE = [
+    "quickstart", "contracts", "states", "axes", "memory", "train", "fits", "macro", "moving", "faq", "derivatives", "precision", "depth",
+    "devices", "exporting", "simulate", "watching",
+]  # fmt: skip
 OPTIONS = ROOT / "docs" / "options"
 PRINTED = [page for page in PAGES if page.parent == OPTIONS or page.stem in SURE]  # the others show what depends on the machine
 # What the machine or the version of JAX decides.
