@@ -277,6 +277,7 @@ def bench(session: nox.Session) -> None:
     session.run("python", "-m", "tests.perf.harm", env=ONE_BLAS_THREAD)
     session.run("python", "-m", "tests.perf.first_call", env=ONE_BLAS_THREAD)
     session.run("python", "-m", "tests.perf.later", env=ONE_BLAS_THREAD)
+    session.run("python", "-m", "tests.perf.options", env=ONE_BLAS_THREAD)
     session.run("python", "-m", "tests.perf.sizes", env=ONE_BLAS_THREAD)
     session.run("python", "-m", "tests.perf.stream", env=ONE_BLAS_THREAD)
     session.run("python", "-m", "tests.perf.state", env=ONE_BLAS_THREAD)

@@ -12,16 +12,22 @@ from pathlib import Path
 import jax
 import pytest
 
+from jitney._signature.options import NAMES
 from tests.perf import automation
 
 ROOT = Path(__file__).parents[1]
-ALL = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "examples").glob("*/README.md")))
+ALL = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "examples").glob("*/README.md")))
 PAGES = [page for page in ALL if "```python\n" in page.read_text()]
 ONE_SCRIPT = "The blocks of Python on this page are one script, from top to bottom."
-SURE = ["quickstart", "contracts", "states", "axes", "memory", "train", "fits", "macro", "moving", "faq", "cluster"]
-PRINTED = [page for page in PAGES if page.stem in SURE]  # the others show what depends on the machine
+SURE = [
+    "quickstart", "contracts", "states", "axes", "memory", "train", "fits", "macro", "moving", "faq", "derivatives", "precision", "depth",
+    "devices", "exporting", "simulate", "watching", "cluster",
+]  # fmt: skip
+OPTIONS = ROOT / "docs" / "options"
+PRINTED = [page for page in PAGES if page.parent == OPTIONS or page.stem in SURE]  # the others show what depends on the machine
 # What the machine or the version of JAX decides.
 UNITS = re.compile(r"[\d.,]+ (?:s|rows/s|KiB|MiB|GiB|kFLOP|MFLOP|at a time)\b|\d+%|█+|-> |  +")
+PARTS = ["Example", "What it proves", "What it refuses", "What it costs"]  # of the page of an option
 PICTURES = ROOT / "docs" / "pictures"
 DRAW = "python docs/pictures.py"
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -50,8 +56,9 @@ def test_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.Mon
     printed = ""
     for language, code, line in blocks(page):
         if language == "python":
+            assert not (printed and page.parent == OPTIONS), f"this is shown nowhere:\n{printed}"
             printed = run(code, line, page, names)
-        elif printed and page in PRINTED:
+        elif page in PRINTED and (printed or page.parent == OPTIONS):
             missing = [each for each in code.splitlines() if UNITS.sub("", each) not in UNITS.sub("", printed)]
             assert not missing, printed
             printed = ""
@@ -63,7 +70,7 @@ def test_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.Mon
 def test_no_code_of_the_site_is_cut_off(page: Path):
     """Lines of up to 100 columns stand on a screen of 1280 pixels; a page without a bar on its left has more."""
     text = page.read_text()
-    widest = 140 if "hide: [navigation]" in text or page.parent != ROOT / "docs" else 100
+    widest = 140 if "hide: [navigation]" in text or not page.is_relative_to(ROOT / "docs") else 100
     code = re.findall(r"^```(?:python|py|sh)\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
     assert [line for block in code for line in block.splitlines() if len(line) > widest] == []
 
@@ -73,6 +80,23 @@ def test_a_page_whose_blocks_continue_one_another_says_so(page: Path):
     """A reader who takes one block alone is not left with a NameError, or was told."""
     taken = [unknown(code) for language, code, _ in blocks(page) if language == "python"]
     assert not any(taken) or ONE_SCRIPT in page.read_text(), taken
+
+
+@pytest.mark.parametrize("option", NAMES)
+def test_every_option_has_its_page(option: str):
+    """With the same four parts, and a row in the table of all; `mesh` is on that of `shard`."""
+    page = OPTIONS / f"{'shard' if option == 'mesh' else option}.md"
+    text = page.read_text()
+    assert re.search(rf"^# .*`{option}`", text)
+    assert re.findall(r"^#+ (.*)", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL), flags=re.MULTILINE)[1:] == PARTS
+    assert "](../errors.md#j" in text
+    assert re.search(rf"^\| \[.*`{option}`.*\]\(options/{page.name}\)", (ROOT / "docs" / "options.md").read_text(), flags=re.MULTILINE)
+    assert f"options/{page.name}\n" in (ROOT / "mkdocs.yml").read_text()
+
+
+def test_every_page_of_an_option_is_of_one():
+    """What is no option any more has no page either."""
+    assert {page.stem for page in OPTIONS.glob("*.md")} == {*NAMES} - {"mesh"}
 
 
 def unknown(code: str) -> set[str]:
@@ -125,7 +149,7 @@ def test_the_figures_of_the_benchmarks_are_those_of_their_pages():
     rows = [row.split(" | ") for row in text.splitlines() if row.startswith(("| [", "| `examples"))]
     assert len(rows) > 20
     for what, figure, beside, *_ in rows:
-        page = re.search(r"\]\((\w+\.md)\)", what)
+        page = re.search(r"\]\(([\w/]+\.md)\)", what)
         example = re.search(r"`(examples/\w+)`", what)
         source = ROOT / "docs" / page[1] if page else ROOT / example[1] / "README.md"
         missing = [n for n in re.findall(r"\d[\d.,]*\d|\d", f"{figure} {beside}") if n not in source.read_text()]
