@@ -116,8 +116,12 @@ def test_what_cannot_be_cut_is_an_error_if_it_does_not_fit():
 
 
 def test_without_names_there_is_nothing_to_cut():
-    """The plan says so."""
-    assert lines(optimize(lambda x: x + 1, memory="1GiB"), rows(3))["chunk"] == "no array has an axis with a name"
+    """The plan says so, and what does not fit is an error."""
+    plain = optimize(lambda x: x + 1, memory="1GiB")
+    assert lines(plain, rows(3))["chunk"] == "no named axis to cut: all of it takes no more than 1 GiB"
+    np.testing.assert_array_equal(plain(jnp.ones(3)), np.full(3, 2.0))
+    with pytest.raises(AxisError, match=r"more than its memory of 100 B, and has no named axis to cut"):
+        optimize(lambda x: x + 1, memory=100)(rows(N))
 
 
 def test_the_contract_is_checked_first():

@@ -259,3 +259,14 @@ def test_run_time_checks_with_compiler_options(given):
     np.testing.assert_array_equal(eqx.filter_jit(lambda: f(np.ones(4, np.float32)))(), np.full(4, 2.0))
     with pytest.raises(eqx.EquinoxRuntimeError, match="must not be negative"):
         eqx.filter_jit(lambda: f(-np.ones(4, np.float32)))()
+
+
+def test_the_warning_of_what_runs_un_jitted_names_the_options_that_then_do_nothing():
+    """There is no program to pad, cut or place."""
+
+    @optimize(on_trace_error="eager", pad={"n": "pow2"}, donate="x")
+    def upright(x: Float[Array, "n"]) -> Float[Array, "n"]:
+        return x if jnp.sum(x) > 0 else -x
+
+    with pytest.warns(JitneyWarning, match="no program for `pad` and `donate` to act on"):
+        upright(-jnp.ones(3))

@@ -2,6 +2,7 @@
 
 import abc
 import array
+import contextlib
 import copy
 import dataclasses
 import functools
@@ -796,3 +797,40 @@ def test_results_that_can_be_changed_are_copies():
         assert (text, queue) == (bytearray(b"ab"), deque([1]))
         text[:] = b"zz"
         queue.append(2)
+
+
+@dataclasses.dataclass
+class Held:
+    part: object
+
+
+class HeldInField(eqx.Module):
+    part: object = eqx.field(static=True)
+
+
+HOLDERS = {
+    "itself": lambda it: it,
+    "list": lambda it: [it],
+    "dict": lambda it: {"a": (1, it)},
+    "set": lambda it: {it},
+    "partial": lambda it: functools.partial(sum, it),
+    "dataclass": Held,
+    "static field": HeldInField,
+}
+
+
+@pytest.mark.filterwarnings("ignore:Python iterable type:DeprecationWarning")  # JAX's, of what is a leaf
+@pytest.mark.parametrize("static", [("it",), ()], ids=["static", "unnamed"])
+@pytest.mark.parametrize("holder", HOLDERS)
+def test_an_iterator_is_refused_wherever_it_is_held_and_after_calls_of_the_same_structure(holder, static):
+    """It is used up by the trace that reads it, so a later call with it would get what the first one got."""
+
+    def read(it, x):
+        del it
+        return x
+
+    program = optimize(static=static)(read)
+    with contextlib.suppress(TypeError):  # what holds a list in place of the iterator, where it can be held
+        program(HOLDERS[holder]([1.0, 2.0]), X)
+    with pytest.raises(jitney.StaticError, match="iterator"):
+        program(HOLDERS[holder](iter([1.0, 2.0])), X)

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jaxtyping import Array, Float, Key
 
-from jitney import AxisError, JitneyWarning, OptionError, optimize
+import jitney
+from jitney import AxisError, ContractError, JitneyWarning, OptionError, optimize
 
 RNG = np.random.default_rng(0)
 
@@ -287,3 +288,33 @@ def test_a_split_of_another_axis_gathers_nothing():
         return jnp.tanh(a) * b
 
     assert "gather" not in optimize(chunk={"n": 4})(gates).lower(jnp.ones((9, 6))).as_text()
+
+
+@pytest.mark.parametrize("sizes", [(5, 10), (10, 5)])
+@pytest.mark.parametrize("way", ["chunk", "auto", "grad", "stream", "accumulate"])
+def test_an_axis_of_two_sizes_is_not_cut_though_nothing_is_checked(sizes, way):
+    """With `check=False` too: a chunk is so many elements of each array, and the rest of the longer one would be left out."""
+
+    def both(x: Float[Array, "n"], y: Float[Array, "n"]) -> Float[Array, ""]:
+        return jnp.sum(x) + jnp.sum(y)
+
+    unchecked = optimize(check=False)(both)
+    x, y = (np.ones(n, np.float32) for n in sizes)
+    calls = {
+        "chunk": lambda: optimize(check=False, chunk={"n": 2})(both)(x, y),
+        "auto": lambda: optimize(check=False, chunk={"n": "auto"})(both)(x, y),
+        "grad": lambda: optimize(check=False, chunk={"n": 2})(both).grad(x, y),
+        "stream": lambda: jitney.stream(unchecked, {"x": x, "y": y}, chunk={"n": 2}, progress=False),
+        "accumulate": lambda: jitney.accumulate(unchecked, axis="n", microbatch=2, wrt="x")(x, y),
+    }
+    with pytest.raises(ContractError, match=f"axis 'n' has two sizes, {sizes[0]} from 'x' and {sizes[1]} from 'y'"):
+        calls[way]()
+
+
+def test_under_memory_an_axis_of_two_sizes_is_no_axis_to_cut():
+    """What fits runs, as it does without `memory`."""
+
+    def both(x: Float[Array, "n"], y: Float[Array, "n"]) -> Float[Array, ""]:
+        return jnp.sum(x) + jnp.sum(y)
+
+    assert optimize(check=False, memory="1GiB")(both)(jnp.ones(5), jnp.ones(10)) == 15

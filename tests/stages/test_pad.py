@@ -446,3 +446,19 @@ def test_options_that_cannot_be_are_refused_at_decoration(options, message):
     """With a sentence and a fix."""
     with pytest.raises(OptionError, match=message):
         optimize(**options)(shares)
+
+
+def test_the_plan_of_a_function_that_looks_for_nans_says_that_it_is_not_padded():
+    """As its calls are not."""
+
+    @optimize(pad={"n": "pow2"}, debug_nans=True)
+    def logs(x: Float[Array, "n"]) -> Float[Array, ""]:
+        return jnp.sum(jnp.log(x))
+
+    for n in (5, 6, 7):
+        logs(jnp.ones(n))
+    assert logs.stats.traces == 3
+    assert [(line.name, line.taken) for line in logs.plan(jnp.ones(5)).lines if line.name in ("fill", "mask")] == [
+        ("fill", False),
+        ("mask", False),
+    ]

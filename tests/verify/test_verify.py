@@ -457,3 +457,15 @@ def test_the_script_imports_what_can_be_imported(unmasked):
 @optimize(pad={"n": "pow2"}, verify=True)
 def model_sum(model: eqx.nn.Linear, x: Float[Array, "n 3"]) -> Float[Array, "3"]:
     return jnp.sum(jax.vmap(model)(x), axis=0)
+
+
+def test_a_program_compiled_with_less_effort_is_held_to_rounding():
+    """XLA fuses other operations then: that is our option, not a fault of XLA's."""
+
+    def f(x: Float[Array, "n"]) -> Float[Array, "n"]:
+        return x * x + x * 3.1 + jnp.sin(x)
+
+    x = np.random.default_rng(0).normal(size=1000).astype(np.float32)
+    program = optimize(verify=True, pad={"n": "pow2"}, compiler="fast")(f)
+    np.testing.assert_allclose(program(x), f(x), rtol=1e-5, atol=1e-5)
+    assert program.stats.verified == 1

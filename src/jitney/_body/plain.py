@@ -95,6 +95,8 @@ def changes_of(options: Options, fn: Any) -> tuple[Change, ...]:
         changes.append(Change("roll"))
     if derived is not None and derived.what in _JACOBIANS:
         changes.append(Change("jacobian"))
+    if options.compiler == "fast":
+        changes.append(Change("compiler"))
     if options.precision is not None and options.precision != "f64":
         changes += [Change(f"precision={name}") for name in _products(options)]
     return tuple(changes)

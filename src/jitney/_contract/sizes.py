@@ -142,7 +142,7 @@ def _fit_axis(
         return None
     name = _key(dim, leaf)
     first, setter = sizes.bound.setdefault(name, (size, who))
-    return None if first == size else _two_sizes(name, (first, setter), (size, who))
+    return None if first == size else two_sizes(name, (first, setter), (size, who))
 
 
 def _fit_variadic(dim: Dim, part: tuple[int, ...], who: str, sizes: Sizes, leaf: str | None) -> Mismatch | None:
@@ -155,7 +155,7 @@ def _fit_variadic(dim: Dim, part: tuple[int, ...], who: str, sizes: Sizes, leaf:
         sizes.variadic[name] = (dim.broadcast, part, who)
         return None
     loose, before, setter = sizes.variadic[name]
-    clash = _two_sizes(f"*{name}", (before, setter), (part, who))
+    clash = two_sizes(f"*{name}", (before, setter), (part, who))
     if not loose and not dim.broadcast:
         return None if before == part else clash
     try:
@@ -176,7 +176,8 @@ def _key(dim: Dim, leaf: str | None) -> str:
 # Messages.
 
 
-def _two_sizes(name: str, first: tuple[object, str], second: tuple[object, str]) -> Mismatch:
+def two_sizes(name: str, first: tuple[object, str], second: tuple[object, str]) -> Mismatch:
+    """That an axis has a size from one argument and another size from another."""
     apart = f"{first[0]} from {first[1]} and {second[0]} from {second[1]}"
     together = f"{first[0]} and {second[0]}, both from {first[1]}"
     return Mismatch(

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._errors import MeshError, OptionError, sentence
+from .._errors import MeshError, OptionError, counted, sentence
 from .._jax.mesh import Mesh, automatic, automatically, context, current, described, explicit_around, laid, spec
 from .._jax.trees import is_a, tree_map, type_of
 from .._owners import public
@@ -71,7 +71,7 @@ class Schedule(Shown):
                 for stage in range(self.stages)]  # fmt: skip
         theory = (self.stages - 1) / (self.microbatches + self.stages - 1)
         rows.append([("bubble", "cyan"), (f"{self.bubble:.1%} of the time a device waits; (S-1)/(M+S-1) = {theory:.1%}", "")])
-        return table(f"{self.microbatches} microbatches through {self.stages} stages, forward", rows)
+        return table(f"{self.microbatches} microbatches through {counted(self.stages, 'stage')}, forward", rows)
 
 
 class Pipeline(eqx.Module):

@@ -124,7 +124,7 @@ class Program(Tools[R], Generic[P, R]):
             entry.turn_eager()
         if core.counters.warn_once("eager"):
             warnings.warn(
-                f"{str(untraced).splitlines()[0]}\nIt runs un-jitted from now on, as `on_trace_error='eager'` asks.",
+                f"{str(untraced).splitlines()[0]}\nIt runs un-jitted from now on, as `on_trace_error='eager'` asks.{_idle(core.options)}",
                 JitneyWarning,
                 stacklevel=users_level(),
             )
@@ -459,6 +459,13 @@ _INSIDE = {
     "abstract", "ahead", "body", "bound_as", "bound_to", "core", "defaults", "derivatives", "flattened", "kept", "parted", "usual",
     "with_body", "with_defaults",
 }  # fmt: skip
+
+
+def _idle(options: Options) -> str:
+    """What of its options a function has no use for that runs un-jitted, for the warning."""
+    names = [name for name in ("chunk", "memory", "pad", "donate") if getattr(options, name)]
+    names += ["shard"] if options.shard is not None else []
+    return f" There is no program for {' and '.join(f'`{name}`' for name in names)} to act on." if names else ""
 
 
 def is_call_of(fn: Any, instance: Any) -> bool:

@@ -151,6 +151,7 @@ class Core(Function):
             while entry is not None and not entry.holds():
                 entry = entry.other
             if entry is None:
+                layout.refuse_used_up(leaves)
                 if known is None and len(self.entries) >= MAX_ENTRIES:
                     oldest = next(iter(self.entries))
                     self.history.drop(self.entries.pop(oldest).key)

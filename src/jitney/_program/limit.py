@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 
 from .._body.function import Function
-from .._errors import CompileError, JitneyWarning, sentence
+from .._errors import CompileError, JitneyWarning, counted, sentence
 from .._owners import users_level
 
 _SHOWN = 10  # causes of a message
@@ -38,7 +38,9 @@ def _told(core: Function, count: int) -> str:
     causes = core.counters.causes
     first = len(causes) - min(len(causes), _SHOWN)
     history = "\n".join(f"  {n}: {cause}" for n, cause in enumerate(causes[first:], core.counters.traces - len(causes) + first + 1))
-    what = f"it is traced anew, and {core.counters.compile_events} programs were compiled, of max_compiles={count}:\n{history}\n "
+    compiled = core.counters.compile_events
+    were = f"{counted(compiled, 'program')} {'was' if compiled == 1 else 'were'}"
+    what = f"it is traced anew, and {were} compiled, of max_compiles={count}:\n{history}\n "
     remedies = dict.fromkeys(cause.remedy for event in core.counters.events for cause in event.causes if cause.remedy)
     fix = "; ".join([*remedies][-_REMEDIES:]) or "keep shapes and static values the same"
     return sentence(

@@ -466,7 +466,7 @@ def _cache(where: Where | str, value: Any) -> bool | Literal["program"]:
     if is_a(value, str) and value == "program":
         return "program"
     if not is_a(value, bool):
-        fail(where, f"cache={value!r} is neither True nor False.", '`cache` is True, False or "program".', "write cache=True.")
+        fail(where, f"cache={value!r} is not a choice.", '`cache` is True, False or "program".', "write cache=True.")
     return value
 
 

@@ -85,10 +85,12 @@ def article(value: Any) -> str:
 
 
 def first_used_up(value: Any, seen: tuple[int, ...] = ()) -> Any:
-    """The first such thing in a value; None where there is none."""
+    """The first such thing in a value; None where there is none. What a plain object holds is asked when a body reads it."""
+    if type_of(value) in PLAIN:
+        return None
     if is_used_up(value):
         return value
-    if not is_a(value, (list, tuple, dict, deque)) or id(value) in seen:
+    if can_change(value) or id(value) in seen:
         return None
     return next((used for part in _parts(value) if (used := first_used_up(part, (*seen, id(value)))) is not None), None)
 

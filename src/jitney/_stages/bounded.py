@@ -1,7 +1,7 @@
-"""`memory` of a function that is called where sizes are symbols: inside one that is padded or cut.
+"""`memory` where nothing can be cut: of a function that is called where sizes are symbols, and of one none of whose axes has a name.
 
-How much fits is found by compiling, which takes known sizes. So the whole is compiled at the largest that the symbols stand for; if it
-fits there, it does at every size, and nothing is cut here.
+How much fits is found by compiling, which takes known sizes. So inside a function that is padded or cut the whole is compiled at the
+largest that the symbols stand for; if it fits there, it does at every size, and nothing is cut here.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ from typing import Any
 
 import jax
 
+from .. import _axes
 from .._axes import Refused, evaluate, is_symbolic, ranges_at_hand
-from .._errors import Where
+from .._errors import AxisError, Where, sentence
 from .._jax.memory import budget_of, compiled_bytes, text
 from .._view.result import Outcome
 from .._view.view import View
+from .place import Place
 from .stage import Fn, Request, Stage
 
 
@@ -52,6 +54,40 @@ class Bounded(Stage):
         largest = {symbol: high for symbol, (_, high) in ranges_at_hand().items()}
         leaves = [leaf.reshaped(tuple(evaluate(dim, largest) for dim in leaf.shape)) for leaf in self.view.leaves]
         return [leaf.abstract() for leaf in leaves]
+
+
+@dataclass(frozen=True)
+class Whole(Stage):
+    """A budget that all of it must keep, since no array has a named axis to cut along."""
+
+    budget: int
+    view: View = field(compare=False)
+    where: Where = field(compare=False)
+    why: str = field(compare=False)
+    placed: tuple[Any, ...] | None = field(default=None, compare=False)  # where the arrays lie
+    name: str = field(default="chunk", compare=False)
+
+    @classmethod
+    def plan(cls, view: View, request: Request) -> Whole:
+        budget, place = budget_of(request.where, request.options.memory), request.decided(Place)
+        why = f"no named axis to cut: all of it takes no more than {text(budget)}"
+        return cls(budget, view, request.where, why, None if place is None else place.shardings)
+
+    def wrap(self, fn: Fn, outcome: Outcome) -> Fn:
+        def whole(*arrays: Any) -> Any:
+            avals = [leaf.abstract() for leaf in self.view.leaves]
+            taken = compiled_bytes(fn if self.placed is None else _axes.spread(fn), avals, self.placed)
+            if taken > self.budget:
+                raise AxisError(
+                    sentence(self.where,
+                             f"it takes {text(taken)}, more than its memory of {text(self.budget)}, and has no named axis to cut.",
+                             "`memory` bounds temporaries and arguments, as the compiler counts them, and is kept by cutting a named axis.",
+                             f'annotate the axis that is long, as in x: Float[Array, "n"], or give it memory={taken}.'),
+                    code="J230",
+                )  # fmt: skip
+            return fn(*arrays)
+
+        return whole
 
 
 def is_open(view: View) -> bool:

@@ -15,15 +15,15 @@ import jax
 
 from .. import _axes
 from .._axes import ClosesOver, Refused
-from .._errors import AxisError, OptionError, Where, sentence
+from .._errors import AxisError, ContractError, OptionError, Where, sentence
 from .._jax.memory import Fit, Misfit, compiled_bytes, fit, free_bytes, text
 from .._jax.primitives import spelled
 from .._jax.trees import is_a
 from .._signature.options import AUTO
-from .._view.named_axes import beside, in_names, is_count, named_axes, shape_at, sizes_of
+from .._view.named_axes import beside, clash_of, in_names, is_count, named_axes, shape_at, sizes_of
 from .._view.result import Outcome
 from .._view.view import View
-from .bounded import Bounded, is_open
+from .bounded import Bounded, Whole, is_open
 from .place import Place
 from .stage import Fn, Request, Skip, Stage
 from .vmap import levels_of
@@ -98,7 +98,7 @@ class Chunk(Stage):
     derived: bool = field(default=False, compare=False)  # whether an outer transform may differentiate it
 
     @classmethod
-    def plan(cls, view: View, request: Request) -> Self | Bounded | Skip:
+    def plan(cls, view: View, request: Request) -> Self | Bounded | Whole | Skip:
         options = request.options
         if not options.chunk and options.memory is None:
             return Skip("chunk", "no `chunk` given")
@@ -113,7 +113,7 @@ class Chunk(Stage):
                 raise Refused("", f"calls {request.where}, whose microbatches are of a known size")
             return Bounded.plan(view, request)
         if not options.chunk:
-            return cls.any(view, request) or Skip("chunk", "no array has an axis with a name")
+            return cls.any(view, request) or Whole.plan(view, request)
         ((axis, chunk),) = options.chunk
         stage = cls.of(view, request, axis, None if chunk == AUTO else int(chunk))
         if stage is None:
@@ -124,12 +124,20 @@ class Chunk(Stage):
 
     @classmethod
     def of(cls, view: View, request: Request, axis: str, chunk: int | None) -> Self | None:
-        """The stage for an axis, of any size; None if no array has it."""
+        """The stage for an axis, of any size; None if no array has it.
+
+        Raises:
+            ContractError: Two arrays differ in its size.
+        """
         inside = View(tuple(leaf for leaf in view.leaves if not is_count(leaf)))
         levels = levels_of(view, request)
-        size = sizes_of(inside, named_axes(inside, levels)).get(axis)
+        named = named_axes(inside, levels)
+        size = sizes_of(inside, named).get(axis)
         if size is None:
             return None
+        clash = clash_of(axis, inside, named)
+        if clash is not None:
+            raise ContractError(sentence(request.where, clash.what, clash.rule, clash.fix), code=clash.code)
         if size > _MOST:
             raise AxisError(
                 sentence(request.where, f"axis {axis!r} has {size:,} elements.", f"Up to {_MOST:,} can be counted, in 32 bits.",
@@ -153,8 +161,10 @@ class Chunk(Stage):
     def any(cls, view: View, request: Request) -> Self | None:
         """The stage for whichever axis can be cut, the longest first."""
         inside = View(tuple(leaf for leaf in view.leaves if not is_count(leaf)))
-        sizes = sizes_of(inside, named_axes(inside, levels_of(view, request)))
-        names = sorted((name for name, size in sizes.items() if size >= _FEWEST), key=lambda name: -sizes[name])
+        named = named_axes(inside, levels_of(view, request))
+        sizes = sizes_of(inside, named)
+        long = [name for name, size in sizes.items() if size >= _FEWEST and clash_of(name, inside, named) is None]
+        names = sorted(long, key=lambda name: -sizes[name])
         stages = [stage for name in names if (stage := cls.of(view, request, name, None)) is not None]
         return replace(stages[0], others=tuple(stages[1:])) if stages else None
 

@@ -64,6 +64,7 @@ TOLERANCES = {
     "jacobian": _SUMS,
     "remat": _SUMS,
     "roll": _SUMS,
+    "compiler": _SUMS,  # which operations XLA fuses
     "precision=f32": Tolerance(2.0**-24, 32, 4),
     "precision=tf32": Tolerance(2.0**-11, 8),
     "precision=bf16": Tolerance(2.0**-8, 8),

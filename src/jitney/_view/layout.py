@@ -33,7 +33,7 @@ from .._jax.trees import (
 from .._signature.binding import Binder
 from .._signature.hints import ScalarHint
 from .._signature.known_values import Known
-from .._signature.plain_objects import article, is_used_up
+from .._signature.plain_objects import article, first_used_up
 from .._signature.static_values import Copies, Opaque, Unkeyed, keyer_of, snapshot, unkeyed
 from .._signature.told_apart import exactly
 from .static_fields import copy_loose, loose_parts
@@ -58,8 +58,6 @@ class Layout:
         self.nested = traced(leaves)
         self.pick = self._picker(leaves, hints)
         self._keyers = tuple((i, keyer_of(type_of(leaves[i]))) for i in self.static)
-        for i in self.static:
-            self._refuse_used_up(self.names[i][1], unwrapped(leaves[i]))
         kinds = tuple(type_of(leaves[i]) for i in self.static)
         self.form: tuple[Any, ...] = (self.treedef, exactly([self.treedef]), self.dynamic, kinds)
         """What two layouts must share for their calls to share programs."""
@@ -72,11 +70,23 @@ class Layout:
         self.entries: dict[Hashable, Any] = {}
         self.called_again = False  # most functions that are called twice alike are called again and again
 
-    def _refuse_used_up(self, name: str, value: Any) -> None:
-        if is_used_up(value):
+    def refuse_used_up(self, leaves: Sequence[Any]) -> None:
+        """Check that no static value of a call is used up by the trace that reads it. Calls that share a layout have other values.
+
+        Raises:
+            StaticError: An iterator or a coroutine.
+        """
+        for i in self.static:
+            self._refuse_used_up(repr(self.names[i][1]), unwrapped(leaves[i]))
+        for part in self.loose:
+            self._refuse_used_up("a static field", part)
+
+    def _refuse_used_up(self, what: str, value: Any) -> None:
+        used_up = first_used_up(value)
+        if used_up is not None:
             raise StaticError(
-                sentence(self._where, f"{name!r} is {article(value)}.", "It can be read once, and what is traced once serves many calls.",
-                         "pass a list, a tuple or an array."),
+                sentence(self._where, f"{what} {'is' if used_up is value else 'holds'} {article(used_up)}.",
+                         "It can be read once, and what is traced once serves many calls.", "pass a list, a tuple or an array."),
                 code="J311",
             )  # fmt: skip
 

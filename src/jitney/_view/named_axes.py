@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from .._axes import Refused
+from .._contract.sizes import Mismatch, two_sizes
 from .._extent import Unreadable, names_in, read
 from .._signature.hints import ArrayHint
 from .view import Leaf, View
@@ -62,6 +63,17 @@ def sizes_of(view: View, named: Sequence[Sequence[Named]]) -> dict[str, int]:
             if axis.size.isidentifier():
                 sizes.setdefault(axis.size, leaf.shape[axis.axis])
     return sizes
+
+
+def clash_of(axis: str, view: View, named: Sequence[Sequence[Named]]) -> Mismatch | None:
+    """That two arrays differ in the size of an axis. What is cut is cut in all arrays alike, so this is asked with `check=False` too."""
+    first: tuple[int, str] | None = None
+    for leaf, axes in zip(view.leaves, named, strict=True):
+        for size in (leaf.shape[each.axis] for each in axes if each.size == axis):
+            first = first or (size, repr(leaf.path))
+            if size != first[0]:
+                return two_sizes(axis, first, (size, repr(leaf.path)))
+    return None
 
 
 def shape_at(leaf: Leaf, named: Sequence[Named], known: Mapping[str, int], changed: Mapping[str, Any]) -> tuple[Any, ...]:

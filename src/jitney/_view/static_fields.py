@@ -10,7 +10,7 @@ import equinox as eqx
 
 from .._jax.trees import is_a, tree_flatten, type_of
 from .._owners import owner_of_class
-from .._signature.plain_objects import is_settled
+from .._signature.plain_objects import first_used_up, is_settled
 from .._signature.static_values import snapshot
 from .nodes import is_leaf, nodes
 
@@ -19,7 +19,7 @@ _OTHERS = ("user", "generated", "library")
 
 def loose_parts(values: Any) -> tuple[Any, ...]:
     """Those parts, of all nodes."""
-    return tuple(part for node in nodes(values) for part in _beside(node) if not is_settled(part))
+    return tuple(part for node in nodes(values) for part in _beside(node) if not is_settled(part) or first_used_up(part) is not None)
 
 
 def copy_loose(values: Any) -> None:
