@@ -32,6 +32,7 @@ import jax
 import numpy as np
 
 import jitney
+from examples._figures import record
 from jitney._jax.equinox_checks import has_equinox_checks
 from jitney._measured.rounds import Side, rounds
 from jitney._measured.verdict import interval
@@ -163,6 +164,7 @@ def main() -> None:
     print(*rows, sep="\n")
     larger = Counter(row.verdict for row in rows if row.jit > 50)
     print(f"above 50 us: {larger.total()}; {', '.join(f'{name} {count}' for name, count in sorted(larger.items()))}")
+    record(**{name: larger[name] for name in ("met", "slower", "unknown")})
 
 
 if __name__ == "__main__":
