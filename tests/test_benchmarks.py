@@ -71,7 +71,7 @@ def test_rows_of_one_command_are_measured_together(root, monkeypatch):
 
 @pytest.mark.parametrize("code", ["raise SystemExit(3)", "pass", RECORD.replace("MS", "'text'"), RECORD.replace('"ms": MS', '"s": 1')])
 def test_a_command_that_fails_keeps_the_old_row(root, monkeypatch, capsys, code):
-    """It ends with an error, or records nothing, or not what the row is made of. The rest is measured; a run after it tries that one again."""
+    """It ends with an error, or records nothing, or not what the row is made of. The rest is measured, and the next run tries it again."""
     with_rows(monkeypatch, a=code)
     assert page.main([], root) == 1
     assert entries(root)["a"] == OLD
