@@ -271,27 +271,9 @@ def release(session: nox.Session) -> None:
 
 @nox.session(python=DEFAULT)
 def bench(session: nox.Session) -> None:
-    """Run the benchmarks: calls, first ones, checks, sizes, streams, states, a full cache, imports, Jacobians, devices, examples'."""
+    """Measure the figures of docs/benchmarks.md and write that page; `-- sizes stream` measures two rows, `-- --full` the longest too."""
     session.install("-e", ".[examples,tests]")
-    session.run("python", "-m", "tests.perf.warm_call", env=ONE_BLAS_THREAD)
-    session.run("python", "-m", "tests.perf.harm", env=ONE_BLAS_THREAD)
-    session.run("python", "-m", "tests.perf.first_call", env=ONE_BLAS_THREAD)
-    session.run("python", "-m", "tests.perf.later", env=ONE_BLAS_THREAD)
-    session.run("python", "-m", "tests.perf.options", env=ONE_BLAS_THREAD)
-    session.run("python", "-m", "tests.perf.sizes", env=ONE_BLAS_THREAD)
-    session.run("python", "-m", "tests.perf.stream", env=ONE_BLAS_THREAD)
-    session.run("python", "-m", "tests.perf.state", env=ONE_BLAS_THREAD)
-    session.run("python", "-m", "tests.perf.kept", env=ONE_BLAS_THREAD)
-    session.run("python", "-m", "tests.perf.imports", env=ONE_BLAS_THREAD)
-    session.run("python", "-m", "tests.perf.jacobians", env=ONE_BLAS_THREAD)
-    flags = {**ONE_BLAS_THREAD, "XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
-    session.run("python", "-m", "tests.perf.shard", env=flags)
-    session.run("python", "-m", "tests.perf.scaling", env=flags)
-    session.run("python", "-m", "tests.perf.spread", env=flags)
-    session.run("python", "-m", "tests.perf.simulate", env=ONE_BLAS_THREAD)
-    session.run("python", "-m", "examples.trf.benchmark", *session.posargs, env=ONE_BLAS_THREAD)
-    session.run("python", "-m", "examples.equilibrium.benchmark", env=ONE_BLAS_THREAD)
-    session.run("python", "-m", "examples.surrogate.benchmark", *session.posargs, env=ONE_BLAS_THREAD)
+    session.run("python", "-m", "tests.perf.page", *session.posargs)
 
 
 @nox.session(python=DEFAULT)

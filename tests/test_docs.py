@@ -3,6 +3,7 @@
 import builtins
 import contextlib
 import io
+import json
 import re
 import runpy
 import symtable
@@ -14,6 +15,7 @@ import pytest
 
 from jitney._signature.options import NAMES
 from tests.perf import automation
+from tests.perf import page as benchmarks
 
 ROOT = Path(__file__).parents[1]
 ALL = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "examples").glob("*/README.md")))
@@ -145,15 +147,18 @@ def test_what_the_readme_compiles_ahead_is_what_its_calls_use():
 
 def test_the_figures_of_the_benchmarks_are_those_of_their_pages():
     """Each number in the row of a page or an example stands there too."""
-    text = (ROOT / "docs" / "benchmarks.md").read_text()
-    rows = [row.split(" | ") for row in text.splitlines() if row.startswith(("| [", "| `examples"))]
-    assert len(rows) > 20
-    for what, figure, beside, *_ in rows:
-        page = re.search(r"\]\(([\w/]+\.md)\)", what)
-        example = re.search(r"`(examples/\w+)`", what)
-        source = ROOT / "docs" / page[1] if page else ROOT / example[1] / "README.md"
-        missing = [n for n in re.findall(r"\d[\d.,]*\d|\d", f"{figure} {beside}") if n not in source.read_text()]
-        assert not missing, (what, missing)
+    entries = json.loads((ROOT / benchmarks.DATA).read_text())
+    assert len(entries) > 30
+    missing = {row.name: benchmarks.missing(row, entries[row.name]) for row in benchmarks.ROWS if row.name in entries}
+    assert {name: numbers for name, numbers in missing.items() if numbers} == {}
+
+
+def test_the_page_of_benchmarks_is_that_of_the_data():
+    """`python -m tests.perf.page --write` writes it."""
+    entries = json.loads((ROOT / benchmarks.DATA).read_text())
+    page = (ROOT / benchmarks.PAGE).read_text()
+    assert page.split(benchmarks.BEGIN)[1].split(benchmarks.END)[0] == benchmarks.table(entries)
+    assert set(entries) <= {row.name for row in benchmarks.ROWS}
 
 
 def test_every_variable_of_the_environment_is_in_the_table():

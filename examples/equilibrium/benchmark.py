@@ -18,6 +18,8 @@ import tempfile
 import time
 from typing import Any
 
+from examples._figures import record
+
 FORMS, WAYS = ("vector", "scalar"), ("jitney", "dense", "before")
 AGREE = 1e-8
 ALPHA, DATES = 0.35, 41
@@ -37,7 +39,9 @@ def main() -> None:
     cases = [(form, way) for form in chosen.forms for way in chosen.ways]
     rounds = [[timed(*case) for case in cases] for _ in range(chosen.rounds)]  # in turn, so that a busy machine is busy for all
     compare([found for each in rounds for *_, found in each])
-    show([(*case, *best([each[i] for each in rounds])) for i, case in enumerate(cases)])
+    rows = [(*case, *best([each[i] for each in rounds])) for i, case in enumerate(cases)]
+    show(rows)
+    record(ways={f"{form}, {way}": {"cold": cold, "programs": found["programs"]} for form, way, cold, _, found in rows})
 
 
 def best(measured: list[tuple[float, float, dict[str, Any]]]) -> tuple[float, float, dict[str, Any]]:

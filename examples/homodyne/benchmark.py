@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from examples._figures import record
 from examples.homodyne import before
 from examples.homodyne._data import Data
 from examples.homodyne._fit import chunked, fit, in_memory, streamed
@@ -50,6 +51,7 @@ def main() -> None:
         way, folder, frames, angles = chosen.one
         print(json.dumps(measured(way, Data(Path(folder), int(frames), int(angles)))))
         return
+    by_points: dict[str, dict[str, dict]] = {}
     with tempfile.TemporaryDirectory() as temporary:
         for size in chosen.sizes:
             data = Data.make((chosen.folder or Path(temporary)) / f"{size:g}", int(size))
@@ -83,6 +85,8 @@ def main() -> None:
             print(f"{data.points:>12,}  ways apart by {apart:.1e}, limit {AGREE:g}", flush=True)
             if apart > AGREE:
                 sys.exit(1)
+            by_points[f"{data.points:,}"] = found
+    record(points=by_points)
 
 
 if __name__ == "__main__":

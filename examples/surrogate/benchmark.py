@@ -36,6 +36,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from examples._figures import record
 from examples.surrogate import before
 from examples.surrogate._data import Batch
 from examples.surrogate._expert import batch
@@ -133,11 +134,11 @@ def affordable(hidden: int, examples: int, variables: int, most: int) -> tuple[s
     return tuple(way for way in WAYS if not (long and way.endswith("loop")))
 
 
-def mixed(examples: int, hidden: int, exact: bool) -> str:
+def mixed(examples: int, hidden: int, exact: bool) -> tuple[str, dict[str, int]]:
     """Compile counts and seconds of one step each with 3 to 20 variables, padded and, where asked for, at exact size."""
     made = Run(examples=examples, hidden=hidden)
     data = [batch(np.random.default_rng(d), examples, d, made.samples) for d in range(3, 21)]
-    lines = []
+    lines, compiles = [], {}
     for name, pad in (("padded", PAD), ("exact", None))[: 1 + exact]:
         model = made.model()
         state, step = (model, start(RECIPE, model)), step_of(RECIPE, pad=pad)
@@ -149,8 +150,9 @@ def mixed(examples: int, hidden: int, exact: bool) -> str:
         for each in data:
             *state, metrics = step(*state, *each.arrays)
         jax.block_until_ready(metrics)
+        compiles[name] = step.stats.compiles
         lines.append(f"{name}: {step.stats.compiles} compiles, {seconds:.1f} s, and {time.perf_counter() - again:.2f} s the second time")
-    return "One step each with 3, 4, ..., 20 variables, " + "; ".join(lines)
+    return "One step each with 3, 4, ..., 20 variables, " + "; ".join(lines), compiles
 
 
 def fresh(cell: tuple[int, ...]) -> list[tuple[str, float, float]]:
@@ -193,9 +195,11 @@ def main() -> None:
     for table in tables:
         for name in ("hidden", "batch", "vars", *WAYS, "eager loop / jitney", "filter_jit vmap / jitney"):
             table.add_column(name, justify="right")
+    warm, compiles = {}, {}
     for hidden, examples, variables in cells:
         ways = tuple(way for way in affordable(hidden, examples, variables, chosen.most) if way in chosen.ways)
         found = measured(hidden, examples, variables, ways, chosen.rounds)
+        warm[f"{hidden},{examples},{variables}"] = {way: each[1] * 1e3 for way, each in found.items()}
         for which, (table, scale, digits) in enumerate(zip(tables, (1e3, 1), (1, 2), strict=True)):
             at = 1 - which
             row = [f"{found[way][at] * scale:.{digits}f}" if way in found else "-" for way in WAYS]
@@ -216,7 +220,9 @@ def main() -> None:
         table.add_row(*map(str, cells[0]), way, f"{cold:.2f}", f"{again:.2f}")
     console.print(table)
     if not chosen.no_mixed:
-        console.print(mixed(8, 16, chosen.full))
+        said, compiles = mixed(8, 16, chosen.full)
+        console.print(said)
+    record(ms=warm, compiles=compiles)
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ from jaxtyping import Array, Float
 from rich.console import Console
 from rich.table import Table
 
+from examples._figures import record
 from examples.trf import before, curve_fit
 from examples.trf._curve import Residual
 from examples.trf._jit import optimize
@@ -171,11 +172,13 @@ def main() -> None:
     parser.parse_args()
     os.environ["JITNEY_CACHE"] = "off"  # first calls below compile
     console = Console()
+    found: dict[str, dict[str, float]] = {}
     with jax.enable_x64(True):
         for title, calls in (("One fit of 1,000 points", one_fit()), ("1,000 fits of 100 points", many_fits())):
             out = Table("", "warm / ms", "first call / s", title=title)
             for name, (warm, first) in timed(calls, 5.0).items():
                 out.add_row(name, f"{1e3 * warm:.3g}", f"{first:.2f}")
+                found[name] = {"ms": 1e3 * warm, "first": first}
             console.print(out)
     with jax.enable_x64(True):
         for points in (10_000, 1_000_000):
@@ -187,6 +190,7 @@ def main() -> None:
     for name, seconds in first_calls().items():
         out.add_row(name, f"{seconds:.2f}")
     console.print(out)
+    record(fit=found)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from examples._figures import record
 from jitney.testing import assert_faster
 
 STEPS = 2000
@@ -103,6 +104,7 @@ def main() -> None:
         other.start()
     print(f"{os.cpu_count()} cores, {options.busy} busy processes, load {os.getloadavg()[0]:.1f}")
     print(f"{'case':26}{'work':>6}{'by':>6}{'runs':>7}{'wrong':>8}{'unknown':>9}{'s a run':>9}{'by hand wrong':>15}")
+    in_all, by_hands = Counter[str](), list[int]()
     for case in CASES:
         if options.only not in case.name:
             continue
@@ -114,11 +116,14 @@ def main() -> None:
                 break
         runs, wrong = sum(counts.values()), "no" if case.holds else "yes"
         took = (time.perf_counter() - start) / runs
+        in_all.update(wrong=counts[wrong], runs=runs)
+        by_hands.append(hand[wrong])
         print(
             f"{case.name:26}{case.theirs / case.ours:6.2f}{case.by:6.2f}{runs:7}{counts[wrong]:8}{counts['unknown']:9}{took:9.2f}"
             f"{hand[wrong]:15}",
             flush=True,
         )
+    record(**in_all, hand=", ".join(map(str, by_hands)))
     for other in others:
         other.terminate()
 

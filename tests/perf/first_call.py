@@ -22,6 +22,8 @@ from typing import Any
 
 from jaxtyping import Array, Float
 
+from examples._figures import record
+
 ROUNDS = int(os.environ.get("JITNEY_BENCH_ROUNDS", "5"))
 
 
@@ -242,6 +244,7 @@ def medians(runs: Sequence[Sequence[float]]) -> list[float]:
 def main() -> None:
     """All cases, the sides in turn."""
     print("| seconds of processors | trace | lower | compile | run | `jax.jit` | jitney | own | traced | peer |\n|" + "---|" * 10)
+    found: dict[str, dict[str, float]] = {}
     for name in sys.argv[1:] or CASES:
         taken: dict[str, list[list[float]]] = {side: [] for side in SIDES}
         run(name, "jitney")  # which writes the byte code
@@ -251,6 +254,8 @@ def main() -> None:
         jit, (ours, traced), peer = map(medians, taken.values())
         parts = " | ".join(f"{part:.3f}" for part in (*jit, sum(jit), ours, ours - sum(jit)))
         print(f"| {name} | {parts} | {traced:.0f} | {f'{peer[0]:.3f}' if peer else ''} |", flush=True)
+        found[name] = {"jit": sum(jit), "jitney": ours} | ({"peer": peer[0]} if peer else {})
+    record(cpu=found)
 
 
 if __name__ == "__main__":

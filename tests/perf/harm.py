@@ -34,6 +34,7 @@ import jax
 import numpy as np
 
 import jitney
+from examples._figures import record
 from jitney._jax.equinox_checks import has_equinox_checks
 from jitney._measured.rounds import Side, rounds
 from jitney._measured.verdict import interval
@@ -183,6 +184,7 @@ def main() -> None:
     inherent = sum(row.verdict == "slower" and row.empty[1] > LIMIT for row in larger)
     told = ", ".join(f"{name} {count}" for name, count in sorted(verdicts.items()))
     print(f"above 50 us: {len(larger)}; {told}; {inherent} of the slower where an empty decorator may be slower by 2% too")
+    record(**{name: verdicts[name] for name in ("met", "slower", "unknown")}, inherent=inherent)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jitney
+from examples._figures import record
 from tests.perf._problems import PROBLEMS, Problem
 
 ROUNDS = int(os.environ.get("JITNEY_BENCH_ROUNDS", "25"))
@@ -98,6 +99,7 @@ def main() -> None:
     ratios = {name: measure(name, problem) for name, problem in PROBLEMS.items() if not chosen or chosen in name}
     slow = [name for name, ratio in ratios.items() if ratio > 1.1]
     print(f"{len(ratios)} problems; more than 1.1 times the best: {', '.join(slow) or 'none'}")
+    record(problems=len(ratios), slow=len(slow))
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 import jitney
+from examples._figures import record
 
 BATCH, MICRO = 256, 32
 KEY = jax.random.key(0)
@@ -185,8 +186,8 @@ def _seconds(call: Call) -> float:
     return time.perf_counter() - start
 
 
-def measured(name: str, loss: Callable[..., Any], arguments: tuple[Any, ...], rounds: int) -> list[str]:
-    """The lines of a table: time and memory beside those by hand."""
+def measured(name: str, loss: Callable[..., Any], arguments: tuple[Any, ...], rounds: int) -> tuple[list[str], dict[str, float]]:
+    """The lines of a table: time and memory beside those by hand. And the ratios of time."""
     made = _ways(loss, arguments)
     works = {way: each for way, each in made.items() if not isinstance(each, str)}
     for _, call, _ in works.values():
@@ -197,16 +198,16 @@ def measured(name: str, loss: Callable[..., Any], arguments: tuple[Any, ...], ro
         for way in order:
             times[way].append(_seconds(works[way][1]))
     hand = works["by hand"][0].memory_analysis().temp_size_in_bytes
-    lines: list[str] = []
+    lines, ratios = list[str](), dict[str, float]()
     for way, each in made.items():
         if isinstance(each, str):
             lines.append(f"| {name} | {way} | refused: {each} | | | | |")
             continue
-        ratio = statistics.median(a / b for a, b in zip(times[way], times["by hand"], strict=True))
+        ratio = ratios[way] = statistics.median(a / b for a, b in zip(times[way], times["by hand"], strict=True))
         temp = each[0].memory_analysis().temp_size_in_bytes
         time_of = f"{statistics.median(times[way]) * 1e3:.1f} | {ratio:.2f}"
         lines.append(f"| {name} | {way} | {time_of} | {temp / 2**20:.1f} | {temp / hand:.2f} | {each[2]:.1f} |")
-    return lines
+    return lines, ratios
 
 
 def main() -> None:
@@ -217,9 +218,13 @@ def main() -> None:
     print(f"batch of {BATCH} in microbatches of {MICRO}, jax {jax.__version__}")
     print("| network | way | ms | of by hand | temporaries, MiB | of by hand | trace and compile, s |")
     print("|---|---|---|---|---|---|---|")
+    found: list[float] = []
     for name, (loss, arguments) in _cases().items():
         if options.only in name:
-            print("\n".join(measured(name, loss, arguments, options.rounds)), flush=True)
+            lines, ratios = measured(name, loss, arguments, options.rounds)
+            found += [ratios[way] for way in ("accumulate", "chunk") if way in ratios]
+            print("\n".join(lines), flush=True)
+    record(least=min(found), most=max(found))
 
 
 if __name__ == "__main__":

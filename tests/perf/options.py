@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 import jitney
+from examples._figures import record
 
 ROUNDS = int(os.environ.get("JITNEY_BENCH_ROUNDS", "400"))
 CALLS, FIRST = 20, 5  # of a short lap, since other work takes less of some of these; and functions whose first call is timed
@@ -90,6 +91,7 @@ def main() -> None:
     print(f"jax {jax.__version__}\n{'option':34}{'first call, ms':>16}{'a warm call, us':>17}")
     for name in OPTIONS:
         print(f"{name:34}{1e3 * first[name]:16.0f}{1e6 * warm[name]:17.1f}")
+    record(warm={name: 1e6 * taken for name, taken in warm.items()}, first={name: 1e3 * taken for name, taken in first.items()})
 
 
 if __name__ == "__main__":

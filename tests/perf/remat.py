@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from examples._figures import record
 from examples.surrogate._expert import batch
 from examples.surrogate._losses import LOSSES
 from examples.surrogate.model import Surrogate
@@ -106,6 +107,7 @@ class Known(Problem):
 
 
 def compare(make):
+    """Print what the search and the best option recompute within each limit, and give the ratios of the two."""
     loss, arguments = make()
     leaves, tree = jax.tree.flatten(arguments)
     traced = jax.make_jaxpr(lambda *flat: [loss(*jax.tree.unflatten(tree, flat))])(*leaves)
@@ -133,6 +135,7 @@ def compare(make):
         return jax.jit(jax.grad(of))([leaves[i] for i in floats])
 
     expected = gradient(lambda flat: loss(*jax.tree.unflatten(tree, flat)))
+    ratios = []
     for part in PARTS:
         budget = int(least + part * (most - least))
         best = min((point for point in known.values() if point.bytes <= budget), key=lambda point: point.flops)
@@ -146,12 +149,14 @@ def compare(make):
         for ours, theirs in zip(grads, expected, strict=True):
             np.testing.assert_allclose(ours, theirs, rtol=2e-3, atol=1e-5)
         again, whole = found.point.flops / max(1, best.flops), 3 * problem.forward
+        ratios.append(again)
         total = (whole + found.point.flops) / (whole + best.flops)
         print(f"  {text(budget):>10}: recomputes {flops_text(found.point.flops):>10}, best {flops_text(best.flops):>10}: {again:.2f}x, "
               f"{total:.3f}x of all work; {len(search.points)} compiled; saves {found.point.option}; best {best.option}")  # fmt: skip
+    return ratios
 
 
 if __name__ == "__main__":
     models = {make.__name__: make for make in (surrogate, attention, mlp, transformer)}
-    for name in sys.argv[1:] or models:
-        compare(models[name])
+    every = [ratio for name in sys.argv[1:] or models for ratio in compare(models[name])]
+    record(least=min(every), most=max(every))

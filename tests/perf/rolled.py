@@ -24,6 +24,7 @@ import optax
 from jaxtyping import Array, Float
 
 import jitney
+from examples._figures import record
 from jitney import optimize
 
 ROUNDS = 7
@@ -142,6 +143,7 @@ def main() -> None:
     jax.config.update("jax_enable_compilation_cache", False)
     print(f"jax {jax.__version__}, {jax.default_backend()}")
     print(f"{'model':>13} {'layers':>6} {'of':>8} {'how':>15} {'trace s':>8} {'compile s':>9} {'shorter':>8} {'run ms':>8} {'beside':>7}")
+    found: dict[str, dict[str, float]] = {}
     for name in chosen("JITNEY_BENCH_MODELS", MODELS):
         make, shape = MODELS[name]
         for count in [int(n) for n in sys.argv[1:]] or [12, 24, 48]:
@@ -153,10 +155,12 @@ def main() -> None:
                          ("stacked, rolled", roll, stacked), ("one layer", {}, layers[:1]))  # fmt: skip
                 ways = {how: compiled(program_of(kind, options), these, x) for how, options, these in given}
                 best = rounds(ways)
+                found[f"{name}, {count}, {kind}"] = {how: took for how, (_, took, *_) in ways.items()}
                 for how, (traced, took, _, rolled) in ways.items():
                     shorter, beside = ways["list"][1] / took, best[how] / best["list"]
                     print(f"{name:>13} {count:>6} {kind:>8} {how + '*' * rolled:>16} {traced:>7.2f} {took:>9.3f} {shorter:>7.1f}x "
                           f"{1e3 * best[how]:>8.2f} {beside:>7.2f}", flush=True)  # fmt: skip
+    record(compile=found)
 
 
 if __name__ == "__main__":

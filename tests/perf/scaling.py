@@ -26,6 +26,7 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float
 
 import jitney
+from examples._figures import record
 from jitney._jax.hlo import collectives
 
 ROUNDS, STEPS, WIDTH = 10, 5, 128
@@ -112,6 +113,7 @@ def main() -> None:
     if len(jax.devices()) < 8:
         raise SystemExit("8 devices are needed: set XLA_FLAGS=--xla_force_host_platform_device_count=8")
     print(f"MLP of four layers of width {WIDTH}, Adam, on virtual devices that share {os.cpu_count()} cores: overhead, not speed")
+    found: dict[str, dict[str, float]] = {}
     for fsdp in (False, True):
         for scaling, size in BATCHES.items():
             first: list[float] = []
@@ -120,6 +122,7 @@ def main() -> None:
                 batch = work * size
                 least, compiles, sent = measured(count, batch, fsdp)
                 first = first or least
+                found[f"{'fsdp' if fsdp else 'data'}, {scaling}, {count}"] = dict(zip(("hand", "jitney"), least, strict=True))
                 of_one = [each / (one * work) for each, one in zip(least, first, strict=True)]
                 said = ", ".join(f"{many} {kind}" for kind, many in Counter(kind for kind, *_ in sent.elements()).items()) or "nothing"
                 print(
@@ -128,6 +131,7 @@ def main() -> None:
                     f"compiled in {compiles[0]:.2f} and {compiles[1]:.2f} s; sends {said}",
                     flush=True,
                 )
+    record(ms=found)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float
 
 import jitney
+from examples._figures import record
 from jitney._jax.hlo import collectives
 
 ROUNDS, CALLS = 15, 50
@@ -79,12 +80,15 @@ def race(calls: list[Any]) -> list[float]:
 def main() -> None:
     """Print a line for each size of model."""
     mesh = jitney.mesh(data=-1, model=2).mesh
+    ratios: list[float] = []
     for depth in (2, 8, 32):
         for spread in (False, True):
             count, *ways = case(depth, mesh, spread)
             flat, module, ours = race(ways)
+            ratios.append(ours / module)
             what = f"{count:2d} arrays, {'spread' if spread else 'copied'}, on {mesh.size} devices"
             print(f"MLP of {what}: by hand {module:6.1f} us, of flat arrays {flat:6.1f}, jitney {ours:6.1f}, ratio {ours / module:.2f}")
+    record(least=min(ratios), most=max(ratios))
 
 
 if __name__ == "__main__":

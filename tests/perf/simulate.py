@@ -8,6 +8,7 @@ size of both processes is printed too.
 
 import resource
 import sys
+import time
 
 import equinox as eqx
 import jax
@@ -15,6 +16,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 import jitney
+from examples._figures import record
 
 DEPTH, WIDTH, HEADS, WORDS, TIME, BATCH = 24, 4096, 32, 32000, 2048, 1024
 
@@ -67,13 +69,16 @@ def main(data: int = 256, parts: int = 8) -> None:
     block = Block(abstract(3, WIDTH, WIDTH), four, abstract(wide, WIDTH), abstract(WIDTH, wide))
     model = Model(abstract(WORDS, WIDTH), [block] * DEPTH)
     tokens = jax.ShapeDtypeStruct((BATCH, TIME), jnp.int32)
+    began = time.perf_counter()
     found = jitney.simulate(loss.grad, model, tokens, tokens, mesh={"data": data, "model": parts}, device="h200", wrt="model")
+    seconds = time.perf_counter() - began
     print(found)
     block_flops = 8 * 12 * WIDTH**2 - 2 * 4 * WIDTH**2 + 4 * 4 * TIME * WIDTH
     expected = BATCH * TIME * (DEPTH * block_flops / parts + 6 * WORDS * WIDTH) / data
     print(f"products {found.products['bf16']:.5g}, by hand {expected:.5g}")
     peak = [resource.getrusage(who).ru_maxrss / 2**20 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    print(f"memory of this process {peak[0]:.2g} GiB, of the other {peak[1]:.2g} GiB")
+    print(f"memory of this process {peak[0]:.2g} GiB, of the other {peak[1]:.2g} GiB, {seconds:.1f} s")
+    record(seconds=seconds)
 
 
 if __name__ == "__main__":

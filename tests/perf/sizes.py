@@ -10,6 +10,7 @@ second pass, with everything compiled, is given apart.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -24,6 +25,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 import jitney
+from examples._figures import record
 
 Body = Callable[[Any, Any], Any]
 
@@ -85,8 +87,8 @@ def data(n: int) -> tuple[Any, Any]:
     return rng.uniform(0, 2, n).astype(np.float32), rng.normal(size=n).astype(np.float32)
 
 
-def measure(side: str, sizes: int, largest: int) -> str:
-    """One side: the number of compiles, the seconds of the first pass and of a second one."""
+def measure(side: str, sizes: int, largest: int) -> dict[str, Any]:
+    """One side: the number of compiles, the seconds of the first pass and of a second one, and microseconds a call of that."""
     compiles = [0]
 
     def count(event: str, seconds: float, **_: Any) -> None:
@@ -105,7 +107,7 @@ def measure(side: str, sizes: int, largest: int) -> str:
         for t, y in inputs:
             jax.block_until_ready(f(t, y))
         passes.append(time.perf_counter() - start)
-    return f"{side:13} {compiles[0]:9d} {passes[0]:12.2f} {passes[1]:13.3f} {passes[1] / sizes * 1e6:15.0f}"
+    return {"compiles": compiles[0], "first": passes[0], "second": passes[1], "warm": passes[1] / sizes * 1e6}
 
 
 def main() -> None:
@@ -115,10 +117,11 @@ def main() -> None:
     parser.add_argument("--side", choices=SIDES, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.side:
-        print(measure(options.side, options.sizes, options.largest))
+        print(json.dumps(measure(options.side, options.sizes, options.largest)))
         return
     print(f"{options.sizes} random sizes from 1 to {options.largest}, jax {jax.__version__}")
     print(f"{'':13} {'compiles':>9} {'first pass, s':>12} {'second pass, s':>13} {'us a call, warm':>15}")
+    found: dict[str, dict[str, Any]] = {}
     for side in SIDES:
         with tempfile.TemporaryDirectory() as folder:
             environment = {**os.environ, "JITNEY_CACHE_DIR": folder}
@@ -133,7 +136,10 @@ def main() -> None:
                 "--largest",
                 str(options.largest),
             ]
-            print(subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout, end="", flush=True)
+            printed = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
+        found[side] = it = json.loads(printed.splitlines()[-1])
+        print(f"{side:13} {it['compiles']:9d} {it['first']:12.2f} {it['second']:13.3f} {it['warm']:15.0f}", flush=True)
+    record(jit=found["jax.jit"], pad=found["pad"], hand=found["mask by hand"])
 
 
 if __name__ == "__main__":

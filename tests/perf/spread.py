@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 import jitney
+from examples._figures import record
 from jitney._jax.hlo import collectives
 
 ROWS, FEATURES, HIDDEN, CHUNK = 131_072, 32, 128, 256
@@ -56,17 +57,17 @@ def main() -> None:
         "jax.jit, lax.map of chunks": jax.jit(by_map, **lies),
     }
     h = np.tanh(x.astype(np.float64) @ w)
-    want, least = h.T @ h / ROWS, 0
+    want, taken = h.T @ h / ROWS, list[float]()
     size = f"{ROWS:,} x {FEATURES} over 8 devices, {x.nbytes / 8 / 2**20:.0f} MiB on each"
     print(f"jax {jax.__version__}, {size}, {CHUNK} rows at a time")
     for name, run in ways.items():
         np.testing.assert_allclose(jax.block_until_ready(run(x, w)), want, rtol=1e-3, atol=1e-4)
         compiled = run.lower(x, w).compile()
-        found = compiled.memory_analysis().temp_size_in_bytes
-        least = least or found
+        taken.append(compiled.memory_analysis().temp_size_in_bytes / 2**20)
         sent = collectives(compiled.as_text(), {"data": 8})
         text = ", ".join(f"{each.kind} of {each.bytes / 2**20:.3g} MiB{' in each turn' if each.in_loop else ''}" for each in sent)
-        print(f"  {name:28} temporaries {found / 2**20:6.2f} MiB ({found / least:5.1f}), {text or 'nothing'} sent")
+        print(f"  {name:28} temporaries {taken[-1]:6.2f} MiB ({taken[-1] / taken[0]:5.1f}), {text or 'nothing'} sent")
+    record(**dict(zip(("chunked", "whole", "scan", "map"), taken, strict=True)))
 
 
 if __name__ == "__main__":

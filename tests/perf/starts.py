@@ -18,6 +18,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from examples._figures import record
+
 ROUNDS = 5
 MODES = {"imports": (True, "on"), "cold": (True, "off"), "compiled": (True, "on"), "program": ("program", "on")}
 
@@ -236,7 +238,9 @@ def run(problem: str, mode: str, folder: str) -> tuple[float, ...]:
 
 def main() -> None:
     """All problems, in turn."""
+    found: dict[str, dict[str, float]] = {}
     for problem in sys.argv[1:] or PROBLEMS:
+        found[problem] = {}
         with tempfile.TemporaryDirectory() as folder:
             for mode in ("compiled", "program"):
                 run(problem, mode, folder)
@@ -248,6 +252,8 @@ def main() -> None:
             wall, cpu, whole, traces = (statistics.median(column) for column in zip(*times, strict=True))
             first = f"{wall:6.2f} s of wall, {cpu:6.2f} s of CPU, {traces:.0f} traces"
             print(f"{problem:9} {mode:9} {first}; {whole:6.2f} s of CPU in all", flush=True)
+            found[problem][mode] = cpu
+    record(cpu=found)
 
 
 if __name__ == "__main__":

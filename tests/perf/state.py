@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 import jitney
+from examples._figures import record
 
 FIELDS, ROUNDS = 250, 7
 NAMES = [f"x{i}" for i in range(FIELDS)]
@@ -58,9 +59,12 @@ def main() -> None:
     ways = {"one split": by_split, "a slice for each field": by_slices}
     print(f"a state of {FIELDS} numbers, sin of each, jax {jax.__version__}")
     print(f"{'':24}{'operations':>11}{'trace':>10}{'lower':>10}{'compile':>10}")
+    found: list[dict[str, float]] = []
     for name, fn in ways.items():
         count, *seconds = measure(fn, vector)
+        found.append({"operations": count, "ms": (seconds[0] + seconds[1]) * 1e3})
         print(f"{name:24}{count:11}" + "".join(f"{s * 1e3:7.1f} ms" for s in seconds))
+    record(split=found[0], slices=found[1])
 
 
 if __name__ == "__main__":

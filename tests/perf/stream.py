@@ -24,6 +24,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 import jitney
+from examples._figures import record
 
 CHUNK = 2**18
 WEIGHTS = np.array([1.0, -0.5, 0.25, 2.0], np.float32)
@@ -89,10 +90,10 @@ def main() -> None:
         return
     print(f"{'rows':>12} {'stream, s':>10} {'in memory, s':>12} {'stream, MiB':>11} {'in memory, MiB':>14}")
     peaks: list[float] = []
+    found: dict[str, dict[str, Any]] = {}
     for rows in [n for n in (10**6, 10**7, 10**8) if n <= options.largest]:
         with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
             write(folder, rows)
-            found = {}
             for side in ("stream", "memory"):
                 command = [sys.executable, "-m", "tests.perf.stream", "--side", side, "--folder", folder, "--largest", str(rows)]
                 found[side] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
@@ -100,6 +101,7 @@ def main() -> None:
             np.testing.assert_allclose(a["out"], b["out"], rtol=1e-5)
             peaks.append(a["peak"])
             print(f"{rows:12,} {a['seconds']:10.2f} {b['seconds']:12.2f} {a['peak']:11.0f} {b['peak']:14.0f}", flush=True)
+    record(stream=found["stream"], memory=found["memory"])
     print(f"peak memory of the stream varies by {np.std(peaks) / np.mean(peaks):.1%} (coefficient of variation)")
 
 

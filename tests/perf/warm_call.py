@@ -21,6 +21,7 @@ import optax
 from jaxtyping import Array, Float
 
 import jitney
+from examples._figures import record
 
 from ._features import THREADS, features, in_threads
 
@@ -188,10 +189,11 @@ def returns_at_once() -> str:
     return f"a program of {(time.perf_counter() - start) * 1e3:.0f} ms returns after {returned * 1e3:.2f} ms"
 
 
-def of_features() -> None:
+def of_features() -> dict[str, dict[str, float]]:
     """One line for each, with equal results first."""
     print(f"\n{'one feature':36} {'jax.jit':>8} {'jitney':>8} {'ratio':>6} {'more':>7}")
     pairs = [(*pair, CALLS) for pair in features()] + [(*in_threads(CALLS), 1)]
+    found: dict[str, dict[str, float]] = {}
     for name, jitted, program, calls in pairs:
         for ours, theirs in zip(jax.tree.leaves(program()), jax.tree.leaves(jitted()), strict=True):
             np.testing.assert_allclose(ours, theirs, rtol=1e-6)
@@ -199,6 +201,8 @@ def of_features() -> None:
         if calls == 1:  # of all threads together
             jit, ours = jit / (CALLS * THREADS), ours / (CALLS * THREADS)
         print(f"{name:36} {jit:8.2f} {ours:8.2f} {ours / jit:6.2f} {ours - jit:7.2f}")
+        found[name] = {"jit": jit, "jitney": ours}
+    return found
 
 
 def main() -> None:
@@ -215,15 +219,17 @@ def main() -> None:
     ]
     print(f"jax {jax.__version__}, equinox {eqx.__version__}; microseconds a warm call")
     print(f"{'':32} {'jax.jit':>8} {'jitney':>8} {'filter_jit':>10} {'of jax.jit':>10} {'of filter_jit':>13}")
+    found: dict[str, dict[str, float]] = {}
     for name, calls in cases:
         expected, *others = [arrays_of(call()) for call in calls]
         for other in others:
             np.testing.assert_allclose(other, expected, rtol=1e-5)
         jit, ours, filtered = race(calls)
+        found[name] = {"jit": jit, "jitney": ours}
         print(f"{name:32} {jit:8.2f} {ours:8.2f} {filtered:10.2f} {ours / jit:10.2f} {ours / filtered:13.2f}")
     print(of_many_steps())
     print(returns_at_once())
-    of_features()
+    record(us=found, features=of_features())
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from jaxtyping import Array, Float
 
-from jitney import NonFiniteError, optimize
+from jitney import JitneyWarning, NonFiniteError, optimize
 from tests._monitor import listening
 from tests._tracing import count_traces
 

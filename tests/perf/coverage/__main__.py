@@ -9,6 +9,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+from examples._figures import record
+
 # XLA for CPUs changes numbers by itself where it fuses products so; and most of the time is its compiler's.
 os.environ.setdefault(
     "XLA_FLAGS",
@@ -26,7 +28,7 @@ def main() -> int:
     parser.add_argument("--page", type=Path, help="docs/models.md, whose tables are written anew")
     parser.add_argument("--json", action="store_true", help="a line of JSON for each cell instead of tables")
     options = parser.parse_args()
-    from ._table import page, printed  # after the flags: it imports JAX
+    from ._table import counted, page, printed  # after the flags: it imports JAX
 
     found = _read(options.read) if options.read else _run(options)
     if options.page:
@@ -37,6 +39,7 @@ def main() -> int:
             print(f'    "{name}": {sum(cell.outcome == "exact" for cell in found if cell.model == name)},')
     elif not options.json:
         print(printed(found))
+    record(**{group: counted([cell for cell in found if cell.group == group]) for group in ("models", "scripts")})
     return any(cell.outcome in ("WRONG", "raw error") for cell in found)
 
 

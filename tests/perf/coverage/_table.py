@@ -29,6 +29,13 @@ def page(cells: Sequence[Cell]) -> str:
     return "\n\n".join(parts)
 
 
+def counted(cells: Sequence[Cell]) -> dict[str, int]:
+    """How many are exact of how many that mathematics allows, and how many are wrong numbers or raw errors."""
+    allowed = [cell for cell in cells if cell.never is None]
+    wrong = sum(cell.outcome in ("WRONG", "raw error") for cell in cells)
+    return {"exact": sum(cell.outcome == "exact" for cell in allowed), "all": len(allowed), "wrong": wrong}
+
+
 def _group(group: str, cells: Sequence[Cell]) -> str:
     if not cells:
         return ""
@@ -61,12 +68,10 @@ def _count(cells: Sequence[Cell]) -> str:
     """How many cells are exact of those that mathematics allows: of each way, and of all."""
     lines: list[str] = []
     for way in (*WAYS, "all"):
-        mine = [cell for cell in cells if cell.way == way or way == "all"]
-        allowed = [cell for cell in mine if cell.never is None]
-        lines.append(f"{way} {sum(cell.outcome == 'exact' for cell in allowed)} of {len(allowed)}")
-    wrong = sum(cell.outcome in ("WRONG", "raw error") for cell in cells)
+        of = counted([cell for cell in cells if cell.way == way or way == "all"])
+        lines.append(f"{way} {of['exact']} of {of['all']}")
     never = sum(cell.never is not None for cell in cells)
     return (
         f"Exact, of values and gradients that mathematics allows: {', '.join(lines)}. "
-        f"It does not allow {never}. Wrong numbers and raw errors: {wrong}."
+        f"It does not allow {never}. Wrong numbers and raw errors: {counted(cells)['wrong']}."
     )
