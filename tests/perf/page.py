@@ -59,9 +59,8 @@ def line(row: Row, entry: Entry | None) -> str:
     what = f"[{row.what}]({page.relative_to('docs')})" if page.parts[0] == "docs" else f"`{page.parent}`: {row.what}"
     if entry is None:
         return f"| {what} | not measured yet | - | - | - | - | `{row.command}` |"
-    day = date.fromisoformat(entry["day"])
     on = entry["machine"] + (f", load {entry['load']}" if "load" in entry else "")
-    cells = (what, entry["figure"], entry["beside"], entry["jax"], f"{day.day} {day:%B} {day.year}", on, f"`{entry['command']}`")
+    cells = (what, entry["figure"], entry["beside"], entry["jax"], entry["day"], on, f"`{entry['command']}`")
     return f"| {' | '.join(cells)} |"
 
 
