@@ -128,7 +128,7 @@ def test_numbers_that_the_page_of_a_row_lacks_are_told(root, capsys):
 def test_the_page_is_a_function_of_the_data(root):
     """Day, month and year; the load where it is known; a row without data says so."""
     text = page.table({"a": OLD, "b": {**OLD, "load": 1.5}})
-    assert "| [what a takes](a.md) | 7 ms | 9 by hand | 0.1 | 3 February 2020 | two cores | `once` |" in text
+    assert "| [what a takes](a.md) | 7 ms | 9 by hand | 0.1 | 2020-02-03 | two cores | `once` |" in text
     assert "| two cores, load 1.5 |" in text
     assert "| [what c takes](c.md) | not measured yet |" in text
 
