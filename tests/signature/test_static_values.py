@@ -35,6 +35,15 @@ def test_a_value_without_a_key_is_refused_by_the_name_of_its_argument():
         optimize(static="mode")(lambda x, **rest: x)(X, mode=Keyless(), other=2)
 
 
+@pytest.mark.parametrize("around", [lambda f: jax.jit(f), lambda f: lambda x: jax.lax.scan(lambda c, _: (f(c), None), x, None, 1)[0]])
+def test_random_keys_are_static_inside_of_a_trace_too(around):
+    """Their numbers are there, though an operation that takes them out would be traced."""
+    noisy = optimize(static="key")(lambda x, key: x + jax.random.normal(key, (3,)))
+    for seed in (1, 2, 1):
+        key = jax.random.key(seed)
+        np.testing.assert_allclose(around(lambda x, key=key: noisy(x, key))(X), X + jax.random.normal(key, (3,)), rtol=1e-6)
+
+
 def test_a_traced_value_is_refused():
     """A static value has to be known before tracing, at any depth."""
     f = optimize(static="n")(lambda x, n: x)

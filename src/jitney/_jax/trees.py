@@ -46,6 +46,12 @@ def is_of_numbers(dtype: Any) -> bool:
     return not wide and (issubdtype(dtype, np.number) or dtype == np.bool_)
 
 
+def words_of_keys(keys: Any) -> np.ndarray[Any, np.dtype[np.uint32]]:
+    """The numbers that random keys are made of; inside of a trace too, where taking them out of an array that is there would be traced."""
+    with jax.ensure_compile_time_eval():
+        return np.asarray(_jax.random.key_data(keys))
+
+
 def is_whole(value: Any) -> bool:
     """Whether it is an int, Python's or NumPy's."""
     return is_a(value, (int, np.integer)) and not is_a(value, bool)

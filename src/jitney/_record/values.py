@@ -27,7 +27,7 @@ from jax.core import Tracer
 from .._errors import Where
 from .._jax.jitted import JITTED, told
 from .._jax.mesh import Mesh, told_of
-from .._jax.trees import extended, is_a, is_node, issubdtype, space_of, tree_flatten, type_of
+from .._jax.trees import extended, is_a, is_node, issubdtype, space_of, tree_flatten, type_of, words_of_keys
 from .allowed import FORMATS, check_module, check_name
 from .by_name import ASKING
 from .classes import (
@@ -219,21 +219,21 @@ class Walk:
         return digest
 
     def _array(self, value: Any, kind: Any) -> None:
+        is_key = is_a(value, jax.Array) and issubdtype(value.dtype, extended)
         if is_a(value, jax.Array):
             if value.is_deleted():
                 raise self.fail("is an array that was donated")
             if len(value.sharding.device_set) > 1:
                 raise self.fail("is an array over several devices")
-            if issubdtype(value.dtype, extended):
+            if is_key:
                 if not issubdtype(value.dtype, jax.dtypes.prng_key):
                     raise self.fail(f"is an array of {value.dtype}")
                 self.say("key", str(value.dtype))
-                value = jax.random.key_data(value)
         elif kind is not np.ndarray and not is_a(value, np.generic):
             raise self.fail(f"is a {kind.__qualname__}, a kind of array that is not known")
         if getattr(value.dtype, "hasobject", False):
             raise self.fail("is an array of objects")
-        host = np.asarray(value)
+        host = words_of_keys(value) if is_key else np.asarray(value)
         self._dtype(host.dtype)
         weak = bool(getattr(value, "weak_type", False))
         if is_a(value, np.ndarray) and value.base is not None:

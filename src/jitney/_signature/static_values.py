@@ -24,7 +24,7 @@ import jax
 import numpy as np
 
 from .._errors import StaticError, Where, sentence
-from .._jax.trees import Tracer, is_a, issubdtype, space_of, type_of
+from .._jax.trees import Tracer, is_a, issubdtype, space_of, type_of, words_of_keys
 
 _BY_PARTS = (
     float, complex, np.ndarray, np.generic, jax.Array, list, tuple, dict, set, frozenset,
@@ -267,7 +267,7 @@ def is_keyed_by_fields(value: Any) -> bool:
 
 def _array_parts(value: Any) -> tuple[Any, ...]:
     if is_a(value, jax.Array) and issubdtype(value.dtype, jax.dtypes.prng_key):
-        return ("key", str(value.dtype), *_array_parts(jax.random.key_data(value)))
+        return ("key", str(value.dtype), *_array_parts(words_of_keys(value)))
     host = np.asarray(value)
     if host.dtype.hasobject:
         return (str(host.dtype), host.shape, host.tolist())
