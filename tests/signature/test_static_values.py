@@ -232,3 +232,47 @@ def test_a_value_that_cannot_be_shown_is_a_static_value():
     for n in (Unshown(), Unshown()):
         np.testing.assert_array_equal(f(X, n), X)
     assert "Unshown" in str(f.plan(X, Unshown()))
+
+
+class Keys(dict):
+    """The recipe of many configurations."""
+
+    __getattr__ = dict.__getitem__
+
+
+class Anything:
+    """Knows every name."""
+
+    def __getattr__(self, name):
+        return 2.0
+
+
+class InSlots:
+    __slots__ = ("__weakref__",)
+    __getattr__ = Anything.__getattr__
+
+
+class Text(str):
+    __slots__ = ()
+    __getattr__ = Anything.__getattr__
+
+
+class Holder:
+    def __init__(self, config):
+        self.config = config
+
+    def scaled(self, x):
+        return x * self.config.rate
+
+
+@pytest.mark.parametrize("options", [{}, {"cache": "program"}, {"verify": True}, {"on_trace_error": "eager"}], ids=str)
+@pytest.mark.parametrize("make", [lambda: Keys(rate=2.0), Anything, InSlots, lambda: Text("a")], ids=["keys", "object", "slots", "text"])
+def test_whatever_a_class_makes_of_names_that_it_does_not_have(make, options):
+    """As an argument, in a list and in an object; a second value of it has its cause, and the plan names it."""
+    for put in (lambda value: value, lambda value: [value]):
+        f = optimize(static="config", **options)(lambda x, config: x * (config[0] if type(config) is list else config).rate)
+        for shape in (3, 2):
+            np.testing.assert_array_equal(f(X[:shape], put(make())), 2 * X[:shape])
+        assert "config" in str(f.plan(X, put(make())))
+        assert f.stats.causes
+    np.testing.assert_array_equal(optimize(**options)(Holder(make()).scaled)(X), 2 * X)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
 
@@ -29,10 +30,20 @@ extended: Any = _dtypes.extended
 is_a: Callable[[Any, Any], bool] = isinstance
 """`isinstance`, for what holds values of any type: pyright would go on with a container of unknown type."""
 type_of: Callable[[Any], Any] = type
+_usual: Any = object.__getattribute__
 
 
 space_of: Callable[[Any], Mapping[str, Any]] = vars
 """The names in a module, a class or an instance."""
+
+
+def attribute(value: Any, name: str, default: Any = None) -> Any:
+    """What lies in a value, or in its class, under a name such as `__qualname__`. A `__getattr__` is not asked: it may know every name, or
+    raise a `KeyError`, as that of a dict whose keys are attributes does."""
+    try:
+        return _usual(value, name)
+    except AttributeError:
+        return getattr(value, name, default) if is_a(value, types.MethodType) else default  # a method answers for its function
 
 
 def is_number(value: Any) -> bool:

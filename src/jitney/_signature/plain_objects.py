@@ -18,7 +18,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from .._jax.trees import is_a, type_of
+from .._jax.trees import attribute, is_a, type_of
 from .._owners import owner_of_class
 from .static_values import PLAIN, Unkeyed, extras, static_key, with_attributes
 
@@ -212,7 +212,7 @@ def _attributes(value: Any, seen: tuple[int, ...]) -> Hashable:
 
 def attributes_of(value: Any) -> dict[str, Any]:
     """What lies in an object, in its `__dict__` or in slots."""
-    held: dict[str, Any] = getattr(value, "__dict__", {})
+    held: dict[str, Any] = attribute(value, "__dict__", {})
     slots = _known(type_of(value)).slots
     return {**held, **{name: getattr(value, name) for name in slots if hasattr(value, name)}} if slots else held
 

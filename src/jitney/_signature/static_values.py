@@ -24,7 +24,7 @@ import jax
 import numpy as np
 
 from .._errors import StaticError, Where, sentence
-from .._jax.trees import Tracer, is_a, issubdtype, space_of, type_of, words_of_keys
+from .._jax.trees import Tracer, attribute, is_a, issubdtype, space_of, type_of, words_of_keys
 
 _BY_PARTS = (
     float, complex, np.ndarray, np.generic, jax.Array, list, tuple, dict, set, frozenset,
@@ -179,7 +179,7 @@ def _copied_record(value: Any, copies: Copies) -> Any:
 
 
 def _with_attributes(twin: Any, value: Any, copies: Copies) -> Any:
-    for name, part in getattr(value, "__dict__", {}).items():
+    for name, part in attribute(value, "__dict__", {}).items():
         object.__setattr__(twin, name, snapshot(part, copies))
     return twin
 
@@ -240,7 +240,7 @@ def _parts(value: Any) -> tuple[Any, ...] | None:
 
 def extras(record: Any) -> dict[str, Any]:
     """The attributes of a dataclass's instance that are no fields, such as `__post_init__` sets, and no values of a `cached_property`."""
-    held: dict[str, Any] = getattr(record, "__dict__", {})
+    held: dict[str, Any] = attribute(record, "__dict__", {})
     names = held.keys() - {field.name for field in dataclasses.fields(record)}
     return {name: held[name] for name in names if not is_a(getattr(type_of(record), name, None), functools.cached_property)}
 
@@ -250,7 +250,7 @@ def _own(value: Any) -> tuple[Any, ...]:
     if not with_attributes(value) and not is_a(value, (list, tuple, dict, set, frozenset, np.ndarray, functools.partial)):
         return ()
     factory = value.default_factory if is_a(value, defaultdict) else None
-    attributes = getattr(value, "__dict__", None)
+    attributes = attribute(value, "__dict__", None)
     return (factory, attributes) if factory or attributes else ()
 
 

@@ -20,6 +20,7 @@ from .._errors import StaticError, repr_of, sentence
 from .._jax.trees import (
     Path,
     Tracer,
+    attribute,
     canonicalize_dtype,
     extended,
     is_a,
@@ -189,7 +190,7 @@ def unwrapped(leaf: Any) -> Any:
 
 def static_text(value: Any) -> str:
     """A static value in a few words, for reports."""
-    text = getattr(value, "__qualname__", None) or repr_of(value)
+    text = attribute(value, "__qualname__", None) or repr_of(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
