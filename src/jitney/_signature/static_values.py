@@ -132,7 +132,7 @@ def snapshot(value: Any, copies: Copies | None = None) -> Any:
 
 def _copied(value: Any, kind: type[Any], copies: Copies) -> Any:
     if is_a(value, np.ndarray):
-        return value.copy()
+        return value.copy(order="K")
     if is_a(value, (bytearray, deque)):
         return _with_attributes(copy.copy(value), value, copies)
     if is_a(value, types.MappingProxyType):
@@ -272,7 +272,16 @@ def _array_parts(value: Any) -> tuple[Any, ...]:
     if host.dtype.hasobject:
         return (str(host.dtype), host.shape, host.tolist())
     weak = bool(getattr(value, "weak_type", False))
-    return (str(host.dtype), host.shape, weak, host.tobytes())
+    return (str(host.dtype), host.shape, weak, order_in_memory(host), host.tobytes())
+
+
+def order_in_memory(array: np.ndarray[Any, Any]) -> tuple[int, ...]:
+    """The axes of an array from the outermost in memory on, which `ravel("K")` goes by; nothing where that is their own order."""
+    if array.flags.c_contiguous:
+        return ()
+    axes = range(array.ndim)
+    order = sorted(axes, key=lambda axis: -abs(array.strides[axis]))
+    return () if order == [*axes] else tuple(order)
 
 
 def _is_record(value: Any) -> bool:
@@ -282,7 +291,7 @@ def _is_record(value: Any) -> bool:
 def has_hash(value: Any) -> bool:
     try:
         hash(value)
-    except (TypeError, AttributeError, RecursionError):  # of a dataclass that has lost a field, or that contains itself
+    except (TypeError, ValueError, AttributeError, RecursionError):  # of bytes that change, of a record that has lost a field
         return False
     return True
 
