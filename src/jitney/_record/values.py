@@ -238,7 +238,7 @@ class Walk:
         weak = bool(getattr(value, "weak_type", False))
         if is_a(value, np.ndarray) and value.base is not None:
             self._views.append(value)
-        laid = repr(host.strides) if kind is np.ndarray else repr(getattr(value, "sharding", None))
+        laid = repr((host.strides, host.flags.writeable)) if kind is np.ndarray else repr(getattr(value, "sharding", None))
         self.say("array", kind.__name__, host.dtype.str, repr(host.shape), str(weak), laid)
         self.say(hashlib.blake2b(np.ascontiguousarray(host).tobytes(), digest_size=32).hexdigest())
 
