@@ -44,6 +44,24 @@ def test_random_keys_are_static_inside_of_a_trace_too(around):
         np.testing.assert_allclose(around(lambda x, key=key: noisy(x, key))(X), X + jax.random.normal(key, (3,)), rtol=1e-6)
 
 
+class OfAList:
+    def __init__(self):
+        self.parts = [1]
+
+    def __hash__(self):
+        return hash(self.parts)
+
+
+@pytest.mark.parametrize("value", [OfAList(), (OfAList(),), memoryview(bytearray(b"1"))], ids=["list", "tuple", "bytes"])
+def test_a_hash_that_fails_is_refused_by_the_name_of_its_argument(value):
+    """Its class has one; that it is of a list shows when it is asked for, in the first call or in a later one."""
+    for options in ({}, {"static": "mode"}):
+        f = optimize(**options)(lambda x, mode: x)
+        for _ in range(2):
+            with pytest.raises(StaticError, match=r"static 'mode(\[0\])?' is or holds a \w+, which has no key"):
+                f(X, value)
+
+
 def test_a_traced_value_is_refused():
     """A static value has to be known before tracing, at any depth."""
     f = optimize(static="n")(lambda x, n: x)

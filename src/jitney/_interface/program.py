@@ -141,7 +141,11 @@ class Program(Tools[R], Generic[P, R]):
 
     def _entry(self, layout: Layout, leaves: list[Any]) -> Entry:
         key = layout.key(leaves)
-        entry = layout.entries.get(key)
+        try:
+            entry = layout.entries.get(key)
+        except (TypeError, ValueError):
+            layout.check_hashes(leaves)
+            raise
         if entry is None or (entry.reads is not None and not entry.reads.hold()):
             entry = layout.remember(key, self._core.entry(layout, leaves))
         return entry
