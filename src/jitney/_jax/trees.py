@@ -52,9 +52,10 @@ def is_number(value: Any) -> bool:
 
 
 def is_of_numbers(dtype: Any) -> bool:
-    """Whether JAX computes with a dtype of NumPy's: not with text, objects, times, records and raw bytes, nor numbers beyond 64 bits."""
+    """Whether JAX computes with a dtype of NumPy's: not with text, objects, times, records and raw bytes, nor numbers beyond 64 bits
+    or in the byte order of other machines."""
     wide = dtype.kind in "fc" and dtype.itemsize > (16 if dtype.kind == "c" else 8)
-    return not wide and (issubdtype(dtype, np.number) or dtype == np.bool_)
+    return not wide and dtype.isnative and (issubdtype(dtype, np.number) or dtype == np.bool_)
 
 
 def words_of_keys(keys: Any) -> np.ndarray[Any, np.dtype[np.uint32]]:
