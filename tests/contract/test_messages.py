@@ -184,3 +184,20 @@ def test_an_axis_of_a_function_without_annotations_is_to_be_annotated():
     """There is no name to correct."""
     with pytest.raises(OptionError, match=r'annotate the arrays that have it: x: Float\[Array, "n"\]'):
         optimize(pad={"n": "pow2"})(lambda x: x)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"pad": {"n": "pow2"}}, {"chunk": {"n": 2}}, {"cache": "program"}, {"on_trace_error": "eager"}], ids=str
+)
+def test_numbers_in_the_byte_order_of_other_machines_are_to_be_converted(options):
+    """As files of FITS and netCDF have them; JAX takes none."""
+
+    def body(x: Float[Array, "n"]) -> Float[Array, "n"]:
+        return 2 * x
+
+    f = optimize(**options)(body)
+    for ask in (f, f.compile, f.lower):
+        with pytest.raises(ContractError, match=r"'x' is an array of >f4, in the byte order of other machines") as caught:
+            ask(np.ones(3, ">f4"))
+        assert "Fix: pass x.astype('float32')" in str(caught.value)
+        assert caught.value.code == "J213"

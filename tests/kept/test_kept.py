@@ -430,6 +430,28 @@ def test_a_folder_that_cannot_be_written_keeps_nothing(folder, tmp_path, monkeyp
         assert lab.notes(main.gradient) == [(False, "not kept: the folder cannot be written")]
 
 
+KEYED = """
+import jax, jitney
+
+KEY = jax.random.key(SEED)
+
+
+@jitney.optimize(cache="program")
+def noisy(x):
+    return x + jax.random.normal(KEY, x.shape)
+"""
+
+
+def test_a_random_key_that_a_function_closes_over_counts(folder, tmp_path):
+    """By its numbers, which can be read while the function is traced."""
+    for seed, note in ((1, KEPT), (1, FOUND), (2, KEPT)):
+        lab.write(tmp_path, {"lab_main.py": KEYED.replace("SEED", str(seed))})
+        with lab.process(tmp_path) as main:
+            noise = jax.random.normal(jax.random.key(seed), (3,))
+            np.testing.assert_allclose(main.noisy(jnp.arange(3.0)), jnp.arange(3.0) + noise, rtol=1e-6)
+            assert lab.notes(main.noisy) == note
+
+
 def test_other_settings_are_other_programs(folder, tmp_path):
     """Those of JAX that a trace may depend on."""
     lab.write(tmp_path, {"lab_main.py": TEXT})

@@ -31,7 +31,9 @@ def different():
     plain = [0, 1, True, 1.0, 0.0, -0.0, float("nan"), 1j, "1", b"1", None, ..., range(1), slice(1), int, float, len]
     held = [(1,), [1], {1}, frozenset({1}), {1: 1}, {"a": 1, "b": 2}, {"b": 2, "a": 1}, (1, (2,)), ((1, 2),)]
     arrays = [np.float32(1), np.ones(1), np.ones(1, np.float32), np.ones((1, 1)), jnp.ones(1), jnp.asarray(1.0), jnp.asarray(1)]
-    return [*plain, *held, *arrays, np.dtype("f4"), np.dtype("f8"), jnp.sin, jnp.cos, np.sqrt, np.exp]
+    fixed = np.ones(1)
+    fixed.flags.writeable = False
+    return [*plain, *held, *arrays, fixed, np.dtype("f4"), np.dtype("f8"), jnp.sin, jnp.cos, np.sqrt, np.exp]
 
 
 def test_values_that_differ_in_anything_have_different_digests():

@@ -4,6 +4,7 @@ import abc
 import array
 import contextlib
 import copy
+import ctypes
 import dataclasses
 import functools
 import random
@@ -21,6 +22,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jaxtyping import Array, Float
+from scipy.interpolate import CubicSpline
 
 import jitney
 from jitney import optimize
@@ -528,6 +530,97 @@ def test_what_is_read_of_the_class(number):
         np.testing.assert_allclose(program(it, X), value * X)
     del SubRated.rate
     np.testing.assert_allclose(program(it, X), X)
+
+
+class Measure:
+    size = 2
+
+    def __len__(self):
+        return self.size
+
+    def __call__(self, x):
+        return x * 2.0
+
+    def __radd__(self, x):
+        return x + 2.0
+
+    def __enter__(self):
+        return 2.0
+
+    def __exit__(self, *error):
+        pass
+
+
+def entered(it, x):
+    with it as scale:
+        return x * scale
+
+
+@pytest.mark.parametrize("wrap", [lambda it: it, lambda it: [it], Settings], ids=["object", "list", "attribute"])
+@pytest.mark.parametrize(
+    ("name", "read", "other"),
+    [
+        ("__len__", lambda it, x: x * len(it), lambda self: 3),
+        ("__call__", lambda it, x: it(x), lambda self, x: x * 3.0),
+        ("__radd__", lambda it, x: x.sum() + it, lambda self, x: x + 3.0),
+        ("__enter__", entered, lambda self: 3.0),
+    ],
+    ids=["len", "call", "add", "with"],
+)
+def test_special_methods_that_somebody_replaces(monkeypatch, wrap, name, read, other):
+    """Python looks them up in the class, where no read of the object is seen."""
+
+    def body(held, x):
+        return read(held[0] if type(held) is list else held.scale if type(held) is Settings else held, x)
+
+    held, program = wrap(Measure()), optimize(body)
+    np.testing.assert_allclose(program(held, X), body(held, X))
+    monkeypatch.setattr(Measure, name, other)
+    for _ in range(3):
+        np.testing.assert_allclose(program(held, X), body(held, X))
+    monkeypatch.undo()
+    np.testing.assert_allclose(program(held, X), body(held, X))
+
+
+class Point(ctypes.Structure):
+    _fields_ = (("x", ctypes.c_double),)
+
+
+def spline():
+    return CubicSpline([0.0, 1.0, 2.0], [0.0, 1.0, 0.0])
+
+
+@pytest.mark.parametrize("wrap", [lambda it: it, lambda it: [Settings(it)]], ids=["attribute", "inside"])
+@pytest.mark.parametrize(
+    ("make", "read", "change"),
+    [
+        (spline, lambda it: float(it(0.5)), lambda it: it.c.__setitem__((0, 0), 5.0)),
+        (lambda: Point(1.0), lambda it: it.x, lambda it: setattr(it, "x", 2.0)),
+        (lambda: ctypes.c_double(1.0), lambda it: it.value, lambda it: setattr(it, "value", 2.0)),
+        (lambda: Settings(deque([1], 2)), lambda it: it.scale.maxlen, lambda it: setattr(it, "scale", deque([1], 3))),
+    ],
+    ids=["of a library", "structure", "number of C", "deque"],
+)
+def test_what_else_can_be_changed_in_place(make, read, change, wrap):
+    """An object of a library in an object of the user's, in a list; what Python's `ctypes` holds; how long a deque may be."""
+    it = make()
+    held = Settings(wrap(it))
+    program = optimize(lambda held, x: x * read(held.scale[0].scale if type(held.scale) is list else held.scale))
+    np.testing.assert_allclose(program(held, X), X * read(it))
+    change(it)
+    for _ in range(3):
+        np.testing.assert_allclose(program(held, X), X * read(it))
+
+
+@pytest.mark.parametrize("wrap", [Settings, lambda it: (it,), lambda it: it], ids=["object", "tuple", "array"])
+def test_the_order_of_an_array_in_memory(wrap):
+    """`ravel("K")` goes by it, and a copy has it too."""
+    rows = np.arange(6.0).reshape(2, 3)
+    program = optimize(static="it")(
+        lambda it, x: x[0] * (it.scale if type(it) is Settings else it[0] if type(it) is tuple else it).ravel("K")
+    )
+    for table in (rows, np.asfortranarray(rows), rows, rows.T, np.asfortranarray(rows)):
+        np.testing.assert_allclose(program(wrap(table), X), table.ravel("K"))
 
 
 def test_methods_of_base_classes_and_lists_of_classes(monkeypatch):

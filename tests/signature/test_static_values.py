@@ -35,6 +35,33 @@ def test_a_value_without_a_key_is_refused_by_the_name_of_its_argument():
         optimize(static="mode")(lambda x, **rest: x)(X, mode=Keyless(), other=2)
 
 
+@pytest.mark.parametrize("around", [lambda f: jax.jit(f), lambda f: lambda x: jax.lax.scan(lambda c, _: (f(c), None), x, None, 1)[0]])
+def test_random_keys_are_static_inside_of_a_trace_too(around):
+    """Their numbers are there, though an operation that takes them out would be traced."""
+    noisy = optimize(static="key")(lambda x, key: x + jax.random.normal(key, (3,)))
+    for seed in (1, 2, 1):
+        key = jax.random.key(seed)
+        np.testing.assert_allclose(around(lambda x, key=key: noisy(x, key))(X), X + jax.random.normal(key, (3,)), rtol=1e-6)
+
+
+class OfAList:
+    def __init__(self):
+        self.parts = [1]
+
+    def __hash__(self):
+        return hash(self.parts)
+
+
+@pytest.mark.parametrize("value", [OfAList(), (OfAList(),), memoryview(bytearray(b"1"))], ids=["list", "tuple", "bytes"])
+def test_a_hash_that_fails_is_refused_by_the_name_of_its_argument(value):
+    """Its class has one; that it is of a list shows when it is asked for, in the first call or in a later one."""
+    for options in ({}, {"static": "mode"}):
+        f = optimize(**options)(lambda x, mode: x)
+        for _ in range(2):
+            with pytest.raises(StaticError, match=r"static 'mode(\[0\])?' is or holds a \w+, which has no key"):
+                f(X, value)
+
+
 def test_a_traced_value_is_refused():
     """A static value has to be known before tracing, at any depth."""
     f = optimize(static="n")(lambda x, n: x)
@@ -223,3 +250,47 @@ def test_a_value_that_cannot_be_shown_is_a_static_value():
     for n in (Unshown(), Unshown()):
         np.testing.assert_array_equal(f(X, n), X)
     assert "Unshown" in str(f.plan(X, Unshown()))
+
+
+class Keys(dict):
+    """The recipe of many configurations."""
+
+    __getattr__ = dict.__getitem__
+
+
+class Anything:
+    """Knows every name."""
+
+    def __getattr__(self, name):
+        return 2.0
+
+
+class InSlots:
+    __slots__ = ("__weakref__",)
+    __getattr__ = Anything.__getattr__
+
+
+class Text(str):
+    __slots__ = ()
+    __getattr__ = Anything.__getattr__
+
+
+class Holder:
+    def __init__(self, config):
+        self.config = config
+
+    def scaled(self, x):
+        return x * self.config.rate
+
+
+@pytest.mark.parametrize("options", [{}, {"cache": "program"}, {"verify": True}, {"on_trace_error": "eager"}], ids=str)
+@pytest.mark.parametrize("make", [lambda: Keys(rate=2.0), Anything, InSlots, lambda: Text("a")], ids=["keys", "object", "slots", "text"])
+def test_whatever_a_class_makes_of_names_that_it_does_not_have(make, options):
+    """As an argument, in a list and in an object; a second value of it has its cause, and the plan names it."""
+    for put in (lambda value: value, lambda value: [value]):
+        f = optimize(static="config", **options)(lambda x, config: x * (config[0] if type(config) is list else config).rate)
+        for shape in (3, 2):
+            np.testing.assert_array_equal(f(X[:shape], put(make())), 2 * X[:shape])
+        assert "config" in str(f.plan(X, put(make())))
+        assert f.stats.causes
+    np.testing.assert_array_equal(optimize(**options)(Holder(make()).scaled)(X), 2 * X)

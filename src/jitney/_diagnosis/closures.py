@@ -9,7 +9,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from .._jax.trees import is_a, type_of
+from .._jax.trees import attribute, is_a, type_of
 from .._signature.static_values import Unkeyed, static_key
 from .._view.layout import static_text
 
@@ -30,14 +30,14 @@ def has_same_code(old: Any, new: Any) -> bool:
     """Whether two functions are one, made twice; a partial of the same arguments counts by its function."""
     if is_a(old, functools.partial) and is_a(new, functools.partial):
         return is_same((old.args, old.keywords), (new.args, new.keywords)) and has_same_code(old.func, new.func)
-    a, b = getattr(old, "__code__", None), getattr(new, "__code__", None)
+    a, b = attribute(old, "__code__", None), attribute(new, "__code__", None)
     return a is not None and b is not None and a == b and a.co_filename == b.co_filename
 
 
 def cells(fn: Any) -> tuple[tuple[str, Any], ...]:
     """What a function closes over, by name, in a form that keeps nothing alive: see `worded`."""
     fn = fn.func if is_a(fn, functools.partial) else fn
-    code = getattr(fn, "__code__", None)
+    code = attribute(fn, "__code__", None)
     if code is None:
         return ()
     found: list[tuple[str, Any]] = []
@@ -53,7 +53,7 @@ def worded(value: Any) -> Any:
     """A value that keeps nothing alive: itself if it is a number or a text, the code of a function, else its type and words."""
     if type_of(value) in _PLAIN:
         return value
-    code = getattr(value, "__code__", None)
+    code = attribute(value, "__code__", None)
     if code is not None:
         return code
     says = is_a(value, (type, Sequence, dict, set, frozenset))
@@ -68,5 +68,5 @@ def changed_cells(old: Sequence[tuple[str, Any]], new: Sequence[tuple[str, Any]]
 
 def line_of(fn: Any) -> str:
     """The line of a function, ` of line 12`; empty where there is none."""
-    code = getattr(fn, "__code__", None)
+    code = attribute(fn, "__code__", None)
     return "" if code is None else f" of line {code.co_firstlineno}"

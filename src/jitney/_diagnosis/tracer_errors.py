@@ -63,14 +63,16 @@ def _static(arguments: Sequence[str]) -> str:
 
 
 def no_number(where: Where, arrays: Sequence[Any], paths: Sequence[str], *, called: bool = True) -> ContractError | None:
-    """The error of an argument that JAX does not take: an array of text, objects or times, or where it is called one without numbers."""
+    """The error of an argument that JAX does not take: an array of text, objects or times, of numbers in another byte order,
+    or where it is called one without numbers."""
     for array, path in zip(arrays, paths, strict=True):
         dtype: Any = array.dtype if is_a(array, (np.ndarray, np.generic)) else None
         if dtype is not None and not is_of_numbers(dtype):
-            what, fix = (
-                f"{'an array' if is_a(array, np.ndarray) else 'a scalar'} of {dtype}",
-                "convert it to numbers, or pass it inside something static.",
-            )
+            what = f"{'an array' if is_a(array, np.ndarray) else 'a scalar'} of {dtype}"
+            fix = "convert it to numbers, or pass it inside something static."
+            if not dtype.isnative and is_of_numbers(dtype.newbyteorder("=")):
+                what += ", in the byte order of other machines"
+                fix = f"pass {path}.astype({dtype.newbyteorder('=').name!r})."
         elif called and isinstance(array, jax.ShapeDtypeStruct):
             what, fix = "a shape, and no array", "pass an array; shapes are for `compile`, `plan` and `lower`."
         else:

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._errors import repr_of
-from .._jax.trees import is_a, type_of
+from .._jax.trees import attribute, is_a, type_of
 
 Data = Any
 """What JSON can hold: here always a list that begins with a kind."""
@@ -103,8 +103,8 @@ def _name_of(value: Any) -> list[str]:
     Raises:
         NoData: It is not found there.
     """
-    module: Any = getattr(value, "__module__", None)
-    name: Any = getattr(value, "__qualname__", None)
+    module: Any = attribute(value, "__module__", None)
+    name: Any = attribute(value, "__qualname__", None)
     if not is_a(module, str) or not is_a(name, str):
         raise NoData(f"a {type_of(value).__qualname__}, which is neither plain data nor found by a name")
     if _reached(sys.modules.get(module), name) is not value:

@@ -16,7 +16,7 @@ from .._diagnosis.needed_values import CAUGHT
 from .._diagnosis.tracer_errors import trace_error
 from .._errors import ContractError, ExportError, Where, sentence
 from .._jax.settings import settings
-from .._jax.trees import extended, is_a, issubdtype, tree_unflatten
+from .._jax.trees import extended, is_a, issubdtype, tree_unflatten, words_of_keys
 from .._program.entry import Entry
 from .._report.plan_report import report
 from .._signature.hints import ScalarHint
@@ -276,7 +276,7 @@ def _bound_arrays(
                          "bind it to arrays, or export the function and pass them when it is loaded.")
             )  # fmt: skip
         is_key = is_a(array, jax.Array) and issubdtype(array.dtype, extended)
-        host = np.asarray(_random.key_data(array) if is_key else _jax.numpy.asarray(array))  # as JAX takes it
+        host = words_of_keys(array) if is_key else np.asarray(_jax.numpy.asarray(array))  # as JAX takes it
         impl = str(_random.key_impl(array)) if is_key else None
         held.append(({"number": number, "dtype": host.dtype.name, "shape": list(host.shape), "impl": impl}, host.tobytes()))
     return held

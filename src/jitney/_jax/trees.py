@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
 
@@ -29,10 +30,20 @@ extended: Any = _dtypes.extended
 is_a: Callable[[Any, Any], bool] = isinstance
 """`isinstance`, for what holds values of any type: pyright would go on with a container of unknown type."""
 type_of: Callable[[Any], Any] = type
+_usual: Any = object.__getattribute__
 
 
 space_of: Callable[[Any], Mapping[str, Any]] = vars
 """The names in a module, a class or an instance."""
+
+
+def attribute(value: Any, name: str, default: Any = None) -> Any:
+    """What lies in a value, or in its class, under a name such as `__qualname__`. A `__getattr__` is not asked: it may know every name, or
+    raise a `KeyError`, as that of a dict whose keys are attributes does."""
+    try:
+        return _usual(value, name)
+    except AttributeError:
+        return getattr(value, name, default) if is_a(value, types.MethodType) else default  # a method answers for its function
 
 
 def is_number(value: Any) -> bool:
@@ -41,9 +52,16 @@ def is_number(value: Any) -> bool:
 
 
 def is_of_numbers(dtype: Any) -> bool:
-    """Whether JAX computes with a dtype of NumPy's: not with text, objects, times, records and raw bytes, nor numbers beyond 64 bits."""
+    """Whether JAX computes with a dtype of NumPy's: not with text, objects, times, records and raw bytes, nor numbers beyond 64 bits
+    or in the byte order of other machines."""
     wide = dtype.kind in "fc" and dtype.itemsize > (16 if dtype.kind == "c" else 8)
-    return not wide and (issubdtype(dtype, np.number) or dtype == np.bool_)
+    return not wide and dtype.isnative and (issubdtype(dtype, np.number) or dtype == np.bool_)
+
+
+def words_of_keys(keys: Any) -> np.ndarray[Any, np.dtype[np.uint32]]:
+    """The numbers that random keys are made of; inside of a trace too, where taking them out of an array that is there would be traced."""
+    with jax.ensure_compile_time_eval():
+        return np.asarray(_jax.random.key_data(keys))
 
 
 def is_whole(value: Any) -> bool:

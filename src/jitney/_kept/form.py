@@ -16,7 +16,7 @@ from typing import Any
 import equinox as eqx
 import jax
 
-from .._jax.trees import is_a, tree_flatten, tree_unflatten, type_of
+from .._jax.trees import attribute, is_a, tree_flatten, tree_unflatten, type_of
 from .._record.unsure import Unsure
 from .._record.whose import reached
 from .._signature.told_apart import are_one
@@ -158,8 +158,8 @@ def _opened(value: Any) -> tuple[list[Any], Any]:
 
 
 def _named(value: Any) -> tuple[str, str]:
-    module: Any = getattr(value, "__module__", None)
-    name: Any = getattr(value, "__qualname__", None)
+    module: Any = attribute(value, "__module__", None)
+    name: Any = attribute(value, "__qualname__", None)
     if not is_a(module, str) or not is_a(name, str) or reached(module, name) is not value:
         raise Unsure(f"its result holds a {type(value).__qualname__} that no argument has and no name leads to")
     return module, name

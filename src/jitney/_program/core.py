@@ -119,7 +119,11 @@ class Core(Function):
     def entry_of(self, layout: Layout, leaves: Sequence[Any]) -> Entry:
         """The entry of a call, which the layout knows if there was one like it and its objects hold the same still."""
         key = layout.key(leaves)
-        entry = layout.entries.get(key)
+        try:
+            entry = layout.entries.get(key)
+        except (TypeError, ValueError):
+            layout.check_hashes(leaves)
+            raise
         if entry is None or not entry.holds():
             entry = layout.remember(key, self.entry(layout, leaves))
         return entry

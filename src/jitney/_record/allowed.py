@@ -9,7 +9,7 @@ import os
 import time
 from typing import Any
 
-from .._jax.trees import is_a
+from .._jax.trees import attribute, is_a
 from .unsure import Unsure
 from .whose import is_installed, is_known
 
@@ -93,6 +93,6 @@ def is_barred_call(called: Any) -> bool:
             return True
     except TypeError:  # it has no hash
         return False
-    owner = getattr(called, "__self__", None)
-    module = getattr(called, "__module__", None) or type(owner).__module__
+    owner = attribute(called, "__self__", None)
+    module = attribute(called, "__module__", None) or type(owner).__module__
     return is_a(module, str) and module.startswith(("_random", "random", "numpy.random", "secrets", "_io", "socket", "_socket", "mmap"))

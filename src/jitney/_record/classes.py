@@ -20,7 +20,7 @@ import jax
 import jax.core
 import numpy as np
 
-from .._jax.trees import Tracer, is_a, space_of, type_of
+from .._jax.trees import Tracer, attribute, is_a, space_of, type_of
 from .whose import is_installed, static_attribute, whose
 
 _core: Any = jax.core
@@ -135,7 +135,7 @@ _ROOTS: Any = (
 def annotations_text(value: Any) -> list[str]:
     """The annotations of a function or a class, in words; contracts are made of them."""
     try:
-        said = dict(getattr(value, "__annotations__", {}))
+        said = dict(attribute(value, "__annotations__", {}))
     except NameError:  # a name that is not defined yet, in Python 3.14
         return ["not known yet"]
     return [f"{name}: {_annotation(part)}" for name, part in said.items()]
@@ -147,7 +147,7 @@ def _annotation(part: Any) -> str:
 
 def instance_items(value: Any) -> list[tuple[str, Any]]:
     """All that an instance holds: what it is as one of Python's own types, its attributes, its slots."""
-    items = [(name, part) for name, part in sorted(getattr(value, "__dict__", {}).items()) if name not in LEFT_OUT]
+    items = [(name, part) for name, part in sorted(attribute(value, "__dict__", {}).items()) if name not in LEFT_OUT]
     for kind in type_of(value).__mro__:
         slots = space_of(kind).get("__slots__", ())
         for slot in (slots,) if is_a(slots, str) else tuple(slots):

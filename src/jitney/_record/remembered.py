@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from .._jax.trees import is_a, space_of, type_of
+from .._jax.trees import attribute, is_a, space_of, type_of
 from .unsure import Unsure
 
 REMEMBERING: Any = functools._lru_cache_wrapper  # pyright: ignore[reportPrivateUsage]
@@ -64,7 +64,7 @@ class Memory:
 
 def name_of(remembering: Any) -> str:
     """For messages."""
-    return str(getattr(remembering, "__name__", "a function"))
+    return str(attribute(remembering, "__name__", "a function"))
 
 
 def options_of(remembering: Any) -> str:

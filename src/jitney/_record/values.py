@@ -27,7 +27,7 @@ from jax.core import Tracer
 from .._errors import Where
 from .._jax.jitted import JITTED, told
 from .._jax.mesh import Mesh, told_of
-from .._jax.trees import extended, is_a, is_node, issubdtype, space_of, tree_flatten, type_of
+from .._jax.trees import attribute, extended, is_a, is_node, issubdtype, space_of, tree_flatten, type_of, words_of_keys
 from .allowed import FORMATS, check_module, check_name
 from .by_name import ASKING
 from .classes import (
@@ -219,26 +219,26 @@ class Walk:
         return digest
 
     def _array(self, value: Any, kind: Any) -> None:
+        is_key = is_a(value, jax.Array) and issubdtype(value.dtype, extended)
         if is_a(value, jax.Array):
             if value.is_deleted():
                 raise self.fail("is an array that was donated")
             if len(value.sharding.device_set) > 1:
                 raise self.fail("is an array over several devices")
-            if issubdtype(value.dtype, extended):
+            if is_key:
                 if not issubdtype(value.dtype, jax.dtypes.prng_key):
                     raise self.fail(f"is an array of {value.dtype}")
                 self.say("key", str(value.dtype))
-                value = jax.random.key_data(value)
         elif kind is not np.ndarray and not is_a(value, np.generic):
             raise self.fail(f"is a {kind.__qualname__}, a kind of array that is not known")
         if getattr(value.dtype, "hasobject", False):
             raise self.fail("is an array of objects")
-        host = np.asarray(value)
+        host = words_of_keys(value) if is_key else np.asarray(value)
         self._dtype(host.dtype)
         weak = bool(getattr(value, "weak_type", False))
         if is_a(value, np.ndarray) and value.base is not None:
             self._views.append(value)
-        laid = repr(host.strides) if kind is np.ndarray else repr(getattr(value, "sharding", None))
+        laid = repr((host.strides, host.flags.writeable)) if kind is np.ndarray else repr(getattr(value, "sharding", None))
         self.say("array", kind.__name__, host.dtype.str, repr(host.shape), str(weak), laid)
         self.say(hashlib.blake2b(np.ascontiguousarray(host).tobytes(), digest_size=32).hexdigest())
 
@@ -319,13 +319,13 @@ class Walk:
             self.add(mesh)
 
     def _builtin(self, value: Any) -> None:
-        owner = getattr(value, "__self__", None)
+        owner = attribute(value, "__self__", None)
         if is_a(value, types.BuiltinFunctionType) and (owner is None or is_a(owner, types.ModuleType)):
-            module = str(getattr(value, "__module__", None) or getattr(owner, "__name__", ""))
+            module = str(attribute(value, "__module__", None) or attribute(owner, "__name__", ""))
             self._named((module, value.__name__))
             return
         self.say("builtin", kind_name(value), value.__name__)
-        self.add(owner if owner is not None else getattr(value, "__objclass__", None))
+        self.add(owner if owner is not None else attribute(value, "__objclass__", None))
 
     def _jitted(self, value: Any) -> None:
         inside = told(value)
@@ -415,7 +415,7 @@ class Walk:
             self._named(named)
             self._installed.append(value)
             return
-        module: Any = getattr(value, "__module__", "")
+        module: Any = attribute(value, "__module__", "")
         self.say("class", str(module), value.__qualname__, value.__name__)
         if is_a(module, str) and module.partition(".")[0] == "jaxtyping":
             held = getattr(value, "array_type", None)  # of the rest of an annotation its name says all

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import FunctionType, ModuleType
 from typing import Any
 
-from .._jax.trees import is_a, space_of, type_of
+from .._jax.trees import attribute, is_a, space_of, type_of
 from .._owners import owner
 
 CORE = ("jax", "jaxlib", "jitney", "equinox", "numpy")
@@ -58,8 +58,8 @@ def importable(value: Any) -> tuple[str, str] | None:
     """
     if not is_a(value, _NAMED) and not is_installed(str(static_attribute(type_of(value), "__module__"))):
         return None
-    module: Any = getattr(value, "__module__", None)
-    name: Any = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
+    module: Any = attribute(value, "__module__", None)
+    name: Any = attribute(value, "__qualname__", None) or attribute(value, "__name__", None)
     if not is_a(module, str) or not is_a(name, str) or not is_installed(module):
         return None
     return (module, name) if reached(module, name) is value else None

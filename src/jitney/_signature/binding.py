@@ -17,7 +17,7 @@ from typing import Any
 import jax
 
 from .._errors import ContractError, Where, misfit
-from .._jax.trees import is_a, type_of
+from .._jax.trees import attribute, is_a, type_of
 from .._owners import short
 
 _ANY_CALL = inspect.Signature(
@@ -80,8 +80,8 @@ def _with_own_default(parameter: inspect.Parameter, own: Mapping[str, inspect.Pa
 def where_of(fn: Callable[..., Any]) -> Where:
     """How messages name a function: its qualified name without `<locals>`, file and line."""
     target = inspect.unwrap(fn)
-    name = getattr(target, "__qualname__", None) or type(target).__qualname__
-    code = getattr(target, "__code__", None)
+    name = attribute(target, "__qualname__", None) or type(target).__qualname__
+    code = attribute(target, "__code__", None)
     name = name.rsplit("<locals>.", 1)[-1]
     return Where(name) if code is None else Where(name, short(code.co_filename), code.co_firstlineno)
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .._jax.trees import type_of
-from .static_values import PLAIN, Opaque, snapshot
+from .static_values import PLAIN, Opaque, order_in_memory, snapshot
 
 _MOST = 2
 _MOST_BYTES = 1 << 20  # of an array: a copy takes memory, and each of its programs has one
@@ -59,7 +59,8 @@ def is_alike(a: Any, b: Any) -> bool:
     if kind is dict:
         return _are_alike([*a], [*b]) and _are_alike([*a.values()], [*b.values()])
     if kind is np.ndarray:
-        return a.dtype == b.dtype and a.dtype.kind in "biufc" and a.shape == b.shape and a.tobytes() == b.tobytes()
+        alike = a.dtype == b.dtype and a.dtype.kind in "biufc" and a.shape == b.shape and order_in_memory(a) == order_in_memory(b)
+        return alike and a.tobytes() == b.tobytes()
     return False
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import dataclasses
 import enum
 import functools
@@ -18,9 +19,9 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from .._jax.trees import is_a, type_of
+from .._jax.trees import attribute, is_a, type_of
 from .._owners import owner_of_class
-from .static_values import PLAIN, Unkeyed, extras, static_key, with_attributes
+from .static_values import PLAIN, Unkeyed, extras, order_in_memory, static_key, with_attributes
 
 _ABSENT = object()
 _HEAP_TYPE = 1 << 9  # of `type.__flags__`: a class that Python code has made
@@ -29,7 +30,16 @@ _BOUND = frozenset((types.BuiltinFunctionType, types.MethodWrapperType))
 _WRITES = frozenset(("append", "appendleft", "extend", "extendleft", "insert", "add", "update", "clear", "__setitem__"))
 """Methods that put something in, and return the same whatever is there: a body that is handed `log.append` does not read the log."""
 _VIEWS = (memoryview, KeysView, ValuesView, ItemsView)
-_OTHERS = (type, types.ModuleType, BaseException, eqx.Module, *_CONTAINERS)
+_C_DATA: Any = ctypes.Structure.__base__
+_BYTES = (bytearray, memoryview, _C_DATA)
+_OF_A_LIBRARY = 0  # no `id`: what follows it lies in an object of a library's
+_OTHERS = (type, types.ModuleType, BaseException, eqx.Module, _C_DATA, *_CONTAINERS)
+_NOT_OF_A_BODY = frozenset(
+    ("__init__", "__new__", "__post_init__", "__del__", "__init_subclass__", "__class_getitem__", "__subclasshook__", "__getattribute__",
+     "__setattr__", "__delattr__", "__repr__", "__str__", "__dir__", "__sizeof__", "__reduce__", "__reduce_ex__", "__getstate__",
+     "__setstate__", "__copy__", "__deepcopy__", "__replace__", "__annotate_func__", "__classcell__")
+)  # fmt: skip
+"""Special methods that make an object, write to it, show it or store it; `__getattribute__` is `watching.py`'s while a trace lasts."""
 _SETTLED = frozenset((*PLAIN, float, complex, types.ModuleType))
 _BARE = frozenset((list, tuple, dict, set, frozenset, deque, np.ndarray))
 _kinds: WeakKeyDictionary[type[Any], _Kind] = WeakKeyDictionary()
@@ -124,7 +134,7 @@ def is_settled(value: Any) -> bool:
         return True
     if is_a(value, (tuple, frozenset, functools.partial, types.MethodType, types.MethodWrapperType, ReferenceType)):
         return not attributes_of(value) and all(map(is_settled, _parts(value)))
-    if is_plain(kind) or is_a(value, _VIEWS) or kind in ProxyTypes or with_attributes(value):
+    if is_plain(kind) or is_a(value, (*_VIEWS, _C_DATA)) or kind in ProxyTypes or with_attributes(value):
         return False
     if dataclasses.is_dataclass(kind):
         made: Any = kind
@@ -148,10 +158,11 @@ def state(value: Any, seen: tuple[int, ...] = ()) -> Hashable:
     if id(value) in seen:
         return kind, seen.index(id(value))
     inside = (*seen, id(value))
-    if is_a(value, (bytearray, memoryview)):
+    if is_a(value, _BYTES):
         return kind, bytes(value)
     if is_a(value, (list, tuple, deque)):
-        return kind, tuple(state(part, inside) for part in value), _attributes(value, inside)
+        most = value.maxlen if is_a(value, deque) else None
+        return kind, most, tuple(state(part, inside) for part in value), _attributes(value, inside)
     if is_a(value, (dict, types.MappingProxyType)):
         factory = _Same(value.default_factory) if is_a(value, defaultdict) else None
         return kind, factory, tuple((state(key, inside), state(part, inside)) for key, part in value.items()), _attributes(value, inside)
@@ -163,14 +174,16 @@ def state(value: Any, seen: tuple[int, ...] = ()) -> Hashable:
         return kind, state((value.func, value.args, value.keywords), inside), _attributes(value, inside)
     if is_a(value, np.ndarray):
         held = state(value.tolist(), inside) if value.dtype.hasobject else value.tobytes()
-        return kind, str(value.dtype), value.shape, held, _attributes(value, inside)
+        return kind, str(value.dtype), value.shape, order_in_memory(value), held, _attributes(value, inside)
     if is_a(value, types.MethodType):
         return kind, _Same(value.__func__), state(value.__self__, inside)
     if is_a(value, (eqx.Module, types.SimpleNamespace)) or (fields_of(value) and not is_plain(kind)):
         return kind, _attributes(value, inside)
     if is_plain(kind):
-        nested = bool(seen) and owner_of_class(kind) == "library"  # a logger's parents, a table's blocks: not ours to look through
-        return kind, _Same(value), None if nested else _attributes(value, inside)
+        if owner_of_class(kind) != "library":
+            return kind, _Same(value), _attributes(value, inside)
+        nested = _OF_A_LIBRARY in seen  # a logger's parents, a table's blocks: not ours to look through
+        return kind, _Same(value), None if nested else _attributes(value, (*inside, _OF_A_LIBRARY))
     drawn = random_state(value)
     if drawn is not None:
         return _Same(value), state(drawn, inside)
@@ -208,13 +221,24 @@ def _attributes(value: Any, seen: tuple[int, ...]) -> Hashable:
         return ()
     held = [*attributes_of(value).items()]
     for base in _known(kind).bases:
-        held += [(name, part) for name, part in [*vars(base).items()] if not (name.startswith("__") and name.endswith("__"))]
+        held += [(name, part) for name, part in [*vars(base).items()] if not is_special(name) or is_called_unasked(name, part)]
     return tuple((name, state(part, seen)) for name, part in held if name != "_abc_impl")
+
+
+def is_special(name: str) -> bool:
+    return name.startswith("__") and name.endswith("__")
+
+
+def is_called_unasked(name: str, part: Any) -> bool:
+    """Whether what a class has under a name is a special method, which Python looks up in the class itself: `+`, `len`, a call."""
+    if not is_special(name) or name in _NOT_OF_A_BODY:
+        return False
+    return hasattr(type_of(part), "__get__") and not is_a(part, (types.GetSetDescriptorType, types.MemberDescriptorType))
 
 
 def attributes_of(value: Any) -> dict[str, Any]:
     """What lies in an object, in its `__dict__` or in slots."""
-    held: dict[str, Any] = getattr(value, "__dict__", {})
+    held: dict[str, Any] = attribute(value, "__dict__", {})
     slots = _known(type_of(value)).slots
     return {**held, **{name: getattr(value, name) for name in slots if hasattr(value, name)}} if slots else held
 

@@ -17,7 +17,7 @@ from .._errors import StaticError, Where, sentence
 from .._jax.trees import is_a, type_of
 from .._owners import owner_of_class
 from .names_of_classes import ClassNames, Names, bases_of, named_by
-from .plain_objects import article, attributes_of, first_used_up, is_settled, plain_objects, referent, state
+from .plain_objects import article, attributes_of, first_used_up, is_called_unasked, is_settled, plain_objects, referent, state
 from .static_values import Copies, snapshot
 from .watching import ABSENT, WatchedClasses, can_be_watched, next_number, unwatched
 
@@ -106,6 +106,9 @@ class Reads:
         bases = bases_of(type_of(value))
         for base in bases:
             self._put(base)
+            for name, part in [*base.__dict__.items()]:
+                if is_called_unasked(name, part):
+                    self.note(base, name, part)
             for name in names:
                 if any(name in other.__dict__ for other in bases):
                     self.note(base, name, base.__dict__.get(name, ABSENT))
@@ -285,5 +288,5 @@ def _raw(value: Any, name: str) -> Any:
     for base in type_of(value).__mro__:
         if name in base.__dict__:
             part = base.__dict__[name]
-            return getattr(value, name, ABSENT) if is_a(part, types.MemberDescriptorType) else part
+            return getattr(value, name, ABSENT) if is_a(part, (types.MemberDescriptorType, types.GetSetDescriptorType)) else part
     return ABSENT

@@ -24,7 +24,7 @@ import jax
 import numpy as np
 
 from .._errors import StaticError, Where, sentence
-from .._jax.trees import Tracer, is_a, issubdtype, space_of, type_of
+from .._jax.trees import Tracer, attribute, is_a, issubdtype, space_of, type_of, words_of_keys
 
 _BY_PARTS = (
     float, complex, np.ndarray, np.generic, jax.Array, list, tuple, dict, set, frozenset,
@@ -132,7 +132,7 @@ def snapshot(value: Any, copies: Copies | None = None) -> Any:
 
 def _copied(value: Any, kind: type[Any], copies: Copies) -> Any:
     if is_a(value, np.ndarray):
-        return value.copy()
+        return value.copy(order="K")
     if is_a(value, (bytearray, deque)):
         return _with_attributes(copy.copy(value), value, copies)
     if is_a(value, types.MappingProxyType):
@@ -179,7 +179,7 @@ def _copied_record(value: Any, copies: Copies) -> Any:
 
 
 def _with_attributes(twin: Any, value: Any, copies: Copies) -> Any:
-    for name, part in getattr(value, "__dict__", {}).items():
+    for name, part in attribute(value, "__dict__", {}).items():
         object.__setattr__(twin, name, snapshot(part, copies))
     return twin
 
@@ -240,7 +240,7 @@ def _parts(value: Any) -> tuple[Any, ...] | None:
 
 def extras(record: Any) -> dict[str, Any]:
     """The attributes of a dataclass's instance that are no fields, such as `__post_init__` sets, and no values of a `cached_property`."""
-    held: dict[str, Any] = getattr(record, "__dict__", {})
+    held: dict[str, Any] = attribute(record, "__dict__", {})
     names = held.keys() - {field.name for field in dataclasses.fields(record)}
     return {name: held[name] for name in names if not is_a(getattr(type_of(record), name, None), functools.cached_property)}
 
@@ -250,7 +250,7 @@ def _own(value: Any) -> tuple[Any, ...]:
     if not with_attributes(value) and not is_a(value, (list, tuple, dict, set, frozenset, np.ndarray, functools.partial)):
         return ()
     factory = value.default_factory if is_a(value, defaultdict) else None
-    attributes = getattr(value, "__dict__", None)
+    attributes = attribute(value, "__dict__", None)
     return (factory, attributes) if factory or attributes else ()
 
 
@@ -267,12 +267,21 @@ def is_keyed_by_fields(value: Any) -> bool:
 
 def _array_parts(value: Any) -> tuple[Any, ...]:
     if is_a(value, jax.Array) and issubdtype(value.dtype, jax.dtypes.prng_key):
-        return ("key", str(value.dtype), *_array_parts(jax.random.key_data(value)))
+        return ("key", str(value.dtype), *_array_parts(words_of_keys(value)))
     host = np.asarray(value)
     if host.dtype.hasobject:
         return (str(host.dtype), host.shape, host.tolist())
     weak = bool(getattr(value, "weak_type", False))
-    return (str(host.dtype), host.shape, weak, host.tobytes())
+    return (str(host.dtype), host.shape, weak, order_in_memory(host), host.tobytes())
+
+
+def order_in_memory(array: np.ndarray[Any, Any]) -> tuple[int, ...]:
+    """The axes of an array from the outermost in memory on, which `ravel("K")` goes by; nothing where that is their own order."""
+    if array.flags.c_contiguous:
+        return ()
+    axes = range(array.ndim)
+    order = sorted(axes, key=lambda axis: -abs(array.strides[axis]))
+    return () if order == [*axes] else tuple(order)
 
 
 def _is_record(value: Any) -> bool:
@@ -282,7 +291,7 @@ def _is_record(value: Any) -> bool:
 def has_hash(value: Any) -> bool:
     try:
         hash(value)
-    except (TypeError, AttributeError, RecursionError):  # of a dataclass that has lost a field, or that contains itself
+    except (TypeError, ValueError, AttributeError, RecursionError):  # of bytes that change, of a record that has lost a field
         return False
     return True
 

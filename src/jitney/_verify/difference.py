@@ -20,7 +20,7 @@ import numpy as np
 from .._body.plain import Change
 from .._jax.linearized import Linear
 from .._jax.sparse_arrays import is_bcoo
-from .._jax.trees import extended, is_a, issubdtype, keystr, tree_flatten, tree_flatten_with_path, type_of
+from .._jax.trees import extended, is_a, issubdtype, keystr, tree_flatten, tree_flatten_with_path, type_of, words_of_keys
 
 _jax: Any = jax
 _jnp: Any = jnp
@@ -265,7 +265,7 @@ def _changes(plain: Sequence[Any], spread: Callable[[], Iterable[Any]]) -> list[
 def numbers(array: Any) -> Numbers:
     """An array as NumPy computes with it, wide enough to hold every element."""
     if issubdtype(array.dtype, extended):
-        array = _jax.random.key_data(array)
+        array = words_of_keys(array)
     host: Numbers = np.asarray(array)
     if issubdtype(host.dtype, np.complexfloating):
         return host.astype(np.complex128)

@@ -21,7 +21,7 @@ import numpy as np
 
 from .._errors import VerificationError, sentence
 from .._jax.mesh import current
-from .._jax.trees import extended, is_a, issubdtype, type_of
+from .._jax.trees import extended, is_a, issubdtype, type_of, words_of_keys
 from .._signature.options import Options
 from .._stages.derive import COTANGENT, Derived
 from .._version import __version__
@@ -233,7 +233,7 @@ class _Arguments:
     def _array(self, array: Any) -> str:
         name = f"a{len(self.arrays)}"
         if issubdtype(array.dtype, extended):
-            self.arrays[name] = np.asarray(_jax.random.key_data(array))
+            self.arrays[name] = words_of_keys(array)
             return f"jax.random.wrap_key_data(DATA[{name!r}], impl={str(_jax.random.key_impl(array))!r})"
         host = np.asarray(array)
         wide = host if host.dtype.kind in "biufc" else numbers(host)

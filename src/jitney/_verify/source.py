@@ -14,7 +14,7 @@ from typing import Any
 
 from jax import Array
 
-from .._jax.trees import is_a
+from .._jax.trees import attribute, is_a
 from .._owners import is_users
 
 _STANDARD = {"jax", "jnp", "np", "jitney"}
@@ -61,16 +61,16 @@ class SourceText:
 
     def _imported(self, value: Any) -> tuple[str, str] | None:
         """Module and qualified name, where an import finds this very object or what decorates it."""
-        module: Any = getattr(value, "__module__", None)
-        name: Any = getattr(value, "__qualname__", None)
+        module: Any = attribute(value, "__module__", None)
+        name: Any = attribute(value, "__qualname__", None)
         if not module or not name or "<" in name or module in ("__main__", "builtins"):
             return None
         reached: Any = sys.modules.get(module)
         for part in name.split("."):
             reached = getattr(reached, part, None)
-        if reached is not value and getattr(reached, "__wrapped__", None) is not value:
+        if reached is not value and attribute(reached, "__wrapped__", None) is not value:
             return None
-        file: Any = getattr(sys.modules.get(module), "__file__", None)
+        file: Any = attribute(sys.modules.get(module), "__file__", None)
         if file is not None and is_users(file):
             place = Path(file).resolve()
             depth: int = module.count(".") + (place.name == "__init__.py")
@@ -85,14 +85,14 @@ class SourceText:
 
     def _named_in(self, fn: Any, tree: ast.AST) -> None:
         """Provide what the copy of a function names besides its own."""
-        scope = {**getattr(fn, "__globals__", {}), **_closure(fn)}
+        scope = {**attribute(fn, "__globals__", {}), **_closure(fn)}
         for node in ast.walk(tree):
             if isinstance(node, ast.Name) and node.id not in self._known and node.id in scope:
                 self._known.add(node.id)
                 self._value(node.id, scope[node.id])
 
     def _value(self, name: str, value: Any) -> None:
-        inner = getattr(value, "__wrapped__", value)
+        inner = attribute(value, "__wrapped__", value)
         if is_a(value, _MODULES):
             self.lines.append(f"import {value.__name__} as {name}")
         elif value is None or is_a(value, (bool, int, float, complex, str)):
@@ -119,7 +119,7 @@ _FEW = 64
 
 def _closure(fn: Any) -> dict[str, Any]:
     """What a function closes over."""
-    cells = getattr(fn, "__closure__", None) or ()
+    cells = attribute(fn, "__closure__", None) or ()
     names = fn.__code__.co_freevars if cells else ()
     return {name: cell.cell_contents for name, cell in zip(names, cells, strict=True) if _is_filled(cell)}
 

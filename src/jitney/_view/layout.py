@@ -20,6 +20,7 @@ from .._errors import StaticError, repr_of, sentence
 from .._jax.trees import (
     Path,
     Tracer,
+    attribute,
     canonicalize_dtype,
     extended,
     is_a,
@@ -34,7 +35,7 @@ from .._signature.binding import Binder
 from .._signature.hints import ScalarHint
 from .._signature.known_values import Known
 from .._signature.plain_objects import article, first_used_up
-from .._signature.static_values import Copies, Opaque, Unkeyed, keyer_of, snapshot, unkeyed
+from .._signature.static_values import Copies, Opaque, Unkeyed, has_hash, keyer_of, snapshot, unkeyed
 from .._signature.told_apart import exactly
 from .static_fields import copy_loose, loose_parts
 from .view import Leaf, LeafHint, View, is_array, leaf_hints
@@ -117,7 +118,20 @@ class Layout:
         try:
             return tuple([leaves[i] if keyer is None else keyer(leaves[i]) for i, keyer in self._keyers])
         except Unkeyed:
-            raise unkeyed(self._where, ((self.names[i][1], leaves[i]) for i in self.static if not isinstance(leaves[i], Opaque))) from None
+            raise self._unkeyed(leaves, self.static) from None
+
+    def check_hashes(self, leaves: Sequence[Any]) -> None:
+        """Check that static values have the `hash` that their classes say they have, which fails when it is looked for an entry.
+
+        Raises:
+            StaticError: One has none, for now: it is made of a list, say.
+        """
+        unhashed = [i for i, keyer in self._keyers if keyer is None and not has_hash(leaves[i])]
+        if unhashed:
+            raise self._unkeyed(leaves, unhashed) from None
+
+    def _unkeyed(self, leaves: Sequence[Any], at: Sequence[int]) -> StaticError:
+        return unkeyed(self._where, ((self.names[i][1], leaves[i]) for i in at if not isinstance(leaves[i], Opaque)))
 
     def statics(self, leaves: Sequence[Any]) -> tuple[Any, ...]:
         """The static values of a call, copied, in the order of `static`."""
@@ -199,7 +213,7 @@ def unwrapped(leaf: Any) -> Any:
 
 def static_text(value: Any) -> str:
     """A static value in a few words, for reports."""
-    text = getattr(value, "__qualname__", None) or repr_of(value)
+    text = attribute(value, "__qualname__", None) or repr_of(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 

@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import jax
 import numpy as np
 
 from ..._jax.jaxprs import opened, programs, scan_parts, solve_operands, while_parts
+from ..._jax.trees import words_of_keys
 from ..dims import evaluate, is_countable, is_ragged
 from ..refusal import Refused
 from ..typed_jax import dtypes
@@ -271,4 +271,4 @@ def _equal(a: Any, b: Any) -> bool:
 
 def _bits(x: Any) -> np.ndarray[Any, Any]:
     is_key = dtypes.issubdtype(getattr(x, "dtype", np.float32), dtypes.prng_key)
-    return np.ascontiguousarray(jax.random.key_data(x) if is_key else x)
+    return np.ascontiguousarray(words_of_keys(x) if is_key else x)

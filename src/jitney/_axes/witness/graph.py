@@ -15,7 +15,7 @@ import numpy as np
 
 from ..._jax.evaluation import SeenAt, without_calls
 from ..._jax.jaxprs import opened, source_of
-from ..._jax.trees import Tracer, is_a
+from ..._jax.trees import Tracer, attribute, is_a
 from ..dims import evaluate, is_ragged, tree_dims
 from ..rules import RULES
 from ..rules.control import entered
@@ -156,7 +156,7 @@ def canonical(param: Any, sizes: Mapping[str, int]) -> Any:
     if is_a(param, float):
         return repr(param)
     if callable(param) and not isinstance(param, type):  # made anew by each trace
-        return getattr(param, "__qualname__", type(param).__qualname__)
+        return attribute(param, "__qualname__", type(param).__qualname__)
     return param
 
 

@@ -26,7 +26,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..._jax.trees import is_a, type_of
+from ..._jax.trees import attribute, is_a, type_of
 from ..._owners import owner
 
 _MODULES = ("jax", "jaxlib", "jitney", "numpy", "math", "functools", "itertools", "collections", "typing", "dataclasses", "enum", "abc",
@@ -109,17 +109,17 @@ def _parts(value: Any, names: frozenset[str] | None) -> Iterator[Any]:
         yield from (*mapping.keys(), *mapping.values())
     if is_a(value, types.ModuleType) and value is not operator and not _is_users(value):
         return
-    space: Any = getattr(value, "__dict__", None) or {}
+    space: Any = attribute(value, "__dict__", None) or {}
     for name in names if names is not None else [*space, *dir(type_of(value))]:
         if name.startswith("__"):
             continue
         part = inspect.getattr_static(value, name, None)
-        yield getattr(value, name, None) if is_a(part, types.MemberDescriptorType) else getattr(part, "__func__", part)
+        yield getattr(value, name, None) if is_a(part, types.MemberDescriptorType) else attribute(part, "__func__", part)
 
 
 def _is_own_error(value: Any) -> bool:
     """Whether a class of errors is of the user's or a library's own: nothing that JAX says of a size is one."""
-    module = sys.modules.get(getattr(value, "__module__", ""))
+    module = sys.modules.get(attribute(value, "__module__", ""))
     return is_a(value, type) and issubclass(value, BaseException) and module is not None and _is_users(module)
 
 
@@ -208,7 +208,7 @@ def is_allowed(value: Any) -> bool:
     if is_a(value, types.BuiltinFunctionType) and not is_a(value.__self__, (types.ModuleType, type, type(None))):
         return True  # a method: it asks for items, hashes and equality, which is seen
     if is_a(value, types.BuiltinFunctionType) or (is_a(value, type) and value.__module__ == "builtins"):
-        return getattr(value, "__name__", "") in _BUILTINS or (getattr(value, "__module__", "") or "").partition(".")[0] in _MODULES
+        return attribute(value, "__name__", "") in _BUILTINS or (attribute(value, "__module__", "") or "").partition(".")[0] in _MODULES
     if is_a(value, types.MethodType):
         return is_allowed(value.__func__)
     return not is_a(value, partial) or is_allowed(value.func)
