@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import re
 import site
 import sys
 import sysconfig
@@ -153,6 +154,8 @@ def user_line(error: BaseException) -> str | None:
 def shorten(error: BaseException) -> None:
     """Leave jitney's own frames out of the traceback of an error that goes to the user, and of its causes, as JAX does with its own.
 
+    So they are out of the stack in the message of a failed run-time check.
+
     `JITNEY_TRACEBACK=full` keeps them. Whoever calls this re-raises with a bare `raise`, which adds no frame again.
     """
     if os.environ.get("JITNEY_TRACEBACK", "").strip().lower() == "full":
@@ -164,6 +167,8 @@ def shorten(error: BaseException) -> None:
         if each is not None and id(each) not in seen:
             seen.add(id(each))
             each.__traceback__ = _without_ours(each.__traceback__)
+            if isinstance(each, equinox.EquinoxRuntimeError) and each.args and type(each.args[0]) is str:
+                each.args = (_inside_of_jit(each.args[0]), *each.args[1:])
             waiting += [each.__cause__, each.__context__]
 
 
@@ -177,6 +182,34 @@ def _without_ours(trace: TracebackType | None) -> TracebackType | None:
     for each in reversed(theirs):
         kept = TracebackType(kept, each.tb_frame, each.tb_lasti, each.tb_lineno)
     return kept
+
+
+def _inside_of_jit(message: str) -> str:
+    """The message of a failed run-time check of Equinox, whose stack begins behind the frame of jitney that the function was called by.
+
+    Equinox cuts it so at its own `filter_jit`, whose frames and those of JAX it leaves out; it knows of no other.
+    """
+    head, begins, rest = message.partition(_BEGINS)
+    stack, ends, said = rest.partition(_ENDS)
+    if not ends:
+        return message
+    frames = _FRAME.split(stack)
+    ours = [_is_ours(frame) for frame in frames]
+    if not any(ours):
+        return message
+    outside = ours.index(True)
+    kept = [frame for i, frame in enumerate(frames) if i > outside and not ours[i]]
+    return "".join([head, begins, *kept, ends, said])
+
+
+def _is_ours(frame: str) -> bool:
+    return owner(frame.partition('  File "')[2].partition('", line ')[0]) == "jitney"
+
+
+# In the words of Equinox 0.13.3 to 0.13.8; in others the stack stays as it is.
+_BEGINS = "Below is the stack inside of JIT:\n"
+_ENDS = "\nequinox.EquinoxRuntimeError: "
+_FRAME = re.compile('^(?=  File ")', re.MULTILINE)  # lines of code stand further in
 
 
 def public(fn: Callable[P, R]) -> Callable[P, R]:

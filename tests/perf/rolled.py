@@ -6,7 +6,9 @@ seconds to trace and lower, and to compile without any cache, of processors, so 
 milliseconds of a call, the least of some rounds, in which all take turns. `*`: something was rolled.
 
 "one layer" is the same of a model of a single layer, which is compiled whatever is rolled: as many times as it is shorter no loop can be.
-`JITNEY_BENCH_MODELS` names some of the models, apart by commas, and `JITNEY_BENCH_KINDS` some of value, gradient and step.
+`JITNEY_BENCH_MODELS` names some of the models, apart by semicolons, `JITNEY_BENCH_KINDS` some of value, gradient and step, and
+`JITNEY_BENCH_WAYS` some of the five programs, of which the first is what the others are compared with; `JITNEY_BENCH_ROUNDS` says how
+many rounds.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ import jitney
 from examples._figures import record
 from jitney import optimize
 
-ROUNDS = 7
+ROUNDS = int(os.environ.get("JITNEY_BENCH_ROUNDS", "7"))
 KEY = jax.random.key(0)
 
 
@@ -136,7 +138,7 @@ def rounds(ways: dict[str, Any]) -> dict[str, float]:
 
 def chosen(variable: str, default: Any) -> list[str]:
     """What an environment variable names."""
-    return [name.strip() for name in os.environ.get(variable, ",".join(default)).split(",")]
+    return [name.strip() for name in os.environ.get(variable, ";".join(default)).split(";")]
 
 
 def main() -> None:
@@ -151,13 +153,14 @@ def main() -> None:
             x, stacked = jax.random.normal(KEY, shape), jitney.stack(layers)
             for kind in chosen("JITNEY_BENCH_KINDS", ("value", "gradient", "step")):
                 roll = {"roll": "auto"}
-                given = (("list", {}, layers), ("list, rolled", roll, layers), ("stacked", {}, stacked),
-                         ("stacked, rolled", roll, stacked), ("one layer", {}, layers[:1]))  # fmt: skip
-                ways = {how: compiled(program_of(kind, options), these, x) for how, options, these in given}
+                given: dict[str, Any] = {"list": ({}, layers), "list, rolled": (roll, layers), "stacked": ({}, stacked),
+                                         "stacked, rolled": (roll, stacked), "one layer": ({}, layers[:1])}  # fmt: skip
+                asked = chosen("JITNEY_BENCH_WAYS", given)
+                ways = {how: compiled(program_of(kind, given[how][0]), given[how][1], x) for how in asked}
                 best = rounds(ways)
                 found[f"{name}, {count}, {kind}"] = {how: took for how, (_, took, *_) in ways.items()}
                 for how, (traced, took, _, rolled) in ways.items():
-                    shorter, beside = ways["list"][1] / took, best[how] / best["list"]
+                    shorter, beside = ways[asked[0]][1] / took, best[how] / best[asked[0]]
                     print(f"{name:>13} {count:>6} {kind:>8} {how + '*' * rolled:>16} {traced:>7.2f} {took:>9.3f} {shorter:>7.1f}x "
                           f"{1e3 * best[how]:>8.2f} {beside:>7.2f}", flush=True)  # fmt: skip
     record(compile=found)

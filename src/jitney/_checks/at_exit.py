@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from .._owners import shorten
+
 
 def at_exit(wait: Callable[[], None], forget: Callable[[], None]) -> None:
     """Have what `wait` raises at the end of Python printed, and `forget` called in processes that are forked."""
@@ -16,6 +18,7 @@ def at_exit(wait: Callable[[], None], forget: Callable[[], None]) -> None:
         try:
             wait()
         except Exception as error:  # noqa: BLE001 - there is nobody left to raise it to
+            shorten(error)
             sys.excepthook(type(error), error, error.__traceback__)
             sys.stderr = _Failing(sys.stderr)
 

@@ -21,6 +21,7 @@ import numpy as np
 
 from .._errors import few
 from .._jax.equinox_checks import FAILURE, fail_as, words_of
+from .._owners import public
 from .at_exit import at_exit
 from .table import Table
 
@@ -152,6 +153,7 @@ class _Mine:
 OUTSTANDING: Final = Outstanding()
 
 
+@public
 def wait() -> None:
     """Wait for the calls of functions with `checks="later"`, of all threads, and raise what a run-time check of theirs has found.
 
