@@ -33,6 +33,7 @@ _VIEWS = (memoryview, KeysView, ValuesView, ItemsView)
 _C_DATA: Any = ctypes.Structure.__base__
 _BYTES = (bytearray, memoryview, _C_DATA)
 _OF_A_LIBRARY = 0  # no `id`: what follows it lies in an object of a library's
+_DEEPEST = 2  # objects of libraries within one another: one may hand all on to a second, as splines of SciPy 1.18 do
 _OTHERS = (type, types.ModuleType, BaseException, eqx.Module, _C_DATA, *_CONTAINERS)
 _NOT_OF_A_BODY = frozenset(
     ("__init__", "__new__", "__post_init__", "__del__", "__init_subclass__", "__class_getitem__", "__subclasshook__", "__getattribute__",
@@ -182,7 +183,7 @@ def state(value: Any, seen: tuple[int, ...] = ()) -> Hashable:
     if is_plain(kind):
         if owner_of_class(kind) != "library":
             return kind, _Same(value), _attributes(value, inside)
-        nested = _OF_A_LIBRARY in seen  # a logger's parents, a table's blocks: not ours to look through
+        nested = seen.count(_OF_A_LIBRARY) >= _DEEPEST  # a logger's parents, a table's blocks: not ours to look through
         return kind, _Same(value), None if nested else _attributes(value, (*inside, _OF_A_LIBRARY))
     drawn = random_state(value)
     if drawn is not None:
