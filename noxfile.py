@@ -84,33 +84,16 @@ def lower_bounds() -> list[str]:
 DEFAULT = None if sys.version_info >= (3, 11) else newest()
 
 
-# In `tests`, and at both ends of what is supported, what other sessions have is left out: what compares jitney with plain JAX, whichever
-# that is, and the pages and recipes, which are for the JAX that resolves. A sweep repeats a rule's arithmetic, which is ours, in every
-# dtype or at random; each rule has its own test. Every test runs there, with the first of its cases and every sixteenth behind it.
-# `tests-rest` runs the other cases with the default Python, `nox -s full` those of both ends.
-_ELSEWHERE = tuple(
-    f"tests/{path}" for path in ("hunt", "axes/test_verified.py", "verify", "body/test_disable.py", "test_docs.py", "test_contributing.py")
-)
-OTHER_SESSIONS = ("-m", "not slow and not sweep", *(f"--ignore={path}" for path in _ELSEWHERE))
-_LONGEST = tuple(
-    f"tests/{path}"
-    for path in ("sparsity", "command", "stages/test_roll.py", "stages/test_saved.py", "axes/test_table.py", "jax/test_memory.py")
-)
-"""Nearly a third of the time of all of these: `tests` is what one waits for."""
-_ONE_IN = 16
-FEWER_CASES = f"--one-in={_ONE_IN}"
-THE_REST = (f"--but-one-in={_ONE_IN}", "--sweeps-one-in=12", *(f"--whole={path}" for path in (*_ELSEWHERE, *_LONGEST, "examples")))
+# What a session compiles in full, of four parts of the files; the others quickly (tests/_compiles.py).
+CORE = ("--core", "tests", "examples")
 
 
-def run_tests(session: nox.Session, *requirements: str, paths: tuple[str, ...] = (), workers: str = "auto", **env: str) -> None:
+def run_tests(session: nox.Session, *requirements: str, paths: tuple[str, ...] = (), workers: str = "auto", takes: str = "", **env: str) -> None:
     """Install the project and run its tests, or what follows `--` on the command line."""
     session.install("-e", ".[examples,tests]", *requirements)
     session.run("python", "-c", "import sys, jax; print('Python', sys.version.split()[0], '- jax', jax.__version__)", env=env)
-    session.run(
-        "pytest",
-        *(session.posargs or ["-n", workers, "--maxprocesses=4", "--dist=worksteal", "--durations=30", "--durations-min=3", *paths]),
-        env=env,
-    )
+    env |= {"JITNEY_NOX_SESSION": session.name.partition("-3.")[0], "JITNEY_TESTS_TAKE": takes}
+    session.run("pytest", *(session.posargs or ["-n", workers, "--maxprocesses=4", "--dist=worksteal", *paths]), env=env)
 
 
 @nox.session(python=DEFAULT)
@@ -127,14 +110,14 @@ def demo(session: nox.Session) -> None:
 
 @nox.session(python=DEFAULT)
 def tests(session: nox.Session) -> None:
-    """Run the tests of the package but the longest, each with fewer of its cases, on the default Python with the newest JAX for it."""
-    run_tests(session, paths=("tests", *OTHER_SESSIONS, *(f"--ignore={path}" for path in _LONGEST), FEWER_CASES))
+    """Run the core of the tests, each behaviour once, on the default Python with the newest JAX for it."""
+    run_tests(session, paths=(*CORE, "--quick-xla=1/4"), takes="about five minutes on two cores")
 
 
 @nox.session(python=DEFAULT, name="tests-rest")
 def tests_rest(session: nox.Session) -> None:
-    """Run what `tests` leaves: the other cases and files, sweeps with one in twelve of theirs, pages, examples."""
-    run_tests(session, paths=THE_REST)
+    """Run what `tests` leaves: the other cases, and a twelfth of the sweeps."""
+    run_tests(session, paths=("--rest", "--sweeps=1/12", "--quick-xla=2/4"))
 
 
 # What a newcomer wants to know first: contracts, plans, padding, chunks and the first page work here.
@@ -148,24 +131,23 @@ SMOKE = (
 @nox.session(python=DEFAULT)
 def smoke(session: nox.Session) -> None:
     """Run a well-chosen part of the tests in about a minute, for those who see this for the first time."""
-    run_tests(session, paths=(*SMOKE, FEWER_CASES))
+    run_tests(session, paths=(*SMOKE, "--core", "--quick-xla=1/4"), takes="about a minute on two cores")
 
 
 @nox.session(python=interpreter(SUPPORTED[0]))
 def tests_oldest(session: nox.Session) -> None:
-    """Run the package's tests, each with fewer of its cases, on the oldest supported Python with the oldest supported JAX and friends."""
+    """Run the core on the oldest supported Python with the oldest supported JAX and friends."""
     if interpreter(SUPPORTED[0]) is None:
         session.skip(f"no Python {SUPPORTED[0]} on this machine")
-    run_tests(session, *lower_bounds(), paths=("tests", *OTHER_SESSIONS, FEWER_CASES))
+    run_tests(session, *lower_bounds(), paths=(*CORE, "--quick-xla=3/4"))
 
 
 @nox.session(python=newest())
 def tests_newest(session: nox.Session) -> None:
-    """Run all tests, each with fewer of its cases, on the newest Python found with the newest JAX for it."""
+    """Run the core on the newest Python found with the newest JAX for it."""
     if newest() is None:
         session.skip(f"no Python {' or '.join(SUPPORTED)} on this machine")
-    paths = ("tests", "examples", *OTHER_SESSIONS, FEWER_CASES)
-    run_tests(session, "--upgrade", "--upgrade-strategy=eager", paths=paths)
+    run_tests(session, "--upgrade", "--upgrade-strategy=eager", paths=(*CORE, "--quick-xla=4/4"))
 
 
 @nox.session(python=DEFAULT, name="tests-cpu")
@@ -292,6 +274,6 @@ def full(session: nox.Session) -> None:
     session.run("python", "-m", "tests.soak", "--minutes", "60")
     session.run("python", "-m", "tests.test_public_calls", "--calls", "60000", "--seed", str(random.randrange(10**6)))
     for end in ("tests_oldest", "tests_newest"):
-        session.notify(end, ["-n", "auto", "--maxprocesses=4", "--dist=worksteal", "tests", *OTHER_SESSIONS])
+        session.notify(end, ["-n", "auto", "--maxprocesses=4", "--dist=worksteal"])
     session.notify("tests-verify")
     session.notify("bench", ["--full"])
