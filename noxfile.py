@@ -84,7 +84,7 @@ def lower_bounds() -> list[str]:
 DEFAULT = None if sys.version_info >= (3, 11) else newest()
 
 
-# What a session compiles in full, of four parts of the files; the others quickly (tests/_compiles.py).
+# The core of the tests (tests/_selection.py). Each session compiles another quarter of the files as users have it, and the others quickly (tests/_compiles.py).
 CORE = ("--core", "tests", "examples")
 
 
@@ -92,7 +92,7 @@ def run_tests(session: nox.Session, *requirements: str, paths: tuple[str, ...] =
     """Install the project and run its tests, or what follows `--` on the command line."""
     session.install("-e", ".[examples,tests]", *requirements)
     session.run("python", "-c", "import sys, jax; print('Python', sys.version.split()[0], '- jax', jax.__version__)", env=env)
-    env |= {"JITNEY_NOX_SESSION": session.name.partition("-3.")[0], "JITNEY_TESTS_TAKE": takes}
+    env |= {"JITNEY_NOX_SESSION": session.name.removesuffix(f"-{session.python}"), "JITNEY_TESTS_TAKE": takes}
     session.run("pytest", *(session.posargs or ["-n", workers, "--maxprocesses=4", "--dist=worksteal", *paths]), env=env)
 
 
@@ -147,7 +147,8 @@ def tests_newest(session: nox.Session) -> None:
     """Run the core on the newest Python found with the newest JAX for it."""
     if newest() is None:
         session.skip(f"no Python {' or '.join(SUPPORTED)} on this machine")
-    run_tests(session, "--upgrade", "--upgrade-strategy=eager", paths=(*CORE, "--quick-xla=4/4"))
+    eager = ("--upgrade",) if session.venv_backend == "uv" else ("--upgrade", "--upgrade-strategy=eager")
+    run_tests(session, *eager, paths=(*CORE, "--quick-xla=4/4"))
 
 
 @nox.session(python=DEFAULT, name="tests-cpu")
@@ -197,6 +198,27 @@ def on_backend(session: nox.Session, backend: str, jax: str) -> None:
     if reason:
         session.skip(f"no {backend} here. JAX says: {str(reason).strip()}")
     run_tests(session, jax, JAX_PLATFORMS=f"{backend},cpu")
+
+
+@nox.session(python=DEFAULT)
+def changed(session: nox.Session) -> None:
+    """Check in two minutes what a change touches: lint, types, its tests; `-- --base COMMIT` says what to compare with, `-- --list` only says what."""
+    session.install("-e", ".[examples,tests,lint,types]")
+    session.run("python", "-m", "tests.changed", *session.posargs)
+
+
+@nox.session(python=DEFAULT, name="again")
+def again(session: nox.Session) -> None:
+    """Run the core twenty times in random orders, with several numbers of workers and beside load: is it the same each time? It resumes."""
+    session.install("-e", ".[examples,tests]")
+    session.run("python", "-m", "tests.again", *session.posargs)
+
+
+@nox.session(python=DEFAULT)
+def mutations(session: nox.Session) -> None:
+    """Break the source in a hundred places, one at a time: does the core notice? `-- --part 1/8` takes an eighth."""
+    session.install("-e", ".[examples,tests]")
+    session.run("python", "-m", "tests.mutations", *session.posargs)
 
 
 @nox.session(python=DEFAULT)
@@ -260,7 +282,7 @@ def bench(session: nox.Session) -> None:
 
 @nox.session(python=DEFAULT)
 def hunt(session: nox.Session) -> None:
-    """Generate programs and compare them with plain `jax.jit`, for ten minutes; `-- --minutes 60 --seed 7` says how long and which."""
+    """Generate programs and compare them with plain `jax.jit`, for ten minutes; `-- --minutes 60 --seed 7` or `--cases 64` say how long and which."""
     session.install("-e", ".[tests]")
     session.run("python", "-m", "tests.hunt", *session.posargs)
 

@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 # Of the options and variables of a run, those that may decide a test: a failure is run again with them.
-_OPTIONS = ("--quick-compiles", "--shuffle")
+_OPTIONS = ("--quick-xla", "--shuffle")
 _VARIABLES = ("JITNEY_VERIFY", "JITNEY_TEST_PROCESSES", "JAX_PLATFORMS", "XLA_FLAGS")
 
 

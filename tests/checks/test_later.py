@@ -19,6 +19,7 @@ from jitney._checks.outstanding import MOST, OUTSTANDING
 from jitney._checks.table import Table
 from tests._checked import V, X, positive, total
 from tests._tracing import count_traces
+from tests._patience import patience
 
 
 def small(x: V) -> V:
@@ -275,7 +276,7 @@ def test_at_the_end_of_python_the_error_is_printed_and_the_status_is_120(tmp_pat
     """What was written is there; a process that was forked has nothing to say of calls of its parent."""
     env = {**os.environ, "PYTHONWARNINGS": "ignore"}
     command = [sys.executable, "-c", SCRIPT, str(tmp_path / "file")]
-    done = subprocess.run(command, text=True, capture_output=True, env=env, timeout=120, check=False)
+    done = subprocess.run(command, text=True, capture_output=True, env=env, timeout=patience(120), check=False)
     assert done.returncode == 120, done.stderr
     assert (tmp_path / "file").read_text() == "all of it"
     assert "the child: 3" in done.stderr
@@ -286,7 +287,7 @@ def test_at_the_end_of_python_the_error_is_printed_and_the_status_is_120(tmp_pat
 def test_a_failed_check_is_a_status_where_standard_error_is_closed():
     """As of a daemon: there is nowhere to print, and the status says it still."""
     script = SCRIPT.partition("child")[0] + "sys.stderr.close()"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=120, check=False)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=patience(120), check=False)
     assert done.returncode == 120
 
 

@@ -19,6 +19,7 @@ from jitney import ContractError, DerivativeError, ExportError
 from jitney._export import container
 
 from ._models import decay, saved
+from tests._patience import patience
 
 X = jnp.arange(1.0, 7.0)
 
@@ -84,7 +85,7 @@ def test_a_check_of_a_file_raises_whatever_eqx_on_error_is(tmp_path):
     f.export(tmp_path / "f.jitney", jnp.ones(3))
     env = {**os.environ, "EQX_ON_ERROR": "nan", "PYTHONWARNINGS": "ignore"}
     command = [sys.executable, "-c", CHECKED, str(tmp_path / "f.jitney")]
-    done = subprocess.run(command, text=True, capture_output=True, env=env, timeout=120, check=False)
+    done = subprocess.run(command, text=True, capture_output=True, env=env, timeout=patience(120), check=False)
     assert done.stdout == "True\n", done.stderr
 
 

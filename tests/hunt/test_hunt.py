@@ -19,6 +19,7 @@ from tests.hunt._hunt import hunt
 from tests.hunt._judge import difference, is_unstable, leaves_of
 from tests.hunt._report import Report
 from tests.hunt._shrink import script, shrunk
+from tests._patience import patience
 
 CASES, MANY = 12, 2
 F32 = np.float32
@@ -127,7 +128,7 @@ def test_what_falls_is_shrunk_to_a_script_that_stands_alone(monkeypatch):
         least = shrunk(found, original, {name: case.arrays(found.n)[name] for name, _ in original.takes}, seconds=5.0)
     assert len(least.program.lines) == 1
     text = script(least)
-    subprocess.run([sys.executable, "-c", text], check=True, env=_environment(None), capture_output=True, timeout=120)
+    subprocess.run([sys.executable, "-c", text], check=True, env=_environment(None), capture_output=True, timeout=patience(120))
 
 
 @pytest.mark.parametrize(

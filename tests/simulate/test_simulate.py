@@ -15,6 +15,7 @@ import pytest
 from jaxtyping import Array, BFloat16, Float
 
 import jitney
+from tests._patience import patience
 
 DEVICE = jitney.Device(
     "toy", memory=4096, bandwidth=1e6, peak={"f32": 1e6, "bf16": 4e6}, vector=1e5, group=4, link=1e6, network=1e5,
@@ -206,12 +207,12 @@ def test_nothing_is_left_behind(tmp_path, killed):
     with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True, env=environment) as parent:
         other = int(parent.stdout.readline())
         if killed:
-            end = time.monotonic() + 60
+            end = time.monotonic() + patience(60)
             while not list(tmp_path.iterdir()) and time.monotonic() < end:
                 pass
             parent.send_signal(signal.SIGKILL)
         assert parent.stdout.readline() == ("" if killed else "over\n")
-    end = time.monotonic() + 60
+    end = time.monotonic() + patience(60)
     while (_lives(other) or list(tmp_path.iterdir())) and time.monotonic() < end:
         pass
     assert not _lives(other)

@@ -20,6 +20,7 @@ from jitney._sparsity.colours.colouring import WAYS, scheme_of
 from jitney._sparsity.dependence import dependence
 from jitney._sparsity.pattern import Pattern, TooDenseError
 from tests._tracing import count_traces
+from tests._patience import patience
 
 
 def rows(*shape):
@@ -412,7 +413,7 @@ def test_threads_agree_on_what_was_faster(monkeypatch):
     together, counted = threading.Barrier(count), itertools.count(1)
 
     def measured(*_):
-        together.wait(timeout=60)
+        together.wait(timeout=patience(60))
         return {"once": float(next(counted))}
 
     monkeypatch.setattr(_timed, "_measured", measured)
