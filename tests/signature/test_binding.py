@@ -111,7 +111,8 @@ def call_of(fn, /, *args, **kwargs):
 def tenfold(call):
     """The call, and one of the same pattern with other values."""
     signature, args, kwargs = call
-    return signature, (args, kwargs), (tuple(10 * n for n in args), {name: 10 * n for name, n in kwargs.items()})
+    others = tuple(10 * n for n in args), {name: 10 * n for name, n in kwargs.items()}
+    return signature, (args, kwargs), others
 
 
 FITTING = (
@@ -135,7 +136,7 @@ FITTING = (
     call_of(lambda *, k0, k1="k": None, k1=2, k0=1),
     call_of(lambda **more: None, self=1, args=2, other=3),
     call_of(lambda p0="a", /, *rest, k0="k", **more: None),
-    call_of(lambda p0, /, p1, p2="c", *rest, k0, k1="k", **more: None, 1, 2, 3, 4, 5, self=8, k1=7, k0=6),
+    call_of(lambda p0, /, p1, *rest, k0, k1="k", **more: None, 1, 2, 3, 4, self=7, k1=6, k0=5),
 )
 OTHERS = (
     call_of(lambda p0, *, k0="k": None, None, k0=None),

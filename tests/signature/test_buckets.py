@@ -24,6 +24,7 @@ BY_HAND = (
     Bucket([5000, 5, 64]),
 )
 SIZES = (0, 1, 2, 5, 6, 64, 65, 128, 129, 5000, 5001)
+DIVIDED = [*itertools.product(BY_HAND, SIZES[1::2], (1, 3, 64))]
 
 
 @given(bucket=LADDERS, size=st.integers(0, 6000))
@@ -40,9 +41,7 @@ def test_a_size_lies_in_its_range_and_shares_it(bucket, size):
 
 
 @given(bucket=LADDERS, size=st.integers(0, 6000), divisor=st.integers(1, 70))
-@examples(
-    *({"bucket": bucket, "size": size, "divisor": divisor} for bucket, size, divisor in itertools.product(BY_HAND, SIZES[1::2], (1, 3, 64)))
-)
+@examples(*({"bucket": bucket, "size": size, "divisor": n} for bucket, size, n in DIVIDED))
 def test_buckets_that_divide(bucket, size, divisor):
     """Rounded up to a multiple, a bucket is still shared by all sizes of its range, and by its own."""
     found = bucket.range(size, divisor)
