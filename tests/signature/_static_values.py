@@ -111,7 +111,7 @@ def values():
         *(slice(0, 1), slice(False, 1), slice([1], None), slice(-0.0, ())),
         *(functools.partial(max, n, key=key) for n, key in ((1, 2), (True, 2), ([1], {}))),
         *(np.array(1), np.array([1]), np.array([1, 0]), np.array([1], "int8"), np.array([1], bool)),
-        *(np.zeros(0, "float32"), np.zeros(0, int), np.zeros(1), -np.zeros(1), np.zeros(1, "float16")),
+        *(np.zeros(0, "f4"), np.zeros(0, "i4"), np.zeros(1), -np.zeros(1), np.zeros(1, "float16")),
         *(np.array(1j, "complex64"), [np.arange(3.0), (np.array([math.nan]),)]),
         *(np.bool_(True), np.int8(1), np.int64(1), np.uint8(0), np.float32(0), np.float64(0)),
     ]
