@@ -15,6 +15,7 @@ from jax import lax
 
 from jitney._diagnosis.nonfinite import locate, message, nonfinite
 from jitney._errors import Where
+from tests._examples import examples
 
 X = jnp.array([-1.0, 0.0, 1.0])
 
@@ -355,6 +356,16 @@ def test_nonfinite_looks_at_floats_and_complex_only(leaves, bad):
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.sampled_from(["neg", "sin", "add", "log", "square"]), min_size=1, max_size=8), st.floats(-2, 2))
+@examples(
+    {"chain": ["log"], "start": -1.0},
+    {"chain": ["add", "log"], "start": -0.5},
+    {"chain": ["sin", "neg", "log", "square"], "start": 2.0},
+    {"chain": ["log", "log", "log"], "start": 0.5},  # the second
+    {"chain": ["log", "add", "sin", "log"], "start": 0.0},  # log is infinite, its sine is NaN
+    {"chain": ["log", "square", "add", "neg", "sin"], "start": -0.0},
+    {"chain": ["log", "neg", "log", "add"], "start": 0.0},  # infinite to the end
+    {"chain": ["square", "sin", "add", "neg", "add", "sin", "square", "log"], "start": -2.0},
+)
 def test_a_chain_is_blamed_on_its_first_bad_link(chain, start):
     """NumPy, one step at a time, says which link goes bad."""
     steps = {"neg": np.negative, "sin": np.sin, "add": lambda x: x + np.float32(0.5), "log": np.log, "square": np.square}

@@ -9,7 +9,18 @@ import jax.numpy as jnp
 from hypothesis import given, settings
 
 from jitney._signature.static_values import snapshot, static_key
-from tests.signature._static_values import VALUES, Colour, Frozen, Loose, Pair, change, shown, with_unit
+from tests._examples import examples
+from tests.signature._static_values import (
+    VALUES,
+    Colour,
+    Frozen,
+    Loose,
+    Pair,
+    change,
+    shown,
+    values,
+    with_unit,
+)
 
 X = jnp.arange(3.0)
 MANY = settings(max_examples=max(200, settings.default.max_examples))
@@ -17,6 +28,7 @@ MANY = settings(max_examples=max(200, settings.default.max_examples))
 
 @MANY
 @given(VALUES)
+@examples(*({"value": value} for value in values()))
 def test_any_snapshot_is_the_same_value(value):
     """In words and in key."""
     twin = snapshot(value)
@@ -26,6 +38,7 @@ def test_any_snapshot_is_the_same_value(value):
 
 @MANY
 @given(VALUES)
+@examples(*({"value": value} for value in values()))  # changed in place, so made anew
 def test_no_change_in_place_reaches_a_key_or_a_snapshot(value):
     """Lists, dicts, sets, arrays and records, at any depth, changed after the call."""
     key, twin, words = static_key(value), snapshot(value), shown(value)

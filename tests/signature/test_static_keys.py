@@ -4,6 +4,7 @@ import collections
 import copy
 import dataclasses
 import functools
+import itertools
 import math
 import types
 
@@ -15,13 +16,27 @@ from hypothesis import given, settings
 
 from jitney import StaticError
 from jitney._signature.static_values import Opaque, keyer_of, static_key
-from tests.signature._static_values import VALUES, Colour, Frozen, Loose, Metres, Pair, Scale, shown, with_unit
+from tests._examples import examples
+from tests.signature._static_values import (
+    VALUES,
+    Colour,
+    Frozen,
+    Loose,
+    Metres,
+    Pair,
+    Scale,
+    neighbours,
+    shown,
+    values,
+    with_unit,
+)
 
 MANY = settings(max_examples=max(200, settings.default.max_examples))
 
 
 @MANY
 @given(VALUES)
+@examples(*({"value": value} for value in values()))
 def test_any_value_and_an_equal_one_share_a_key(value):
     """A deep copy has the same key, and the same hash of it."""
     twin = copy.deepcopy(value)
@@ -31,9 +46,18 @@ def test_any_value_and_an_equal_one_share_a_key(value):
 
 @MANY
 @given(VALUES, VALUES)
+@examples(*({"a": a, "b": b} for a, b in neighbours()))
 def test_any_two_values_share_a_key_just_if_they_look_the_same(a, b):
     """Types, signs of zero, NaN, order of dicts, dtypes and shapes of arrays: whatever shows in words shows in the key."""
     assert (static_key(a) == static_key(b)) == (shown(a) == shown(b))
+
+
+def test_each_two_values_of_the_table_share_a_key_just_if_they_look_the_same():
+    """The property above, for all pairs of the values that are written by hand."""
+    keys = [(static_key(value), shown(value)) for value in values()]
+    anew = [(static_key(value), shown(value)) for value in values()]
+    pairs = itertools.product(keys, anew)
+    assert [(a, b) for (key, a), (other, b) in pairs if (key == other) != (a == b)] == []
 
 
 DIFFERENT = {

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 
 from jitney import StaticError, optimize
+from tests._examples import examples
 from tests._tracing import count_traces
-from tests.signature._static_values import VALUES, Frozen, Loose, Scale, shown
+from tests.signature._static_values import VALUES, Colour, Frozen, Loose, Pair, Scale, shown
 
 X = jnp.arange(3.0)
 
@@ -71,6 +72,16 @@ def test_a_traced_value_is_refused():
 
 
 @given(VALUES)
+@examples(
+    {"value": True},
+    {"value": complex(-0.0, 0)},
+    {"value": None},
+    {"value": (b"\0", ["", Colour.RED, float])},
+    {"value": [np.float32(1), np.array(1j, "complex64"), np.zeros(0, "int8")]},
+    {"value": {"b": {True, -0.0}, 1: {"a": [math.nan]}, math.inf: frozenset()}},
+    {"value": Loose(Frozen([1]), Pair(1, {"k": np.array([True, False])}))},
+    {"value": functools.partial(max, slice([-1], None), key=math.sin)},
+)
 @settings(max_examples=10)
 def test_any_static_value_reaches_the_body_as_it_was(value):
     """As what it was, in type and value, under `static=`; another of the same value finds the program."""

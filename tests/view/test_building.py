@@ -16,8 +16,9 @@ from jitney._signature.static_values import snapshot
 from jitney._view.building import builder, holds_modules
 from jitney._view.flatten import Flattener
 from jitney._view.result import Outcome, is_computed
+from tests._examples import examples
 from tests._tracing import count_traces
-from tests.view.test_result import TREES
+from tests.view.test_result import BY_HAND, TREES
 
 MANY = settings(max_examples=max(100, settings.default.max_examples))
 X = jnp.ones(2)
@@ -92,6 +93,7 @@ def assert_same(got, want):
 
 @MANY
 @given(TREES)
+@examples(*({"result": result} for result in BY_HAND))
 def test_any_result_is_built_as_jax_builds_it(result):
     """The same nodes with the same leaves."""
     leaves, treedef = jax.tree.flatten(result)

@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from jitney import optimize
 from jitney._program import core
 from jitney._view.flatten import Flattener
+from tests._examples import examples
 from tests._tracing import count_traces
 
 X = jnp.ones(2)
@@ -92,7 +93,48 @@ PROGRAM = optimize(together)  # for all examples, so that each finds what the ot
 
 
 @pytest.mark.filterwarnings("ignore:.*takes its 9th value")
+def call(
+    model=0,
+    inner=0,
+    kind="carry",
+    x=X,
+    key=None,
+    order="state x key",
+    count=2,
+    times=1,
+    weight=None,
+):
+    """One of `CALLS`: `count` arguments are given by position; with 3, `key=None` is given too."""
+    return model, inner, kind, x, key, order.split(), count, times, weight
+
+
 @given(POOL, CALLS)
+@examples(
+    {"pool": [Layer(X)], "calls": [call(times=4), call(weight=X * 13), call(weight=X * 17)]},
+    {
+        "pool": [Layer(X), Layer(X * 2, jnp.sin), Pair(Layer(X * 3), Layer(np.float32([3, 4])))],
+        "calls": [call(n, i, times=times) for times in (3, 1) for n in range(3) for i in (n, 0)],
+    },
+    {
+        "pool": [Pair(Layer(X), Layer(X, jnp.sin)), Pair(Layer(X), Layer(X))],
+        "calls": [call(n, n, kind, times=4) for n in (0, 1) for kind in ("tuple", "empty")],
+    },
+    {
+        "pool": [Layer(np.float32([3, 4]), jnp.sin)],
+        "calls": [
+            call(count=1, times=4),
+            call(count=1, order="x key state", key=X * 11, times=4),
+            call(count=0, order="x state key", x=np.float32([0.5, 2]), times=4),
+            call(count=0, order="key x state", kind="empty", key=X * 11, times=2, weight=X * 13),
+            call(count=3, kind="tuple", x=X * 7, times=4),
+            call(count=2, key=X * 11, times=4),
+        ],
+    },
+    {
+        "pool": [Pair(Layer(X * 3), Layer(X)), Layer(X)],
+        "calls": [call(n, 1 - n, "tuple", weight=w) for w in (None, X * 13, X * 17) for n in (0, 1)],
+    },
+)
 @settings(max_examples=max(50, settings.default.max_examples), deadline=None)
 def test_any_calls_one_after_another_give_what_the_function_gives(pool, calls):
     """Models of several structures and functions, tuples of them, positions and keywords in any order, weights changed behind the back."""
@@ -258,6 +300,12 @@ TREES = [
 
 
 @given(st.lists(st.sampled_from(range(len(TREES))), min_size=1, max_size=12), st.booleans())
+@examples(
+    {"order": [0, 1, 2, 1, 0], "repeated": True},
+    {"order": [0, 3, 4, 5, 6, 0, 7, 5, 4, 3], "repeated": False},
+    {"order": [8, 9, 10, 8, 11, 12, 11], "repeated": True},
+    {"order": [14, 13, 14, 0], "repeated": True},
+)
 @settings(max_examples=60, deadline=None)
 def test_containers_one_after_another_give_what_the_function_gives(order, repeated):
     """Of equal types at first sight, and others inside: keys, lengths, what is an array and what is None."""
@@ -357,6 +405,13 @@ def sign(value):
 
 
 @given(st.lists(st.sampled_from(range(len(ALIKE))), max_size=12), st.booleans())
+@examples(
+    {"order": [0, 1, 2, 0, 7, 1], "behind_the_back": False},
+    {"order": [0, 1, 2, 0, 7, 1], "behind_the_back": True},
+    {"order": [3, 4, 5, 6, 4, 3], "behind_the_back": False},
+    {"order": [6, 5, 4, 3, 4], "behind_the_back": True},
+    {"order": [8, 9, 8, 0, 9], "behind_the_back": True},
+)
 @settings(max_examples=50, deadline=None)
 @pytest.mark.filterwarnings("ignore:.*takes its 9th value")
 def test_static_values_that_are_equal_in_part_are_not_confused(order, behind_the_back):
@@ -410,6 +465,25 @@ VARIED = optimize(varied)
         max_size=6,
     )
 )  # fmt: skip
+@examples(
+    {"calls": [([Layer(X)], rate, [], 0, {}, {}, 4) for rate in ([], [0.5], [0.25], [3], [])]},
+    {
+        "calls": [
+            ([Layer(X)], [], [], 0, more, options, 2)
+            for more in ({}, {"zz": X, "y": X * 7}, {"y": X, "zz": np.float32([0.5, 2])})
+            for options in ({}, {"flag": True})
+        ]
+    },
+    {
+        "calls": [
+            ([Layer(X), Pair(Layer(X), Layer(X, jnp.sin))], [0.5], [2], 2, {}, {"name": "b"}, 4),
+            ([Layer(X), Pair(Layer(X), Layer(X))], [0.5], [2], 2, {"zz": X}, {}, 4),
+            ([Layer(X)], [0.5], [3], 1, {}, {"name": "b"}, 1),
+            ([Layer(X)], [0.5], [3], 0, {"y": X}, {"flag": True}, 2),
+            ([Pair(Layer(X), Layer(X))], [3], [3], 1, {}, {}, 4),
+        ]
+    },
+)
 @settings(max_examples=max(40, settings.default.max_examples), deadline=None)
 @pytest.mark.filterwarnings("ignore:.*takes its 9th value")
 def test_any_calls_with_all_kinds_of_parameters_give_what_the_function_gives(calls):
@@ -515,9 +589,21 @@ def weighed(x, y=None, *rest, scale=None, **more):
 
 WEIGHED = optimize(weighed)
 NUMBERS = st.sampled_from([X, X * 3, np.float32([5, 6]), np.float32(2.5), jnp.float32(0.5), 1.5, -0.0, 2, True])
+NAMES = ["scale", "a", "bb"]
 
 
-@given(st.lists(st.tuples(st.lists(NUMBERS, min_size=1, max_size=4), st.permutations(["scale", "a", "bb"]), st.lists(NUMBERS, max_size=3))))
+BY_POSITION, BY_NAME = st.lists(NUMBERS, min_size=1, max_size=4), st.lists(NUMBERS, max_size=3)
+PARTS = [X, X * 3, np.float32(2.5), 2]
+
+
+@given(st.lists(st.tuples(BY_POSITION, st.permutations(NAMES), BY_NAME)))
+@examples(
+    {"calls": [([1.5], NAMES, []), ([X], NAMES, [2]), ([X], NAMES, [True]), ([1.5], NAMES, [])]},
+    {"calls": [(args, NAMES, []) for args in ([X, 2], [X, True], [2, X], [X, X])]},
+    {"calls": [([X, -0.0, np.float32(2.5)], ["a", "scale", "bb"], [jnp.float32(0.5), X * 3])]},
+    {"calls": [([X], names, [np.float32([5, 6]), X, 1.5]) for names in (NAMES, NAMES[::-1])]},
+    {"calls": [(PARTS[:n], NAMES, PARTS[: n % 3]) for n in (4, 3, 2, 1, 4)]},
+)
 @settings(deadline=None)
 def test_calls_of_arrays_and_numbers_in_any_places_give_what_the_function_gives(calls):
     """One after another, of one program: by position and by keyword in any order, NumPy's and JAX's arrays, numbers that are static."""
