@@ -1,13 +1,11 @@
 """Which cases a run of the tests takes, how they are compiled, and what it prints: `_selection.py`, `_compiles.py`, `_console.py`."""
 
 import re
-import subprocess
-import sys
-from pathlib import Path
 
+import jax
 import pytest
 
-ROOT = Path(__file__).parents[1]
+FLAG = "jax_disable_most_optimizations"
 
 CASES = """
 import jax
@@ -17,6 +15,11 @@ def test_alone(): pass
 
 @pytest.mark.parametrize("n", [1, pytest.param(2, marks=pytest.mark.core), 3])
 def test_of_which_one_is_named(n): pass
+
+@pytest.mark.core("1-b", "2-*")
+@pytest.mark.parametrize("letter", ["a", "b"])
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_of_which_ids_are_named(n, letter): pass
 
 @pytest.mark.parametrize("n", [1, 2])
 def test_with_all_its_cases(n): pass
@@ -28,7 +31,7 @@ def test_left(): pass
 @pytest.mark.parametrize("n", range(8))
 def test_swept(n): pass
 
-def test_quick(): assert jax.config.jax_disable_most_optimizations
+def test_quick(): assert jax.config.values["jax_disable_most_optimizations"]
 
 @pytest.mark.skip(reason="the moon is full")
 def test_skipped(): pass
@@ -41,21 +44,19 @@ MARKERS = "\n".join(f"    {name}: one" for name in ("core", "rest", "sweep", "re
 
 @pytest.fixture
 def run(pytester, monkeypatch):
-    """Run the cases with options, in a process of their own."""
+    """Run the cases with options."""
     pytester.makefile(".ini", pytest=f"[pytest]\nmarkers =\n{MARKERS}\n")
     pytester.makepyfile(test_some=CASES)
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.delenv("JITNEY_NOX_SESSION", raising=False)
     plugins = [word for name in ("_selection", "_compiles", "_console") for word in ("-p", f"tests.{name}")]
+    before = jax.config.values[FLAG]
 
     def run(*options):
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *plugins, *options],
-            cwd=pytester.path, capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        return done.stdout + done.stderr
+        done = pytester.runpytest_inprocess("-p", "no:cacheprovider", *plugins, *options)
+        return done.stdout.str() + done.stderr.str()
 
-    return run
+    yield run
+    jax.config.update(FLAG, before)
 
 
 def names(output):
@@ -67,11 +68,20 @@ def test_the_core_and_the_rest_are_all(run):
     core, rest, everything = (names(run("--co", "-q", *options)) for options in (["--core"], ["--rest"], []))
     assert {name for name in core if name.startswith(("test_of", "test_with", "test_left", "test_swept"))} == {
         "test_of_which_one_is_named[2]",
+        "test_of_which_ids_are_named[1-b]",
+        "test_of_which_ids_are_named[2-a]",
+        "test_of_which_ids_are_named[2-b]",
         "test_with_all_its_cases[1]",
         "test_with_all_its_cases[2]",
     }
     assert core | rest == everything
     assert not core & rest
+
+
+def test_a_name_that_fits_no_case_is_an_error(run, pytester):
+    """Else a case that is renamed would be gone from the core without a word."""
+    pytester.makepyfile(test_some=CASES.replace('"1-b"', '"1-c"'))
+    assert "test_some.py::test_of_which_ids_are_named: no case has the id '1-c' that `core` names" in run("--core", "--co")
 
 
 def test_parts_are_all_and_do_not_overlap(run):

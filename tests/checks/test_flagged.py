@@ -133,6 +133,10 @@ CASES = {
 }
 
 
+@pytest.mark.core(
+    "scan", "while", "cond, first", "mapped cond", "grad", "remat", "custom_vjp",
+    "several, both fail", "NaN",
+)  # fmt: skip
 @pytest.mark.parametrize("name", CASES)
 def test_a_check_fails_as_with_callbacks(name):
     """The same numbers to the bit, and the same error with the same message."""

@@ -28,6 +28,7 @@ ENDS = {
 }  # fmt: skip
 
 
+@pytest.mark.core("an exit", "an interrupt")
 @pytest.mark.parametrize("case", ENDS)
 def test_a_program_ends_as_it_does_plainly(case, tmp_path):
     """Status, output and traceback are those of plain Python, to the letter; then comes the report."""

@@ -48,6 +48,7 @@ FOUND = {
 }  # fmt: skip
 
 
+@pytest.mark.core("*-{'pad*")
 @pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
 @pytest.mark.parametrize("options", [{"pad": {"n": "pow2"}}, {"chunk": {"n": 2}}, {"chunk": {"n": 300}}], ids=str)
 @pytest.mark.parametrize("name", FOUND)
@@ -101,6 +102,7 @@ def test_what_is_beyond_an_array_is_dropped_on_the_way_back(read, options):
     assert difference(leaves_of(got), leaves_of(jax.value_and_grad(f, (0, 2))(*given)), "close") is None
 
 
+@pytest.mark.core("7-{'pad*")
 @pytest.mark.parametrize("options", [{"pad": {"n": "pow2"}}, {"chunk": {"n": 3}}], ids=str)
 @pytest.mark.parametrize("count", [2, 7, 8])
 def test_the_derivative_of_a_map_has_its_axes_where_they_are(count, options):

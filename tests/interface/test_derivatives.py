@@ -76,6 +76,7 @@ SQUARE = ("jacobian", "value_and_jacobian", "hessian")  # has blocks with an axi
 PAIRS = [(kind, options) for kind in NAMED for options in OPTIONS if kind not in SQUARE or not {"pad", "chunk"} & set(options)]
 
 
+@pytest.mark.core("*-{}", "grad-*", "hvp-{'pad*", "jvp-{'chunk*", "jacobian-{'remat*")
 @pytest.mark.parametrize(("kind", "options"), PAIRS, ids=str)
 def test_derivatives_are_those_of_jax(kind, options, recwarn):
     """By name, for one argument, by keyword: with every option, JAX's numbers in jitney's structure."""
@@ -253,6 +254,7 @@ def slopes_of_norms(w, x):
     return dict(zip("wx", jax.grad(norms, BOTH)(w, x), strict=True)), jax.hessian(norms)(w, x) @ w
 
 
+@pytest.mark.core("9-{'pad*", "15-{'chunk*")
 @pytest.mark.parametrize("options", [{"pad": {"n": [16]}}, {"chunk": {"n": 4}}], ids=str)
 @pytest.mark.parametrize("n", [9, 15, 16])
 def test_no_nan_comes_from_padding(options, n):

@@ -161,6 +161,13 @@ def alike(got, want):
 OLDEST_FILTER_JVP = pytest.mark.filterwarnings("ignore:jax.core.find_top_trace is deprecated")  # Equinox asks jax 0.10.0 for it
 
 
+@pytest.mark.core(
+    "an array", "a keyword", "*args and **kwargs", "None", "a NumPy scalar", "a Python *",
+    "weak type *", "strong scalar", "bfloat16", "zero-size", "NaN and infinity", "keys in and out",
+    "a named tuple", "nested containers", "a function in and out", "the argument itself",
+    "a module out", "gradients of a network", "a custom derivative", "an inner program",
+    "a passing error_if",
+)  # fmt: skip
 @OLDEST_FILTER_JVP
 @pytest.mark.parametrize("case", CASES)
 def test_results_are_those_of_filter_jit(case):
@@ -173,6 +180,11 @@ def test_results_are_those_of_filter_jit(case):
         jax.tree.map(alike, got, want)
 
 
+@pytest.mark.core(
+    "a keyword", "a default number", "*args and **kwargs", "a Python int", "weak type in",
+    "a dict", "a named tuple", "a lambda out", "a module", "gradients of a network",
+    "an eqx.Partial", "a mutable default",
+)  # fmt: skip
 @OLDEST_FILTER_JVP
 @pytest.mark.parametrize("case", CASES)
 def test_the_same_arguments_need_one_trace(case):

@@ -43,6 +43,7 @@ def distances(x: Float[Array, "n"], c: Float[Array, "k"]) -> Float[Array, "k"]:
 BODIES = [variance, gram, gradient, scores, distances]
 
 
+@pytest.mark.core("variance-500000", "gradient-1MiB")
 @pytest.mark.parametrize("budget", [500_000, 700_000, "1MiB", 3_000_000, "1GiB"], ids=str)
 @pytest.mark.parametrize("body", BODIES, ids=lambda body: body.__name__)
 def test_the_compiled_program_stays_under_it(body, budget):

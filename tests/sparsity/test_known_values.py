@@ -68,6 +68,10 @@ INDICES = {
 }  # fmt: skip
 
 
+@pytest.mark.core(
+    "negative to unsigned", "remainder of negatives", "shifts beyond the width", "bfloat16",
+    "sums",
+)  # fmt: skip
 @pytest.mark.parametrize("case", INDICES)
 def test_indices_are_those_of_jax(case):
     """What a gather reads, against JAX's own Jacobian; each row has one element, so the positions are known."""

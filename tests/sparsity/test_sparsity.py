@@ -124,6 +124,11 @@ CASES = {
 AS_SPARSE = ("tridiagonal", "dense", "arrow", "groups", "outer product", "solves", "backward only", "constant", "one number", "nothing")
 
 
+@pytest.mark.core(
+    "tridiagonal-*", "dense-auto-False", "scan with carry-auto-False", "while-auto-False",
+    "cond-auto-False", "known slice-*", "updates-auto-False", "own rule-auto-False",
+    "arrow-coloured-True", "backward only-coloured-True", "one number-auto-False", "nothing-*",
+)  # fmt: skip
 @pytest.mark.parametrize(
     ("case", "mode", "sparse"), [(case, "auto", False) for case in CASES] + [(case, "coloured", True) for case in AS_SPARSE]
 )
@@ -139,6 +144,11 @@ def test_jacobians_are_those_of_jax(case, mode, sparse):
     np.testing.assert_allclose(value, plain, rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.core(
+    "tridiagonal", "mask", "dense", "scan with carry", "while that spreads", "convolution",
+    "slices", "updates", "unknown index", "known slice", "sort of rows", "groups", "solves",
+    "own rule", "nothing",
+)  # fmt: skip
 @pytest.mark.parametrize("case", [case for case in CASES if case != "backward only"])
 def test_patterns_hold_and_are_tight(case):
     """Every element that is not zero is in the pattern, at any values; and not many more are."""

@@ -41,6 +41,7 @@ def point(size):
     return jnp.asarray(np.random.default_rng(size).normal(size=size), jnp.float32)
 
 
+@pytest.mark.core("arrow-2")
 @pytest.mark.parametrize(("fn", "passes"), [(arrow, 2), (grid, 6), (band, 5)])
 def test_hessians_are_those_of_jax(fn, passes):
     """An arrow takes 2 passes where columns take all 64, a grid 6 instead of 7, and a band what its columns take."""

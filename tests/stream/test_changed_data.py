@@ -10,6 +10,10 @@ from tests.stream._sources import SOURCES, F, Iterations, age, breaks_off, mean,
 from tests.stream.test_stream import rows, saved
 
 
+@pytest.mark.core(
+    "NumPy-second pass-new file", "path-first pass-old file", "HDF5-second pass-new file",
+    "chunks-first pass-new file",
+)  # fmt: skip
 @pytest.mark.parametrize("old", [True, False], ids=["old file", "new file"])
 @pytest.mark.parametrize("after", [6, 18], ids=["first pass", "second pass"])
 @pytest.mark.parametrize("kind", SOURCES)

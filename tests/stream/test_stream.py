@@ -116,6 +116,10 @@ def test_a_bar_writes_nothing_where_nobody_looks(capsys):
     assert capsys.readouterr() == ("", "")
 
 
+@pytest.mark.core(
+    "23-NumPy", "23-path", "23-HDF5", "23-npz by column", "23-uneven chunks", "21-parts",
+    "7-NumPy", "7-Zarr",
+)  # fmt: skip
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("n", [23, 21, 7])
 def test_any_source_gives_the_results_of_one_call(source, n, tmp_path):
