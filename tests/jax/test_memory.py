@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 
 from jitney import AxisError, ContractError, lazy_derivatives, optimize
 from jitney._jax.memory import Fit, Misfit, fit, text
+from tests._examples import examples
 
 RNG = np.random.default_rng(0)
 N = 60_000
@@ -137,6 +138,18 @@ def test_the_contract_is_checked_first():
     each=st.integers(0, 1000),
     jump=st.integers(1, 10**6),
     budget=st.integers(1, 10**9),
+)
+@examples(
+    {"size": 1, "fixed": 0, "each": 0, "jump": 1, "budget": 1000},  # one element, that just fits
+    {"size": 1, "fixed": 0, "each": 0, "jump": 1, "budget": 999},  # and just not
+    {"size": 10**9, "fixed": 10**6, "each": 1, "jump": 10, "budget": 10**6},  # what is fixed is all
+    {"size": 10**9, "fixed": 0, "each": 0, "jump": 10**6, "budget": 10**9},  # only jumps, and all of it fits
+    {"size": 10**9, "fixed": 0, "each": 0, "jump": 10**6, "budget": 999},  # up to the first jump
+    {"size": 10**9, "fixed": 5000, "each": 16, "jump": 10**6, "budget": 2**20},  # a line
+    {"size": 1000, "fixed": 0, "each": 1, "jump": 500, "budget": 1500},  # to the element in front of a jump or behind it
+    {"size": 10**9, "fixed": 10**6, "each": 1000, "jump": 1, "budget": 10**9},
+    {"size": 2, "fixed": 0, "each": 1000, "jump": 2, "budget": 2000},
+    {"size": 10**6, "fixed": 17, "each": 3, "jump": 7, "budget": 1234567},
 )
 def test_whatever_the_compiler_says_the_width_fits(size, fixed, each, jump, budget):
     """A width is found wherever one element fits, though memory grows by jumps."""

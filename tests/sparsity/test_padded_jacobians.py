@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from jax.experimental.sparse import BCOO
 from jaxtyping import Array, Float
@@ -190,6 +190,9 @@ def test_an_outer_transform_takes_dense_passes():
 
 @settings(max_examples=4, deadline=None)
 @given(st.lists(st.tuples(st.integers(-3, 3), st.sampled_from(["roll", "shift"])), min_size=1, max_size=3), st.integers(17, 32))
+@example(steps=[(0, "roll")], n=17)
+@example(steps=[(-3, "shift"), (3, "shift")], n=32)
+@example(steps=[(1, "roll"), (-2, "shift"), (3, "roll")], n=25)
 def test_random_stencils_at_random_sizes(steps, n):
     """Products with neighbours, in a ring or with zeros beyond the ends."""
 

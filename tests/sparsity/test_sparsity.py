@@ -19,6 +19,7 @@ from jitney._sparsity import timed as _timed
 from jitney._sparsity.colours.colouring import WAYS, scheme_of
 from jitney._sparsity.dependence import dependence
 from jitney._sparsity.pattern import Pattern, TooDenseError
+from tests._examples import examples
 from tests._tracing import count_traces
 from tests._patience import patience
 
@@ -190,6 +191,14 @@ OPS = {
 
 @settings(max_examples=15, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(sorted(OPS)), st.integers(0, 7)), min_size=1, max_size=5), st.sampled_from([6, 10]))
+@examples(
+    {"steps": [("sine", 0)], "size": 6},  # a diagonal
+    {"steps": [("roll", 7), ("neighbour", 0), ("reverse", 0), ("mask", 1)], "size": 10},  # parts of a band, moved
+    {"steps": [("take", 3), ("sort pairs", 0), ("choose", 2), ("groups", 0)], "size": 6},
+    {"steps": [("matrix", 5), ("set", 7), ("neighbour", 0)], "size": 10},  # two diagonals, and a longer row
+    {"steps": [("scan", 2), ("branch", 1)], "size": 10},
+    {"steps": [("largest", 1), ("largest", 4)], "size": 6},  # places and choices that hang on the values
+)
 def test_any_program(steps, size):
     """Random programs: coloured Jacobians are dense ones."""
 
@@ -206,10 +215,26 @@ def test_any_program(steps, size):
 MATRICES = st.tuples(st.integers(1, 12), st.integers(1, 12), st.integers(0, 2**31)).map(
     lambda t: np.random.default_rng(t[2]).random(t[:2]) < np.random.default_rng(t[2]).choice([0.05, 0.2, 0.6])
 )
+ARROW = np.eye(9, dtype=bool)
+ARROW[0] = ARROW[:, 0] = True
+STRUCTURES = {
+    "one zero": np.zeros((1, 1), bool),
+    "zeros": np.zeros((3, 5), bool),
+    "ones": np.ones((4, 3), bool),
+    "a row": np.ones((1, 12), bool),
+    "a column": np.ones((12, 1), bool),
+    "diagonal": np.eye(12, dtype=bool),
+    "band": np.tri(12, k=1, dtype=bool) & ~np.tri(12, k=-2, dtype=bool),
+    "triangle": np.tri(6, dtype=bool),
+    "arrow": ARROW,
+    "long rows apart": np.concatenate([ARROW[:, 1:], ARROW[:2, 1:]]),
+    "blocks": np.kron(np.eye(3), np.ones((2, 4))).astype(bool),
+}
 
 
 @settings(max_examples=200, deadline=None)
 @given(MATRICES, st.sampled_from([("forward",), ("reverse",), WAYS]))
+@examples(*({"matrix": matrix, "ways": ways} for matrix in STRUCTURES.values() for ways in (("forward",), ("reverse",), WAYS)))
 def test_colourings_tell_all_elements_apart(matrix, ways):
     """Columns of a colour share no row, but for rows that are made by themselves; and no scheme costs more than one pass for each."""
     pattern = Pattern.of_pairs(*np.nonzero(matrix), *matrix.shape)
@@ -226,6 +251,7 @@ def test_colourings_tell_all_elements_apart(matrix, ways):
 
 @settings(max_examples=10, deadline=None)
 @given(MATRICES)
+@examples(*({"matrix": STRUCTURES[name]} for name in ("one zero", "zeros", "a row", "band", "arrow", "blocks")))
 def test_matrices_come_back(matrix):
     """The Jacobian of a product with a known sparse matrix is the matrix."""
     values = jnp.asarray(matrix * (1.0 + np.arange(matrix.size).reshape(matrix.shape)), jnp.float32)

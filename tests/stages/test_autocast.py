@@ -13,6 +13,7 @@ from jax.extend import core
 from jaxtyping import Array, Float
 
 from jitney import OptionError, optimize
+from tests._examples import examples
 from tests.stages._products import LOW, W, X, lines, products, rounded
 from tests.stages._products import native as native
 
@@ -235,6 +236,12 @@ def test_casting_all_refuses_solves_and_factorisations(body, name):
     seed=st.integers(0, 99),
     policy=st.sampled_from(["bf16", "fp16"]),
     first=st.booleans(),
+)
+@examples(
+    {"sizes": [1, 1], "seed": 0, "policy": "bf16", "first": False},
+    {"sizes": [3, 4], "seed": 1, "policy": "fp16", "first": True},  # the only layer is pinned
+    {"sizes": [2, 5, 3], "seed": 2, "policy": "fp16", "first": False},
+    {"sizes": [5, 1, 4, 2], "seed": 3, "policy": "bf16", "first": True},
 )
 def test_any_chain_of_products_is_that_of_rounded_factors(sizes, seed, policy, first):
     """Against NumPy's doubles, layer by layer; the first layer may be pinned."""

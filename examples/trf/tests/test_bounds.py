@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.optimize
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from examples.trf import least_squares
@@ -31,6 +31,12 @@ def numpy_wave_jacobian(p, t, y):
 
 
 @given(seed=st.integers(0, 2**32 - 1))
+@example(seed=4)  # no bound stops the minimum
+@example(seed=14)  # no side is missing; three bounds stop it, below and above
+@example(seed=11)  # three upper ones
+@example(seed=34)  # four sides are missing
+@example(seed=1)  # the start is on a bound in each direction
+@example(seed=28)  # the same, and a lower one stops it
 def test_random_bounded_linear_problems(seed):
     """A convex problem in a random box, some sides missing, has one solution: SciPy's bounded linear solver finds it too."""
     rng = np.random.default_rng(seed)
@@ -46,6 +52,12 @@ def test_random_bounded_linear_problems(seed):
 
 
 @given(seed=st.integers(0, 2**32 - 1))
+@example(seed=0)  # no bound stops the minimum, and the cost no longer falls
+@example(seed=12)  # no bound, and the steps become small
+@example(seed=17)  # the amplitude stops at its bound, after 12 evaluations
+@example(seed=6)  # the damping
+@example(seed=7)  # the frequency
+@example(seed=4)  # the amplitude, though the truth is in the box
 def test_random_bounded_curves_follow_scipy(seed):
     """A damped wave from random data, start and box: SciPy's minimum, by its number of steps within one, at default tolerances."""
     rng = np.random.default_rng(seed)
