@@ -19,8 +19,9 @@ for _name in ("CACHE", "DEBUG_NANS", "DISABLE", "THREADS", "MEMORY", "PLATFORM")
 os.environ.pop("JAX_COMPILATION_CACHE_DIR", None)
 os.environ.setdefault("MPLBACKEND", "agg")
 
-# By default a property is tried on its table of examples (`@example`) alone, so a run hangs on nothing but the commit: what hypothesis draws depends, even
-# when it is derandomised, on the constants in all modules that are imported. `--hypothesis-profile=full` draws.
+# By default a property is tried on its table of examples (`@example`) alone, so that a run depends on
+# the commit and on nothing else: what hypothesis draws hangs, even when it is derandomised, on the
+# constants in all modules that are imported. `--hypothesis-profile=full` draws.
 _compiles = [hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.data_too_large]
 _ALWAYS = {"deadline": None, "suppress_health_check": _compiles, "print_blob": True}
 hypothesis.settings.register_profile("table", phases=(hypothesis.Phase.explicit,), database=None, **_ALWAYS)

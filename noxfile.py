@@ -84,11 +84,14 @@ def lower_bounds() -> list[str]:
 DEFAULT = None if sys.version_info >= (3, 11) else newest()
 
 
-# The core of the tests (tests/_selection.py). Each session compiles another quarter of the files as users have it, and the others quickly (tests/_compiles.py).
+# The core of the tests (tests/_selection.py). Each session compiles another quarter of the files as
+# users have it, and the others quickly (tests/_compiles.py).
 CORE = ("--core", "tests", "examples")
 
 
-def run_tests(session: nox.Session, *requirements: str, paths: tuple[str, ...] = (), workers: str = "auto", takes: str = "", **env: str) -> None:
+def run_tests(
+    session: nox.Session, *requirements: str, paths: tuple[str, ...] = (), workers: str = "auto", takes: str = "", **env: str
+) -> None:
     """Install the project and run its tests, or what follows `--` on the command line."""
     session.install("-e", ".[examples,tests]", *requirements)
     session.run("python", "-c", "import sys, jax; print('Python', sys.version.split()[0], '- jax', jax.__version__)", env=env)
@@ -202,7 +205,7 @@ def on_backend(session: nox.Session, backend: str, jax: str) -> None:
 
 @nox.session(python=DEFAULT)
 def changed(session: nox.Session) -> None:
-    """Check in two minutes what a change touches: lint, types, its tests; `-- --base COMMIT` says what to compare with, `-- --list` only says what."""
+    """Check in two minutes what a change touches: lint, types, tests; `-- --base COMMIT` compares with another commit."""
     session.install("-e", ".[examples,tests,lint,types]")
     session.run("python", "-m", "tests.changed", *session.posargs)
 
@@ -282,7 +285,7 @@ def bench(session: nox.Session) -> None:
 
 @nox.session(python=DEFAULT)
 def hunt(session: nox.Session) -> None:
-    """Generate programs and compare them with plain `jax.jit`, for ten minutes; `-- --minutes 60 --seed 7` or `--cases 64` say how long and which."""
+    """Generate programs and compare them with plain `jax.jit`, for ten minutes; `-- --cases 64 --seed 7` says how many and which."""
     session.install("-e", ".[tests]")
     session.run("python", "-m", "tests.hunt", *session.posargs)
 

@@ -1,4 +1,7 @@
-"""What a run of the tests prints: how long it takes, one line of skips, and how to run each failure alone. A pytest plugin that `conftest.py` names."""
+"""What a run of the tests prints: how long it takes, skips, and how to run a failure alone.
+
+A pytest plugin that `conftest.py` names.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""How long a test waits for what has to happen: the seconds of an idle machine, times how much slower this one is just now.
+"""How long a test waits for what has to happen.
 
-Such a time only ends what hangs. A test whose claim is a time measures it against another one in the same run, not against a clock.
+The seconds of an idle machine, times how much slower this one is just now. Such a time only ends
+what hangs. A test whose claim is a time measures it against another one in the same run, not
+against a clock.
 """
 
 from __future__ import annotations

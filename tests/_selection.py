@@ -1,7 +1,10 @@
-"""Which cases a run takes: the core, all but the core, a part of these, in a random order. A pytest plugin that `conftest.py` names.
+"""Which cases a run takes: the core, all but the core, a part of these, in a random order.
 
-The core is what one waits for: each behaviour once. A test belongs to it with all its cases, unless it (or its file) is marked `rest` or `sweep`. Of a test
-with many cases those belong to it that `@pytest.mark.core("one id", "ids that begin so*")` names, or that are marked `core` themselves.
+A pytest plugin that `conftest.py` names.
+
+The core is what one waits for: each behaviour once. A test belongs to it with all its cases, unless
+it (or its file) is marked `rest` or `sweep`. Of a test with many cases those belong to it that
+`@pytest.mark.core("one id", "ids that begin so*")` names, or that are marked `core` themselves.
 """
 
 from __future__ import annotations

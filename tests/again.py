@@ -1,8 +1,10 @@
-"""The core many times over, or the whole gate: is the verdict the same each time? `python -m tests.again --runs 20`.
+"""Run the core many times, or the whole gate: `python -m tests.again --runs 20`.
 
-Each run is in another random order, with 1, 2 or 4 workers, every other one beside a process for each core that keeps it busy. A run that is over is a line of
-`.again/runs.jsonl`, with its commit; Ctrl-C loses the run that is under way, and the same command goes on behind the last. Runs of an earlier commit do not
-count for a later one. A red run is shown with the line that repeats it, and its output is kept.
+Is the verdict the same each time? Each run is in another random order, with 1, 2 or 4 workers,
+every other one beside a process for each core that keeps it busy. A run that is over is a line of
+`.again/runs.jsonl`, with its commit; Ctrl-C loses the run that is under way, and the same command
+goes on behind the last. Runs of an earlier commit do not count for a later one. A red run is shown
+with the line that repeats it, and its output is kept.
 """
 
 from __future__ import annotations
@@ -66,7 +68,10 @@ def main() -> int:
 def _once(commit: str, what: str, seed: int, workers: int, load: int) -> None:
     """Run it unless it is among what is done."""
     python = sys.version.split()[0]
-    if any((run.commit, run.what, run.seed, run.workers, run.load, run.python) == (commit, what, seed, workers, load, python) for run in _done()):
+    if any(
+        (run.commit, run.what, run.seed, run.workers, run.load, run.python) == (commit, what, seed, workers, load, python)
+        for run in _done()
+    ):
         return
     command = ["bash", ".ci/run"] if what == "gate" else _core(seed, workers)
     output = FOLDER / f"{commit}-{what}-{seed}.txt"

@@ -1,8 +1,10 @@
-"""The checks of a change, in about two minutes: `python -m tests.changed`, or `.ci/run --changed`, which makes the environment first.
+"""Check a change in about two minutes: `python -m tests.changed`, or `.ci/run --changed`.
 
-Lint of all; types of the modules that changed and of those that import them; all cases of the test files that changed; the core's cases of what the change
-touches. For a module these are the tests of its folder, the test files that import it, and the tests of the folders that import it. Where half of the package
-hangs on it, these are nearly all: then it is the tests of its own folder and those that import it, and what is left out is said.
+Lint of all; types of the modules that changed and of those that import them; all cases of the test
+files that changed; the core's cases of what the change touches. For a module these are the tests of
+its folder, the test files that import it, and the tests of the folders that import it. Where half
+of the package hangs on it, these are nearly all: then it is the tests of its own folder and those
+that import it, and what is left out is said.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ class Checks:
 def main() -> int:
     """Run the checks that the change asks for."""
     parser = argparse.ArgumentParser(prog="python -m tests.changed", description=__doc__)
-    parser.add_argument("--base", help="the commit to compare with (default: where this branch left origin/main; without one, the last commit)")
+    parser.add_argument(
+        "--base", help="the commit to compare with (default: where this branch left origin/main; without one, the last commit)"
+    )
     parser.add_argument("--list", action="store_true", help="say what would run, and stop")
     options = parser.parse_args()
     files = changed_files(options.base or _base())

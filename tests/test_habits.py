@@ -108,6 +108,7 @@ def test_a_stream_as_a_method_is_that_of_the_function():
     np.testing.assert_array_equal(gradient.value["x"], np.ones(10))
 
 
+@pytest.mark.rest
 def test_a_measurement_as_a_method_is_of_that_function():
     """Under its name, on the arguments that are given."""
     measured = total.measure(X, 3, against=lambda x, power: (x**power).sum(), seconds=1e-3, rounds=8)
@@ -115,6 +116,7 @@ def test_a_measurement_as_a_method_is_of_that_function():
     assert measured.of.name.startswith("total")
 
 
+@pytest.mark.rest
 def test_a_simulation_as_a_method_is_of_that_function():
     """The bytes of its argument and of its result, on devices that are not there."""
     simulation = jitney.optimize(plain_sum).simulate(sizes={"n": 1024}, device="cpu")

@@ -18,8 +18,8 @@ from jitney import no_compiles, optimize
 from jitney._checks.outstanding import MOST, OUTSTANDING
 from jitney._checks.table import Table
 from tests._checked import V, X, positive, total
-from tests._tracing import count_traces
 from tests._patience import patience
+from tests._tracing import count_traces
 
 
 def small(x: V) -> V:
@@ -284,6 +284,7 @@ def test_at_the_end_of_python_the_error_is_printed_and_the_status_is_120(tmp_pat
     assert done.stderr.rstrip().endswith("this is of call 2 of <lambda>() at <string>:3. What was made of its results is wrong too.")
 
 
+@pytest.mark.rest
 def test_a_failed_check_is_a_status_where_standard_error_is_closed():
     """As of a daemon: there is nowhere to print, and the status says it still."""
     script = SCRIPT.partition("child")[0] + "sys.stderr.close()"

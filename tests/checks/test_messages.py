@@ -111,6 +111,7 @@ def test_all_frames_are_kept_on_demand(monkeypatch):
     assert "_interface" in message_of(optimize(called), X)
 
 
+@pytest.mark.rest
 def test_the_end_of_python_prints_no_frames_of_jitney():
     """Neither those of the body's stack nor of what raises there."""
     script = """

@@ -86,6 +86,7 @@ def test_what_is_missing_has_status_2(typed, tmp_path):
     assert "ran for" not in seen.err
 
 
+@pytest.mark.rest
 def test_settings_that_a_program_makes_before_its_import_of_jax_count(tmp_path):
     """JAX reads its environment when it is imported, so nothing may have imported it before."""
     (tmp_path / "wide.py").write_text(

@@ -168,6 +168,7 @@ def programs(folder):
     return {path.name for path in folder.rglob("*lambda*")}
 
 
+@pytest.mark.rest
 def test_a_second_process_hits_the_persistent_cache(tmp_path):
     """Compiled in the first, read in the second; `cache=False` neither writes nor reads."""
     assert in_a_process(tmp_path, "False") == [1, 0, 0]

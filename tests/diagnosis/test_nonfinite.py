@@ -35,6 +35,7 @@ def line_of(fn, text):
     return f"test_nonfinite.py:{first + offset}"
 
 
+@pytest.mark.core("*-log-NaN0", "*-cholesky-NaN", "*-log-inf")
 @pytest.mark.parametrize(
     ("fn", "primitive", "kind"),
     [
@@ -283,6 +284,7 @@ def test_a_nan_written_into_the_code_is_called_a_constant():
     assert "written into the code at test_nonfinite.py" in message(finding, "f()")
 
 
+@pytest.mark.rest
 def test_keys_and_integers_pass_through():
     """Random keys in a carry, integer and boolean operands."""
 

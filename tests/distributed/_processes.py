@@ -8,6 +8,7 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+
 from tests._patience import patience
 
 ROOT = Path(__file__).parents[2]

@@ -9,10 +9,10 @@ import pytest
 
 import jitney
 from jitney._processes.channel import Channel
+from tests._patience import patience
 
 from ._jobs import W, X
 from ._processes import free_port, start
-from tests._patience import patience
 
 
 def slurm():

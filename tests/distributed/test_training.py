@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import jitney
+from tests._patience import patience
 
 from ._jobs import OPTIMISER, begun, rows
 from ._processes import start
-from tests._patience import patience
 
 STEPS = 6
 

@@ -17,9 +17,9 @@ from jaxtyping import Array
 import jitney
 from jitney import ContractError, DerivativeError, ExportError
 from jitney._export import container
+from tests._patience import patience
 
 from ._models import decay, saved
-from tests._patience import patience
 
 X = jnp.arange(1.0, 7.0)
 

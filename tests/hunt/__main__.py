@@ -14,8 +14,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ._report import Report, shown
 from tests._patience import patience
+
+from ._report import Report, shown
 
 HANGS_AFTER = 120.0  # seconds in one step, on an idle machine
 # XLA for CPUs changes numbers by itself where it fuses products so; eight devices for `shard`; and most of a hunt's time is XLA's compiler.

@@ -87,6 +87,7 @@ def test_what_a_derivative_returns_as_it_came(rate):
     assert shapes == [(), (7,), (3,), (7,)]
 
 
+@pytest.mark.core("<lambda>0-{'pad*", "<lambda>1-{'chunk*")
 @pytest.mark.parametrize("options", [{"pad": {"n": "pow2"}}, {"chunk": {"n": 3}}], ids=str)
 @pytest.mark.parametrize("read", [lambda x, i, w: w[i], lambda x, i, w: x[np.array([0, 0, -1, 99, -30])], lambda x, i, w: x[i[:3] * 9]])
 def test_what_is_beyond_an_array_is_dropped_on_the_way_back(read, options):

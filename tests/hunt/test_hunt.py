@@ -12,6 +12,7 @@ import pytest
 from jitney._axes.monoids import MONOIDS
 from jitney._axes.rule import Rule
 from jitney._axes.rules import RULES
+from tests._patience import patience
 from tests.hunt import _table
 from tests.hunt.__main__ import _environment
 from tests.hunt._draw import ALL, Case, _Writer, drawn
@@ -19,7 +20,6 @@ from tests.hunt._hunt import hunt
 from tests.hunt._judge import difference, is_unstable, leaves_of
 from tests.hunt._report import Report
 from tests.hunt._shrink import script, shrunk
-from tests._patience import patience
 
 CASES, MANY = 12, 2
 F32 = np.float32
@@ -92,6 +92,7 @@ FAULTS = {
 }  # fmt: skip
 
 
+@pytest.mark.core("a sum over the padding")
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_that_is_put_in_is_found(name, monkeypatch):
     """Within a few cases, of the operation that has it."""
@@ -100,12 +101,14 @@ def test_a_fault_that_is_put_in_is_found(name, monkeypatch):
     assert fallen(option, among) is not None
 
 
+@pytest.mark.rest
 def test_a_fault_is_found_in_a_derivative_under_several_options(monkeypatch):
     """Most of the first cases are of integers or of NaNs; others fall at another size of the bucket alone."""
     monkeypatch.setitem(RULES, "reduce_sum", unmasked(RULES["reduce_sum"]))
     assert fallen("derivative+pad", about("jnp.sum("), first=18) is not None
 
 
+@pytest.mark.rest
 def test_an_error_that_is_not_jitneys_is_found(monkeypatch):
     """A rule that breaks."""
 
@@ -118,6 +121,7 @@ def test_an_error_that_is_not_jitneys_is_found(monkeypatch):
     assert "KeyError" in found.what
 
 
+@pytest.mark.rest
 def test_what_falls_is_shrunk_to_a_script_that_stands_alone(monkeypatch):
     """Few lines, a small size; it runs in a process of its own, where there is no fault."""
     monkeypatch.setitem(RULES, "reduce_sum", unmasked(RULES["reduce_sum"]))

@@ -207,6 +207,7 @@ def test_what_has_a_backward_pass_only_is_made_in_reverse():
     close(f.jacobian(X, wrt="x")[:4], jnp.diag(3 * X**2))
 
 
+@pytest.mark.core("auto")
 @pytest.mark.parametrize("mode", ["forward", "reverse", "auto"])
 def test_modes_give_the_same(mode):
     """Of tall and wide Jacobians."""

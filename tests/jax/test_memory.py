@@ -12,6 +12,8 @@ from jitney import AxisError, ContractError, lazy_derivatives, optimize
 from jitney._jax.memory import Fit, Misfit, fit, text
 from tests._examples import examples
 
+pytestmark = pytest.mark.real_xla
+
 RNG = np.random.default_rng(0)
 N = 60_000
 
@@ -76,6 +78,7 @@ def test_what_fits_is_not_cut():
     assert "while" not in f.lower(rows(N), rows(32)).as_text()
 
 
+@pytest.mark.rest
 def test_memory_alone_takes_the_longest_axis_that_can_be_cut():
     """Of two, the longer one is sorted."""
 
@@ -201,6 +204,7 @@ def layered(w: Float[Array, "layer k k"], x: Float[Array, "n k"]) -> Float[Array
     return jnp.mean(jax.lax.scan(layer, x, w)[0] ** 2)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("kind", ["grad", "value_and_grad"])
 def test_loops_are_recomputed_where_that_fits_memory(kind):
     """As the compiler counts it, and the plan says so; the numbers are the same. `remat` said outright comes first."""

@@ -13,6 +13,8 @@ import jitney
 from jitney import OptionError, VerificationError
 from jitney._measured.rounds import one_round
 
+pytestmark = pytest.mark.real_xla
+
 X = np.linspace(0.0, 1.0, 64, dtype=np.float32)
 QUICK = {"seconds": 0.02, "rounds": 8}
 

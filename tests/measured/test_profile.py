@@ -14,6 +14,8 @@ from jaxtyping import Array, Float
 
 import jitney
 
+pytestmark = pytest.mark.real_xla
+
 DATA = np.linspace(0.0, 1.0, 1000, dtype=np.float32)
 
 

@@ -18,8 +18,8 @@ from jaxtyping import Array, Float
 from jitney import lazy_derivatives, no_compiles, optimize
 from jitney._program import checked_calls
 from tests._checked import X, positive, total
-from tests._tracing import count_traces
 from tests._patience import patience
+from tests._tracing import count_traces
 
 
 @pytest.fixture
@@ -215,6 +215,8 @@ ON_ERROR = {"nan": "[3. 3.] [nan nan]", "off": "[3. 3.] [-1. -1.]", "breakpoint"
 def test_eqx_on_error_is_honoured(how):
     """What Equinox does under it, the program does."""
     env = {**os.environ, "EQX_ON_ERROR": how, "PYTHONWARNINGS": "ignore"}
-    done = subprocess.run([sys.executable, "-c", SCRIPT], input="c\n" * 4, text=True, capture_output=True, env=env, timeout=patience(120), check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT], input="c\n" * 4, text=True, capture_output=True, env=env, timeout=patience(120), check=True
+    )
     assert ON_ERROR[how] in done.stdout
     assert ("must not be negative" in done.stdout) == (how == "breakpoint")

@@ -137,6 +137,7 @@ def test_callbacks_are_refused(body, message):
     caught.match(f"(?s){message}")
 
 
+@pytest.mark.rest
 def test_run_time_checks_are_numbers():
     """On devices too; the products are those of the function without them."""
 
@@ -199,6 +200,7 @@ print("over", flush=True)
 """
 
 
+@pytest.mark.rest
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks whether a process lives")
 @pytest.mark.parametrize("killed", [True, False])
 def test_nothing_is_left_behind(tmp_path, killed):

@@ -203,6 +203,7 @@ ODD = {
 }
 
 
+@pytest.mark.core("times NaN", "root of zero", "mask of an infinity")
 @pytest.mark.parametrize("case", ODD)
 def test_infinite_derivatives_are_never_zero(case):
     """0 times infinity is NaN in a plain Jacobian, and no zero in a coloured one; what is finite is equal."""

@@ -82,6 +82,7 @@ def test_one_program_has_the_coloured_jacobians_of_a_bucket(case):
     assert jacobian.stats.compiles + jacobian.stats.persistent_hits <= 1
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(("n", "how"), [(100, "forward: dense passes"), (300, "coloured: 3 forward passes at each size")])
 def test_structure_is_read_at_each_size_where_that_pays(n, how):
     """A trace of each size costs more than a hundred dense passes; the plan says what is done under padding."""
@@ -90,6 +91,7 @@ def test_structure_is_read_at_each_size_where_that_pays(n, how):
     np.testing.assert_allclose(jacobian(at("n", n)), jax.jacfwd(heat)(at("n", n)), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.rest
 def test_hessians_of_a_bucket_are_coloured():
     """By forward passes over the backward one."""
 
@@ -102,6 +104,7 @@ def test_hessians_of_a_bucket_are_coloured():
         np.testing.assert_allclose(hessian(at("n", n)), jax.hessian(energy)(at("n", n)), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.rest
 def test_several_arguments_and_results_have_blocks():
     """Along the axis or not, numbers among them."""
 
@@ -130,6 +133,7 @@ def test_derivatives_that_are_nan_spread_as_without_padding():
         np.testing.assert_array_equal(jacobian(at("n", n)), exact(at("n", n)))
 
 
+@pytest.mark.rest
 def test_a_size_of_another_structure_runs_exact():
     """It needs more passes than the program of its bucket makes: a warning, and the right numbers."""
 
@@ -180,6 +184,7 @@ def test_sparse_arrays_are_not_padded():
     assert "at exact size: makes a sparse Jacobian" in str(jacobian.plan(sizes={"n": 20}))
 
 
+@pytest.mark.rest
 def test_an_outer_transform_takes_dense_passes():
     """Each size is not traced there, so no structure is known."""
     jacobian = padded(heat)

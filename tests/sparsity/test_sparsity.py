@@ -20,8 +20,8 @@ from jitney._sparsity.colours.colouring import WAYS, scheme_of
 from jitney._sparsity.dependence import dependence
 from jitney._sparsity.pattern import Pattern, TooDenseError
 from tests._examples import examples
-from tests._tracing import count_traces
 from tests._patience import patience
+from tests._tracing import count_traces
 
 
 def rows(*shape):
@@ -384,6 +384,7 @@ def attention(x):
     return jax.nn.softmax(x @ x.T, axis=-1) @ x
 
 
+@pytest.mark.rest
 def test_near_ties_are_timed_once(tmp_path, monkeypatch):
     """A dense square Jacobian is made the way that was faster; the next process reads which, unless the file is damaged."""
     monkeypatch.setattr(_timed, "folder", lambda name: tmp_path / name)

@@ -205,6 +205,7 @@ def test_layers_as_a_loop_have_the_values_and_the_gradient_of_the_function(name)
     close(fast(both(f))(WS, BS, X), fast(both(model))(WS, BS, X), 1e-3)
 
 
+@pytest.mark.core("keys")
 @pytest.mark.parametrize("name", ["relu and softmax", "keys"])
 def test_its_own_derivative_is_of_a_loop_and_the_plan_says_of_how_many_layers(name):
     """`f.grad`, with respect to all its arguments."""
@@ -216,6 +217,7 @@ def test_its_own_derivative_is_of_a_loop_and_the_plan_says_of_how_many_layers(na
     assert "6 equal layers are one loop" in str(f.grad.plan(WS, BS, X))
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("name", ["plain", "two stacks"])
 def test_a_step_that_takes_its_gradient_itself_has_loops_both_ways(name):
     """The layers of the forward and those of the backward pass; the parameters are those of the plain step."""
@@ -281,6 +283,7 @@ def test_what_is_not_equal_or_not_worth_it_stays_and_the_plan_says_why(model, sa
     assert re.search(says, why)
 
 
+@pytest.mark.rest
 def test_rules_that_differ_are_each_layers_own():
     """A gradient whose layers have rules of their own."""
     loss = loss_of(in_turn(lambda x, w, b, k: RULES[k](work(x, w, b))))
@@ -288,6 +291,7 @@ def test_rules_that_differ_are_each_layers_own():
     close(f.grad(WS, BS, X, wrt="ws"), fast(jax.grad(loss))(WS, BS, X), 1e-3)
 
 
+@pytest.mark.rest
 def test_rules_that_differ_in_branches_are_each_layers_own():
     """JAX prints a branch without the rules of the functions in it, so its text does not say whether two are equal."""
 
@@ -332,6 +336,7 @@ def found(_):
     return rule
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("rule", [valued, pushed, underived, found])
 def test_a_function_with_a_rule_has_its_own_value_where_nothing_is_differentiated(rule):
     """Layers that differ in it alone stay apart; a rule that cannot be asked for two derivatives is not asked to be."""
@@ -341,6 +346,7 @@ def test_a_function_with_a_rule_has_its_own_value_where_nothing_is_differentiate
     close(optimize(roll="auto")(lambda *given: model(*given))(*layers, X), fast(model)(*layers, X), 1e-3)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("model", [before_that, from_the_first])
 def test_what_each_layer_reads_of_others_is_as_it_was(model):
     """Of the one before the one before, or of the first."""
@@ -348,6 +354,7 @@ def test_what_each_layer_reads_of_others_is_as_it_was(model):
     close(fast(lambda *a: jax.value_and_grad(f)(*a))(WS, BS, X), fast(jax.value_and_grad(loss_of(model)))(WS, BS, X), 1e-3)
 
 
+@pytest.mark.rest
 def test_weights_that_take_long_to_stack_stay_unless_they_are_stacked():
     """Wide layers for few rows; `jitney.stack` makes the loop worth it, and its gradient is that of the list."""
     width = 96
@@ -388,6 +395,7 @@ def test_without_the_option_nothing_is_rolled():
 # With other options.
 
 
+@pytest.mark.core("{'pad'*")
 @pytest.mark.parametrize(
     "options",
     [

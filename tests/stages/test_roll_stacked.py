@@ -88,6 +88,7 @@ def taken(report):
     return [int(re.match(r"\d+", line).group()) for line in lines]
 
 
+@pytest.mark.core("decayed")
 @pytest.mark.parametrize("loss", LOSSES)
 def test_the_gradient_of_stacked_layers_is_each_rows_own(loss):
     """Taken by the step itself, beside NumPy in float64; also where a row has two gradients, none, or another part."""

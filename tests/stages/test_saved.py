@@ -15,6 +15,8 @@ from jitney import BudgetError, OptionError, optimize
 from jitney._saving import EVERYTHING, Option, Point, Problem, choose
 from jitney._saving.flops import flops
 
+pytestmark = pytest.mark.real_xla
+
 LAYERS, ROWS, WIDTH = 6, 256, 32
 RNG = np.random.default_rng(0)
 WS = [jnp.asarray(RNG.normal(size=(WIDTH, WIDTH)) / WIDTH**0.5, jnp.float32) for _ in range(LAYERS)]
@@ -106,6 +108,7 @@ class Net(eqx.Module):
     name: str = eqx.field(static=True)
 
 
+@pytest.mark.rest
 def test_a_loss_inside_a_training_step_is_seen_with_its_choice_by_the_outer_gradient(whole_scanned):
     """`eqx.filter_grad` of the program inside another program: the step takes less, its gradient is the same."""
 
@@ -123,6 +126,7 @@ def test_a_loss_inside_a_training_step_is_seen_with_its_choice_by_the_outer_grad
     assert mine < 0.9 * plain
 
 
+@pytest.mark.rest
 def test_examples_share_the_memory(whole_scanned):
     """A per-example loss under `vmap`: what is chosen is for all of them, so it depends on how many there are."""
 
@@ -136,6 +140,7 @@ def test_examples_share_the_memory(whole_scanned):
     close(jax.grad(mean)(WS, X), reference(WS, X))
 
 
+@pytest.mark.rest
 def test_where_nothing_fits_the_error_names_the_least_that_does():
     """That much is enough then; and it lists what was found."""
     with pytest.raises(BudgetError, match="its gradient does not fit into 1 KiB") as caught:
@@ -183,6 +188,7 @@ OPTIONS = [
 ]
 
 
+@pytest.mark.core("loop-options0")
 @pytest.mark.parametrize(
     ("fn", "options"), [(loop, OPTIONS), (backwards, [Option("nothing", 5, 2)]), (scanned, [Option("dots", 6, 1), Option("nothing", 6, 3)])]
 )
@@ -268,6 +274,7 @@ def test_results_that_are_no_numbers_pass(whole_scanned):
     assert (int(aux["rows"]), aux["name"]) == (ROWS, "loop")
 
 
+@pytest.mark.rest
 def test_the_frontier_is_a_table_and_a_picture(whole):
     """What is not dominated is on it, what fits and recomputes least is chosen, and what is not there has its reason."""
     from xml.etree import ElementTree as ET

@@ -249,6 +249,7 @@ print(out.stats.chunks, [np.asarray(a).tobytes().hex() for a in out.value])
 """
 
 
+@pytest.mark.rest
 def test_a_killed_process_goes_on_to_the_same_bits(tmp_path):
     """kill -9 in either pass; the process after it makes the rest only."""
 

@@ -120,6 +120,7 @@ def test_an_element_that_is_missing_in_chunks_is_caught():
         optimize(chunk={"n": 2}, verify=True)(fresh())(X)
 
 
+@pytest.mark.rest
 @pytest.mark.usefixtures("forgets_the_end")
 def test_an_example_that_is_missing_in_microbatches_is_caught():
     """Against the gradient of the whole batch."""
@@ -182,6 +183,7 @@ def test_data_that_are_too_large_to_be_read_as_a_whole_are_left_out_with_a_warni
         jitney.stream(total, {"x": Rows()}, chunk={"n": 9}, progress=False)
 
 
+@pytest.mark.rest
 def test_an_element_that_is_missing_in_a_pattern_is_caught(monkeypatch):
     """The coloured Jacobian against that of `jax.jacfwd`."""
     found = Linearized.pattern
@@ -215,6 +217,7 @@ def test_a_wrong_recomputation_is_caught(monkeypatch):
 # What is honest passes.
 
 
+@pytest.mark.core("bf16", "f64")
 @pytest.mark.parametrize("precision", ["bf16", "fp16", "bf16-all", "tf32", "f64", {"default": "bf16"}, "auto:1e-1"])
 def test_what_a_low_type_rounds_is_no_difference(precision):
     """Sums of 500 products, and the differences of nearly equal ones."""
@@ -356,6 +359,7 @@ def test_off_nothing_stands_around_the_call():
     assert entry.run is entry.jitted or VERIFY.on
 
 
+@pytest.mark.rest
 def test_configure_counts_from_the_next_call_on_for_functions_that_have_run(unmasked):
     """Both ways; `verify=False` of a function comes before it."""
     unmasked("reduce_sum")
@@ -425,6 +429,7 @@ def shown(error):
     return abs(float(ours) - float(plain))
 
 
+@pytest.mark.rest
 def test_the_script_shows_the_difference_by_itself(unmasked):
     """Of a function that cannot be imported: its source is copied, with what it names."""
     unmasked("reduce_sum")
@@ -444,6 +449,7 @@ def test_the_script_shows_the_difference_by_itself(unmasked):
     assert float(found.stdout.rpartition("largest difference: ")[2]) == pytest.approx(shown(error))
 
 
+@pytest.mark.rest
 def test_the_script_imports_what_can_be_imported(unmasked):
     """And takes the arguments out of files, modules too."""
     unmasked("reduce_sum")
