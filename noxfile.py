@@ -92,11 +92,16 @@ CORE = ("--core", "tests", "examples")
 def run_tests(
     session: nox.Session, *requirements: str, paths: tuple[str, ...] = (), workers: str = "auto", takes: str = "", **env: str
 ) -> None:
-    """Install the project and run its tests, or what follows `--` on the command line."""
+    """Install the project and run its tests, or what follows `--` on the command line.
+
+    Options alone, as `-- --part=1/2`, are added to those of the session.
+    """
     session.install("-e", ".[examples,tests]", *requirements)
     session.run("python", "-c", "import sys, jax; print('Python', sys.version.split()[0], '- jax', jax.__version__)", env=env)
     env |= {"JITNEY_NOX_SESSION": session.name.removesuffix(f"-{session.python}"), "JITNEY_TESTS_TAKE": takes}
-    session.run("pytest", *(session.posargs or ["-n", workers, "--maxprocesses=4", "--dist=worksteal", *paths]), env=env)
+    own = ["-n", workers, "--maxprocesses=4", "--dist=worksteal", *paths]
+    adds = all(word.startswith("--") for word in session.posargs)
+    session.run("pytest", *([*own, *session.posargs] if adds else session.posargs), env=env)
 
 
 @nox.session(python=DEFAULT)
@@ -172,7 +177,7 @@ def tests_cpu8(session: nox.Session) -> None:
     """Run the tests of several devices on eight virtual CPU devices; other sessions skip them. `-- tests` runs all tests there."""
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8"
     # One process: its eight devices wait for each other, and have to come to run.
-    run_tests(session, paths=("tests/devices",), workers="1", JAX_PLATFORMS="cpu", XLA_FLAGS=flags.strip())
+    run_tests(session, paths=("tests/devices", "--quick-xla=1/4"), workers="1", JAX_PLATFORMS="cpu", XLA_FLAGS=flags.strip())
 
 
 @nox.session(python=DEFAULT, name="tests-distributed")
