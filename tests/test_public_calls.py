@@ -29,6 +29,7 @@ from jaxtyping import Array, Float
 
 import jitney
 from jitney import JitneyError, optimize
+from jitney._signature.options import NAMES as OPTIONS
 from tests._examples import examples
 
 X = np.arange(6, dtype=np.float32)
@@ -141,12 +142,15 @@ def everywhere(name, value):
 
 
 def table():
-    """Each value at the places of each function and of each class that people make objects of; the others are given one value."""
+    """Each value at the places of each function and of each class that people make objects of, and as each option; one for the rest."""
     made = ("Bucket", "Checkpoints", "LossScale", "Mesh", "Pipeline", "Schedule", "Stacked", "State")
     for name in sorted(TARGETS):
         values = WRONG if name in made or not inspect.isclass(TARGETS[name]) else [object()]
         yield from (everywhere(name, value) for value in values)
     yield from (everywhere("load", file) for file in FILES)
+    yield from ((name, [], {option: value}) for name in ("optimize", "optimize(...)()") for option in OPTIONS for value in WRONG)
+    kept = {"chunk": {"n": 2}, "progress": False}
+    yield from (("stream", [plain, {"x": X}], {**kept, "checkpoint": value}) for value in WRONG)
 
 
 def random_call(name, seed):
