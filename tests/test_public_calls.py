@@ -142,7 +142,7 @@ def everywhere(name, value):
 
 
 def table():
-    """Each value at the places of each function and class, and as each option; or for other classes."""
+    """Each value at the places of each function and of each class that people make objects of, and as each option; one for the rest."""
     made = ("Bucket", "Checkpoints", "LossScale", "Mesh", "Pipeline", "Schedule", "Stacked", "State")
     for name in sorted(TARGETS):
         values = WRONG if name in made or not inspect.isclass(TARGETS[name]) else [object()]
