@@ -4,6 +4,8 @@ import os
 import tempfile
 
 import hypothesis
+import numpy as np
+import pytest
 
 # The tests of the pytest plugin run pytest; the others are of these tests: which run, how XLA compiles for them, what they print.
 pytest_plugins = ["pytester", "tests._selection", "tests._compiles", "tests._console"]
@@ -27,3 +29,14 @@ _ALWAYS = {"deadline": None, "suppress_health_check": _compiles, "print_blob": T
 hypothesis.settings.register_profile("table", phases=(hypothesis.Phase.explicit,), database=None, **_ALWAYS)
 hypothesis.settings.register_profile("full", max_examples=1000, **_ALWAYS)
 hypothesis.settings.load_profile("table")
+
+_FIRST = dict[int, object]()
+"""The state of each module's generator of random numbers before the first test of the module."""
+
+
+@pytest.hookimpl(tryfirst=True)  # before fixtures draw
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Wind a module's generators back before each test: else its numbers hang on which tests ran before."""
+    for value in vars(getattr(item, "module", None) or object).values():
+        if isinstance(value, np.random.Generator):
+            value.bit_generator.state = _FIRST.setdefault(id(value), value.bit_generator.state)

@@ -3,12 +3,14 @@
 import re
 
 import jax
+import numpy as np
 import pytest
 
 FLAG = "jax_disable_most_optimizations"
 
 CASES = """
 import jax
+import numpy as np
 import pytest
 
 def test_alone(): pass
@@ -132,3 +134,12 @@ def test_in_a_session_of_nox_a_failure_is_run_alone_in_that_session(run, monkeyp
     """It has the environment, and the variables."""
     monkeypatch.setenv("JITNEY_NOX_SESSION", "tests-cpu8")
     assert "python -m nox -s tests-cpu8 -- test_some.py::test_quick" in run("--core", "--tb=no")
+
+
+RANDOM = np.random.default_rng(3)
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_numbers_of_a_modules_generator_are_the_same_in_any_order(again):
+    """Each test starts with those that the module was imported with (`conftest.py`)."""
+    np.testing.assert_array_equal(RANDOM.normal(size=3), np.random.default_rng(3).normal(size=3))
