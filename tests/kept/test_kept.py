@@ -126,6 +126,7 @@ print("scipy.linalg" in sys.modules)
 """
 
 
+@pytest.mark.rest
 def test_lapack_is_found_without_the_rest_of_scipy(tmp_path):
     """JAX imports `scipy.linalg` where it lowers a program that solves. Where such a program is found two modules of it do, and whoever
     imports the rest later has all of it; a program that calls nothing outside of XLA does without."""
@@ -139,6 +140,7 @@ def test_lapack_is_found_without_the_rest_of_scipy(tmp_path):
     assert said == [f"{KEPT} {KEPT} False True\n", f"{FOUND} {FOUND} False False\n"]
 
 
+@pytest.mark.rest
 def test_lapack_is_found_so_for_loaded_programs_too(tmp_path):
     """Not where another thread runs, which may be about to import the same modules: then JAX finds it as it does by itself."""
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]), "JITNEY_CACHE": "off"}

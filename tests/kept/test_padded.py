@@ -60,6 +60,7 @@ def check_shares(program, x):
     assert name == "shares"
 
 
+@pytest.mark.core("mapped")
 @pytest.mark.parametrize("name", ["padded", "mapped"])
 def test_another_process_finds_it_for_all_sizes_of_the_bucket(folder, tmp_path, name):
     """Its results are cut to each size, along what the body sees and along what is mapped."""
@@ -139,6 +140,7 @@ EDITS = {
 }
 
 
+@pytest.mark.core("another bucket rule", "another result")
 @pytest.mark.parametrize("edit", EDITS)
 def test_an_edit_of_what_pads_is_another_program(folder, tmp_path, edit):
     """Whether or not its numbers differ."""
@@ -155,6 +157,7 @@ def test_an_edit_of_what_pads_is_another_program(folder, tmp_path, edit):
         assert lab.notes(main.padded) == KEPT
 
 
+@pytest.mark.rest
 def test_verify_compares_padded_programs_too(folder, tmp_path):
     """What is found is traced, and is the same."""
     lab.write(tmp_path, {"lab_main.py": TEXT})

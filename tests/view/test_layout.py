@@ -220,6 +220,7 @@ def test_a_number_without_annotation_is_static():
     assert counted.traces == 3
 
 
+@pytest.mark.core("shape0-*")
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "bool", "float16", "bfloat16", "complex64"])
 @pytest.mark.parametrize("shape", [(), (0,), (2, 0, 3), (3,)])
 def test_every_dtype_and_empty_shape_comes_back(dtype, shape):
