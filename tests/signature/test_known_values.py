@@ -1,6 +1,5 @@
 """A static value that is known has the key that would be made of it."""
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -8,11 +7,12 @@ from hypothesis import given, settings
 from jitney import optimize
 from jitney._signature.known_values import Known, is_alike
 from jitney._signature.static_values import Opaque, snapshot, static_key
+from tests._arrays import array
 
 from ._static_values import VALUES, change
 
 MANY = settings(max_examples=max(200, settings.default.max_examples))
-X = jnp.ones(2)
+X = array(np.ones(2))
 
 
 @MANY

@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given, settings
 
 from jitney import StaticError, optimize
+from tests._arrays import array
 from tests._tracing import count_traces
 from tests.signature._static_values import VALUES, Frozen, Loose, Scale, shown
 
-X = jnp.arange(3.0)
+X = array(np.arange(3.0))
 
 
 class Keyless:
