@@ -13,6 +13,7 @@ import pytest
 from jaxtyping import Array, Float
 
 import jitney
+from tests._arrays import array
 
 API = (Path(__file__).parents[1] / "docs" / "api.md").read_text()
 
@@ -28,7 +29,7 @@ def plain_sum(x: Float[Array, "n"]) -> Float[Array, ""]:
     return jnp.sum(x)
 
 
-X = jnp.ones(3)
+X = array(np.ones(3))
 TOOLS = ("axes", "communication", "frontier", "measure", "precision_report", "simulate", "strategy", "stream")
 MAKERS = {"accumulate", "lazy_derivatives", "optimize", "scan_steps", "shared"}  # what makes another function of one
 

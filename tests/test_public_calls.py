@@ -30,6 +30,7 @@ from jaxtyping import Array, Float
 import jitney
 from jitney import JitneyError, optimize
 from jitney._signature.options import NAMES as OPTIONS
+from tests._arrays import array, random_key
 from tests._examples import examples
 
 X = np.arange(6, dtype=np.float32)
@@ -84,12 +85,12 @@ NAMES = [
 NUMBERS = [None, True, False, 0, 1, -1, 2, 2**40, 1.5, float("nan"), 1j, np.float64(2), np.datetime64("2020-01-01")]
 ARRAYS = [
     *(X, X.astype(np.int32), X[:0], X.reshape(2, 3), [X], (X, X), np.array([None, 1], object), np.array(["a", "b"])),
-    *(jnp.asarray(X), jnp.float32(2), jnp.arange(3), jax.random.key(0), jax.ShapeDtypeStruct((3,), np.float32)),
+    *(array(X), array(2.0), array(np.arange(3)), random_key(0), jax.ShapeDtypeStruct((3,), np.float32)),
 ]
 THINGS = [
     *((), [], {}, set(), {1, 2}, slice(2), range(3), Ellipsis, object(), KeyError("x")),
     *(plain, padded, cut, plain.grad, undecorated, functools.partial(undecorated, X), len),
-    *(Layer, Layer(jnp.ones(3)), Two, int, type, Float[Array, "n"], jitney.Bucket(multiple=3), jax.devices()[0], jax.devices()),
+    *(Layer, Layer(array(np.ones(3))), Two, int, type, Float[Array, "n"], jitney.Bucket(multiple=3), jax.devices()[0], jax.devices()),
 ]
 POOL = [*FILES, *NAMES, *NUMBERS, *ARRAYS, *THINGS]
 # One of each kind, for each place of each name in turn.

@@ -12,6 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests._arrays import random_key
+
 Shape = tuple[Any, ...]
 F, I, B = np.float32, np.int32, np.bool_
 V = [(("n",), F)]
@@ -24,7 +26,7 @@ SYSTEMS = [(("n", "n"), F), (("n", 2), F)]
 BATCH = [(("n", 2, 2), F)]
 INTS = [(("n",), I)]
 INDEXED = [(("n",), F), (("n",), I)]
-KEY = jax.random.key(0)
+KEY = random_key(0)
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,8 +13,9 @@ from jaxtyping import Array, Float
 
 import jitney
 from jitney import optimize
+from tests._arrays import array
 
-X = jnp.asarray(np.arange(1.0, 5.0, dtype=np.float32))
+X = array(np.arange(1.0, 5.0, dtype=np.float32))
 tries = itertools.count()
 
 

@@ -14,9 +14,10 @@ from jaxtyping import Array, Float
 
 import jitney._body.body as body_module
 from jitney import optimize
+from tests._arrays import array
 from tests._monitor import listening
 
-X = jnp.ones(5)
+X = array(np.ones(5))
 
 
 def annotated(fn):

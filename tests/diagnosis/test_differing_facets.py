@@ -14,6 +14,7 @@ from jaxtyping import Array, Float
 
 from jitney import optimize
 from jitney._jax.settings import settings_of_programs
+from tests._arrays import array, weak
 from tests._examples import examples
 
 
@@ -24,9 +25,9 @@ class Part(eqx.Module):
     power: int = eqx.field(static=True)
 
 
-STRONG, WEAK = jnp.float32(1), jnp.asarray(1.0)
-FREE = jnp.ones(2)
-HELD = jax.device_put(jnp.ones(2), jax.devices()[0])
+STRONG, WEAK = array(1.0), weak(1.0)
+FREE = array(np.ones(2))
+HELD = jax.device_put(FREE, jax.devices()[0])
 
 FACETS = {
     ("shape", "x", "n", "3", "5"): lambda on: {"x": np.ones(5 if on else 3, np.float32)},
@@ -162,10 +163,10 @@ OTHER = {
 @pytest.mark.parametrize(
     ("first", "second"),
     [
-        (np.ones(3, np.float32), jnp.ones(3)),
+        (np.ones(3, np.float32), array(np.ones(3))),
         (np.ones(3, np.float32), np.ones(3, np.float64)),
-        (jnp.ones(3), jnp.zeros(3)),
-        ([np.ones(3, np.float32)], [jnp.ones(3)]),
+        (array(np.ones(3)), array(np.zeros(3))),
+        ([np.ones(3, np.float32)], [array(np.ones(3))]),
         ({"a": FREE, "b": FREE}, {"b": FREE, "a": FREE}),
     ],
 )

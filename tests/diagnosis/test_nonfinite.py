@@ -15,9 +15,10 @@ from jax import lax
 
 from jitney._diagnosis.nonfinite import locate, message, nonfinite
 from jitney._errors import Where
+from tests._arrays import array, random_key
 from tests._examples import examples
 
-X = jnp.array([-1.0, 0.0, 1.0])
+X = array([-1.0, 0.0, 1.0])
 
 
 def found(fn, *args):
@@ -340,14 +341,14 @@ def test_the_message_says_where_what_and_how_to_mend_it():
 @pytest.mark.parametrize(
     ("leaves", "bad"),
     [
-        ([jnp.array([1.0, jnp.nan])], True),
-        ([jnp.array(jnp.inf, jnp.bfloat16)], True),
-        ([jnp.array(-jnp.inf, jnp.float16)], True),
-        ([jnp.array([complex(0, jnp.nan)])], True),
+        ([array([1.0, np.nan])], True),
+        ([array(np.inf, jnp.bfloat16)], True),
+        ([array(-np.inf, np.float16)], True),
+        ([array([complex(0, np.nan)])], True),
         ([np.array([np.inf])], True),
         ([float("nan")], True),
-        ([X, jnp.zeros(3, jnp.bfloat16), jnp.ones(2, jnp.complex64)], False),
-        ([jnp.zeros((0, 3)), jnp.arange(3), True, 3, None, "text", jax.random.key(0), np.zeros(2, jax.dtypes.float0)], False),
+        ([X, array(np.zeros(3), jnp.bfloat16), array(np.ones(2), np.complex64)], False),
+        ([array(np.zeros((0, 3))), array(np.arange(3)), True, 3, None, "text", random_key(0), np.zeros(2, jax.dtypes.float0)], False),
         ([], False),
     ],
 )

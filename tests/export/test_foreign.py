@@ -17,11 +17,12 @@ from jaxtyping import Array
 import jitney
 from jitney import ContractError, DerivativeError, ExportError
 from jitney._export import container
+from tests._arrays import array
 from tests._patience import patience
 
 from ._models import decay, saved
 
-X = jnp.arange(1.0, 7.0)
+X = array(np.arange(1.0, 7.0))
 
 
 def test_the_order_of_an_ordered_dict_is_a_part_of_the_program(tmp_path):

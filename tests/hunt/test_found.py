@@ -10,9 +10,10 @@ from jax import lax
 from jaxtyping import Array, Shaped
 
 from jitney import AxisError, JitneyWarning, optimize
+from tests._arrays import random_key
 from tests.hunt._judge import difference, leaves_of
 
-KEY = jax.random.key(1)
+KEY = random_key(1)
 ROWS = lax.ScatterDimensionNumbers((), (0,), (0,))
 
 

@@ -12,6 +12,7 @@ import pytest
 from jitney._axes.monoids import MONOIDS
 from jitney._axes.rule import Rule
 from jitney._axes.rules import RULES
+from tests._arrays import array
 from tests._patience import patience
 from tests.hunt import _table
 from tests.hunt.__main__ import _environment
@@ -147,8 +148,8 @@ def test_what_falls_is_shrunk_to_a_script_that_stands_alone(monkeypatch):
         (F32([1.001]), F32([1.0]), "close", False),
         (np.float64([1.0]), F32([1.0]), "close", False),
         (np.int8([1]), np.int8([2]), "loose", False),
-        (jnp.bfloat16([1.0]), jnp.bfloat16([1.02]), "close", True),
-        (jnp.bfloat16([0.5]), jnp.bfloat16([1.0]), "close", False),
+        (array([1.0], jnp.bfloat16), array([1.02], jnp.bfloat16), "close", True),
+        (array([0.5], jnp.bfloat16), array([1.0], jnp.bfloat16), "close", False),
         (np.complex64([1 + 2j]), np.complex64([1 - 2j]), "close", False),
         (F32([1.0, 2.0]), F32([1.0]), "close", False),
     ],

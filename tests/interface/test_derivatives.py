@@ -11,14 +11,16 @@ import pytest
 from jaxtyping import Array, Float, Int
 
 from jitney import DerivativeError, OptionError, TraceError, axes, lazy_derivatives, optimize, strategy, stream
+from tests._arrays import array, weak
 from tests._tracing import count_traces
 
 
 def rows(*shape):
-    return jnp.asarray(np.random.default_rng(list(shape)).normal(size=shape), jnp.float32)
+    return array(np.random.default_rng(list(shape)).normal(size=shape))
 
 
 X, Z = rows(4), rows(3)
+DX, DZ = array(np.asarray(X) * 2), array(np.asarray(Z) + 1)  # directions
 
 
 def vector(x: Float[Array, "n"], z: Float[Array, "k"]) -> Float[Array, "n"]:
@@ -45,12 +47,12 @@ NAMED = {
         {},
         lambda: {a: dict(zip("xz", row, strict=True)) for a, row in zip("xz", jax.hessian(scalar, BOTH)(X, Z), strict=True)},
     ),
-    "jvp": (vector, {"tangents": {"x": X * 2, "z": Z + 1}}, lambda: jax.jvp(vector, (X, Z), (X * 2, Z + 1))),
-    "vjp": (vector, {"cotangent": X + 1}, lambda: (vector(X, Z), dict(zip("xz", jax.vjp(vector, X, Z)[1](X + 1), strict=True)))),
+    "jvp": (vector, {"tangents": {"x": DX, "z": DZ}}, lambda: jax.jvp(vector, (X, Z), (DX, DZ))),
+    "vjp": (vector, {"cotangent": DX}, lambda: (vector(X, Z), dict(zip("xz", jax.vjp(vector, X, Z)[1](DX), strict=True)))),
     "hvp": (
         scalar,
-        {"tangents": {"x": X * 2, "z": Z + 1}},
-        lambda: dict(zip("xz", jax.jvp(jax.grad(scalar, BOTH), (X, Z), (X * 2, Z + 1))[1], strict=True)),
+        {"tangents": {"x": DX, "z": DZ}},
+        lambda: dict(zip("xz", jax.jvp(jax.grad(scalar, BOTH), (X, Z), (DX, DZ))[1], strict=True)),
     ),
 }
 SINGLE = {
@@ -59,9 +61,9 @@ SINGLE = {
     "jacobian": (vector, {}, lambda: jax.jacfwd(vector)(X, Z)),
     "value_and_jacobian": (vector, {}, lambda: (vector(X, Z), jax.jacfwd(vector)(X, Z))),
     "hessian": (scalar, {}, lambda: jax.hessian(scalar)(X, Z)),
-    "jvp": (vector, {"tangents": X * 2}, lambda: jax.jvp(lambda x: vector(x, Z), (X,), (X * 2,))),
-    "vjp": (vector, {"cotangent": X + 1}, lambda: (vector(X, Z), jax.vjp(lambda x: vector(x, Z), X)[1](X + 1)[0])),
-    "hvp": (scalar, {"tangents": X * 2}, lambda: jax.hessian(scalar)(X, Z) @ (X * 2)),
+    "jvp": (vector, {"tangents": DX}, lambda: jax.jvp(lambda x: vector(x, Z), (X,), (DX,))),
+    "vjp": (vector, {"cotangent": DX}, lambda: (vector(X, Z), jax.vjp(lambda x: vector(x, Z), X)[1](DX)[0])),
+    "hvp": (scalar, {"tangents": DX}, lambda: jax.hessian(scalar)(X, Z) @ DX),
 }
 OPTIONS = [{}, {"remat": True}, {"pad": {"n": [8]}}, {"chunk": {"n": 3}}, {"memory": "1GiB"}, {"precision": "f64"}, {"compiler": "fast"}]
 
@@ -158,7 +160,7 @@ class Layer(eqx.Module):
         return jnp.sum((self.weight @ x) ** k)
 
 
-LAYER = Layer(rows(2, 3), jnp.asarray(1), "layer")
+LAYER = Layer(rows(2, 3), weak(1), "layer")
 
 
 def test_derivatives_of_modules_are_modules():

@@ -17,6 +17,7 @@ from jaxtyping import Array, Float
 
 from jitney import lazy_derivatives, no_compiles, optimize
 from jitney._program import checked_calls
+from tests._arrays import array
 from tests._checked import X, positive, total
 from tests._patience import patience
 from tests._tracing import count_traces
@@ -93,12 +94,14 @@ def solved(matrix, b):
     return lx.linear_solve(operator, b, lx.CG(1e-5, 1e-5, max_steps=20)).value
 
 
-M = jnp.asarray(np.random.default_rng(0).normal(size=(3, 3)), jnp.float32)
+N = np.asarray(X)
+M, B, MANY = array(np.random.default_rng(0).normal(size=(3, 3))), array(N[:3]), array(np.outer(N, N[:3]))
+INFINITE, ALL_INFINITE = array(N[:3] * np.inf), array(np.outer(N, N[:3] * np.inf))
 SOLVERS = {
-    "diffrax": (ode, (jnp.float32(2.0), X), (jnp.float32(np.nan), X), "maximum number of solver steps"),
-    "optimistix": (fit, (jnp.array([-1.2, 1.0]), jnp.float32(10.0)), (jnp.array([-1e9, 1e9]), jnp.float32(1e9)), "."),
-    "lineax": (solved, (M, X[:3]), (M, X[:3] * jnp.inf), "non-finite"),
-    "lineax, mapped": (jax.vmap(solved, (None, 0)), (M, jnp.outer(X, X[:3])), (M, jnp.outer(X, X[:3] * jnp.inf)), "non-finite"),
+    "diffrax": (ode, (array(2.0), X), (array(np.nan), X), "maximum number of solver steps"),
+    "optimistix": (fit, (array([-1.2, 1.0]), array(10.0)), (array([-1e9, 1e9]), array(1e9)), "."),
+    "lineax": (solved, (M, B), (M, INFINITE), "non-finite"),
+    "lineax, mapped": (jax.vmap(solved, (None, 0)), (M, MANY), (M, ALL_INFINITE), "non-finite"),
 }
 
 

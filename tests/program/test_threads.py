@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from jitney import TraceError, optimize
+from tests._arrays import array
 from tests._monitor import listening
 from tests._tracing import count_traces
 
@@ -38,7 +39,7 @@ def work(x):
     return x
 
 
-X = jnp.asarray(np.linspace(0, 0.1, 7, dtype=np.float32))
+X = array(np.linspace(0, 0.1, 7, dtype=np.float32))
 
 
 @pytest.mark.parametrize(

@@ -19,10 +19,11 @@ from jaxtyping import Array, Float, jaxtyped
 from jitney import optimize
 from jitney._errors import Where
 from jitney._signature.binding import Binder, signature_of, where_of
+from tests._arrays import array
 from tests._examples import examples
 from tests._tracing import count_traces
 
-X = jnp.arange(3.0)
+X = array(np.arange(3.0))
 MANY = settings(max_examples=max(200, settings.default.max_examples))
 HERE = Where("f", "here.py", 1)
 

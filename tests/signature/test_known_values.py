@@ -2,7 +2,6 @@
 
 import itertools
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,12 +9,13 @@ from hypothesis import given, settings
 from jitney import optimize
 from jitney._signature.known_values import Known, is_alike
 from jitney._signature.static_values import Opaque, snapshot, static_key
+from tests._arrays import array
 
 from .._examples import examples
 from ._static_values import VALUES, change, neighbours, values
 
 MANY = settings(max_examples=max(200, settings.default.max_examples))
-X = jnp.ones(2)
+X = array(np.ones(2))
 
 
 @MANY

@@ -5,10 +5,11 @@ import copy
 import functools
 import math
 
-import jax.numpy as jnp
+import numpy as np
 from hypothesis import given, settings
 
 from jitney._signature.static_values import snapshot, static_key
+from tests._arrays import array
 from tests._examples import examples
 from tests.signature._static_values import (
     VALUES,
@@ -22,7 +23,7 @@ from tests.signature._static_values import (
     with_unit,
 )
 
-X = jnp.arange(3.0)
+X = array(np.arange(3.0))
 MANY = settings(max_examples=max(200, settings.default.max_examples))
 
 

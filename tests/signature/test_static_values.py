@@ -12,11 +12,12 @@ import pytest
 from hypothesis import given, settings
 
 from jitney import StaticError, optimize
+from tests._arrays import array
 from tests._examples import examples
 from tests._tracing import count_traces
 from tests.signature._static_values import VALUES, Colour, Frozen, Loose, Pair, Scale, shown
 
-X = jnp.arange(3.0)
+X = array(np.arange(3.0))
 
 
 class Keyless:

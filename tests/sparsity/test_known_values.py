@@ -12,10 +12,11 @@ from jitney import lazy_derivatives
 from jitney._sparsity.dependence import dependence
 from jitney._sparsity.pattern import Pattern
 from jitney._sparsity.settled import settled
+from tests._arrays import array
 from tests._examples import examples
 
 N = 24
-V = jnp.asarray(np.random.default_rng(0).normal(size=N) + 0.1, jnp.float32)
+V = array(np.random.default_rng(0).normal(size=N) + 0.1)
 
 
 def whole():

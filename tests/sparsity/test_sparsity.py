@@ -19,18 +19,19 @@ from jitney._sparsity import timed as _timed
 from jitney._sparsity.colours.colouring import WAYS, scheme_of
 from jitney._sparsity.dependence import dependence
 from jitney._sparsity.pattern import Pattern, TooDenseError
+from tests._arrays import array
 from tests._examples import examples
 from tests._patience import patience
 from tests._tracing import count_traces
 
 
 def rows(*shape):
-    return jnp.asarray(np.random.default_rng(list(shape)).normal(size=shape), jnp.float32)
+    return array(np.random.default_rng(list(shape)).normal(size=shape))
 
 
 BAND = np.triu(np.tril(np.asarray(rows(24, 24)), 1), -1)
 FULL = np.asarray(rows(24, 24))
-LOWER = jnp.asarray(np.tril(np.ones((8, 3, 3))), jnp.float32)
+LOWER = array(np.tril(np.ones((8, 3, 3))))
 V, M, S = rows(24), rows(8, 3), rows(6, 4)
 
 
@@ -109,7 +110,7 @@ CASES = {
     "cholesky": (lambda x: jax.vmap(lambda r: jnp.linalg.cholesky(jnp.eye(3) + jnp.outer(r, r)))(x), M, 220),
     "eigenvalues": (lambda x: jax.vmap(lambda r: jnp.linalg.eigvalsh(jnp.diag(jnp.arange(3.0)) + jnp.outer(r, r)))(x), M, 72),
     "fourier": (lambda x: jnp.abs(jnp.fft.fft(x, axis=1)), S, 576),
-    "transposes": (lambda x: jnp.flip(x.T.reshape(2, 12).T, 0).ravel(), V.reshape(6, 4), 24),
+    "transposes": (lambda x: jnp.flip(x.T.reshape(2, 12).T, 0).ravel(), array(np.asarray(V).reshape(6, 4)), 24),
     "split and stack": (lambda x: jnp.stack([jnp.split(x, 3)[1], *jnp.unstack(x.reshape(3, 8))], 1), V, 32),
     "interpolation": (lambda x: jnp.interp(x, jnp.arange(5.0), jnp.arange(5.0) ** 2), V, 24),
     "checkpoint": (jax.checkpoint(lambda x: jnp.sin(x) * jnp.roll(x, 2)), V, 48),
@@ -117,8 +118,8 @@ CASES = {
     "own rule": (leaky, V, 48),
     "backward only": (backward_only, V, 48),
     "constant": (lambda x: jnp.ones(24), V, 0),
-    "one number": (lambda x: x**2, jnp.float32(3.0), 1),
-    "nothing": (lambda x: x**2, jnp.zeros((0, 3)), 0),
+    "one number": (lambda x: x**2, array(3.0), 1),
+    "nothing": (lambda x: x**2, array(np.zeros((0, 3))), 0),
 }  # fmt: skip
 
 

@@ -8,8 +8,9 @@ import pytest
 from jaxtyping import Array, Float, Float32
 
 from jitney import JitneyWarning, OptionError, optimize
+from tests._arrays import array
 
-X = jnp.asarray(np.linspace(0, 1, 5, dtype=np.float32))
+X = array(np.linspace(0, 1, 5, dtype=np.float32))
 TYPES = {"bf16-all": jnp.bfloat16, "fp16-all": jnp.float16, "f32": jnp.float32, "f64": np.float64}
 
 

@@ -12,13 +12,14 @@ from jaxtyping import Array, Float
 
 import jitney
 from jitney import OptionError, optimize
+from tests._arrays import array, random_key
 
 LAYERS, ROWS, WIDTH = 6, 8, 8
 RNG = np.random.default_rng(0)
-WS = [jnp.asarray(RNG.normal(size=(WIDTH, WIDTH)) / WIDTH**0.5, jnp.float32) for _ in range(LAYERS)]
-BS = [jnp.asarray(RNG.normal(size=WIDTH), jnp.float32) for _ in range(LAYERS)]
-X = jnp.asarray(RNG.normal(size=(ROWS, WIDTH)), jnp.float32)
-KEY = jax.random.key(0)
+WS = [array(RNG.normal(size=(WIDTH, WIDTH)) / WIDTH**0.5) for _ in range(LAYERS)]
+BS = [array(RNG.normal(size=WIDTH)) for _ in range(LAYERS)]
+X = array(RNG.normal(size=(ROWS, WIDTH)))
+KEY = random_key(0)
 
 
 def half(x, w, b):
@@ -135,7 +136,7 @@ def looping(x, w, b, _):
     return x + jnp.sum(ys) / 100 + jnp.mean(work(x, w, b))
 
 
-CONSTANT = jnp.asarray(RNG.normal(size=(ROWS, WIDTH)), jnp.float32)
+CONSTANT = array(RNG.normal(size=(ROWS, WIDTH)))
 MODELS = {
     "plain": in_turn(lambda x, w, b, _: work(x, w, b)),
     "relu and softmax": in_turn(lambda x, w, b, _: jax.nn.softmax(jax.nn.relu(work(x, w, b)))),

@@ -14,13 +14,14 @@ import jitney
 from jitney import BudgetError, OptionError, optimize
 from jitney._saving import EVERYTHING, Option, Point, Problem, choose
 from jitney._saving.flops import flops
+from tests._arrays import array
 
 pytestmark = pytest.mark.real_xla
 
 LAYERS, ROWS, WIDTH = 6, 256, 32
 RNG = np.random.default_rng(0)
-WS = [jnp.asarray(RNG.normal(size=(WIDTH, WIDTH)) / WIDTH**0.5, jnp.float32) for _ in range(LAYERS)]
-X = jnp.asarray(RNG.normal(size=(ROWS, WIDTH)), jnp.float32)
+WS = [array(RNG.normal(size=(WIDTH, WIDTH)) / WIDTH**0.5) for _ in range(LAYERS)]
+X = array(RNG.normal(size=(ROWS, WIDTH)))
 
 
 def loop(ws: list, x: Float[Array, "batch n"]) -> Float[Array, ""]:

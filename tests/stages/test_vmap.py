@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from jaxtyping import Array, Float, Int, PyTree
 
 from jitney import ContractError, OptionError, optimize
+from tests._arrays import array
 from tests._examples import examples
 from tests._tracing import count_traces
 
 
 def rows(*shape, start=0.0):
-    return jnp.asarray(np.linspace(start, start + 1, int(np.prod(shape)), dtype=np.float32).reshape(shape))
+    return array(np.linspace(start, start + 1, int(np.prod(shape)), dtype=np.float32).reshape(shape))
 
 
 def decision(program, *args, **keywords):

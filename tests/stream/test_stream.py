@@ -9,13 +9,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import zarr
 from jaxtyping import Array, Float, Key
 
 from jitney import AxisError, ContractError, JitneyError, OptionError, optimize, stream
 
 RNG = np.random.default_rng(0)
 F = np.float32
+
+
+def in_zarr(x, chunks):
+    import zarr  # here, since importing it is slow
+
+    return zarr.array(x, chunks=chunks)
 
 
 def rows(*shape):
@@ -65,7 +70,7 @@ SOURCES = {
     "parts": lambda x, folder: [x[:3], x[3:4], x[4:]],
     "sliceable": lambda x, folder: Sliceable(x),
     "HDF5": lambda x, folder: h5py.File(folder / f"{x.ndim}.h5", "w").create_dataset("data", data=x, chunks=True),
-    "Zarr": lambda x, folder: zarr.array(x, chunks=(4,) * x.ndim),
+    "Zarr": lambda x, folder: in_zarr(x, (4,) * x.ndim),
     "npz": lambda x, folder: archive(x, folder, np.savez),
     "npz by column": lambda x, folder: archive(np.asfortranarray(x), folder, np.savez),
     "compressed npz": lambda x, folder: archive(x, folder, np.savez_compressed),

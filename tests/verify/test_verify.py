@@ -22,11 +22,12 @@ from jitney._stream import verify as _verify_stream
 from jitney._stream.steps import Steps
 from jitney._switches import VERIFY
 from jitney._verify.difference import Allowed, compared
+from tests._arrays import array
 from tests._monitor import listening
 from tests._switched import configured, environment
 
-X = jnp.arange(1.0, 8.0)
-M = jnp.asarray(np.random.default_rng(0).normal(size=(7, 7)), jnp.float32)
+X = array(np.arange(1.0, 8.0))
+M = array(np.random.default_rng(0).normal(size=(7, 7)))
 Vector = Float[Array, "n"]
 
 

@@ -11,6 +11,7 @@ from jaxtyping import Array, Float
 
 import jitney
 from jitney import AxisError, DerivativeError, JitneyWarning, OptionError, optimize
+from tests._arrays import array
 from tests._tracing import count_traces
 
 RNG = np.random.default_rng(0)
@@ -102,7 +103,7 @@ def unannotated(x: Float[Array, "n"], y) -> Float[Array, ""]:
 NOT_PADDED = [
     (closure, (), "an array of 12 elements, as many as 'n' has, is no argument with that axis"),
     (unannotated, (TWELVE,), "'y' has as many elements along axis 0 as 'n', and the signature does not name that axis"),
-    (Scale(2, jnp.asarray(TWELVE)).beside, (), "'self.weight' has as many elements along axis 0 as 'n'"),
+    (Scale(2, array(TWELVE)).beside, (), "'self.weight' has as many elements along axis 0 as 'n'"),
 ]
 
 

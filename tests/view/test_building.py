@@ -16,12 +16,13 @@ from jitney._signature.static_values import snapshot
 from jitney._view.building import builder, holds_modules
 from jitney._view.flatten import Flattener
 from jitney._view.result import Outcome, is_computed
+from tests._arrays import array
 from tests._examples import examples
 from tests._tracing import count_traces
 from tests.view.test_result import BY_HAND, TREES
 
 MANY = settings(max_examples=max(100, settings.default.max_examples))
-X = jnp.ones(2)
+X = array(np.ones(2))
 
 
 class Leaf(eqx.Module):
@@ -67,7 +68,7 @@ def scaled(model):
 
 
 def models():
-    inner = Leaf(X), Leaf(X * 3, "other")
+    inner = Leaf(X), Leaf(array(np.full(2, 3.0)), "other")
     return {
         "tuple": Model(inner),
         "list": Model(list(inner)),

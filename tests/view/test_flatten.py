@@ -8,7 +8,6 @@ from typing import Any
 import equinox as eqx
 import hypothesis.strategies as st
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -16,10 +15,11 @@ from hypothesis import given, settings
 from jitney import optimize
 from jitney._view import flatten
 from jitney._view.flatten import Flattener
+from tests._arrays import array
 from tests._examples import examples
 from tests._tracing import count_traces
 
-X = jnp.ones(2)
+X = array(np.ones(2))
 MANY = settings(max_examples=max(100, settings.default.max_examples))
 
 

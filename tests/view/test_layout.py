@@ -17,10 +17,11 @@ import jitney._view.layout
 from jitney import optimize
 from jitney._signature.static_values import static_key
 from jitney._view.layout import described
+from tests._arrays import array
 from tests._examples import examples
 from tests._tracing import count_traces
 
-X = jnp.arange(3.0)
+X = array(np.arange(3.0))
 FEW = settings(max_examples=min(25, settings.default.max_examples))
 
 
@@ -227,8 +228,8 @@ def test_every_dtype_and_empty_shape_comes_back(dtype, shape):
     """From NumPy and from JAX, as a result of the same shape, dtype and numbers."""
     f = optimize(lambda x: x)
     values = np.arange(np.prod(shape)).reshape(shape).astype(jnp.dtype(dtype))
-    for array in (values, jnp.asarray(values)):
-        got = f(array)
+    for each in (values, jnp.asarray(values)):
+        got = f(each)
         assert isinstance(got, jax.Array)
         assert (got.shape, got.dtype) == (shape, values.dtype)
         np.testing.assert_array_equal(np.asarray(got), values)

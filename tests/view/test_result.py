@@ -15,10 +15,11 @@ from hypothesis import given, settings
 
 from jitney import optimize
 from jitney._view.result import Mixed, Outcome, unmixed
+from tests._arrays import array
 from tests._examples import examples
 from tests._tracing import count_traces
 
-X = jnp.arange(3.0)
+X = array(np.arange(3.0))
 FEW = settings(max_examples=min(25, settings.default.max_examples))
 MANY = settings(max_examples=max(100, settings.default.max_examples))
 

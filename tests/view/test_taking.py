@@ -19,10 +19,16 @@ from hypothesis import given, settings
 from jitney import optimize
 from jitney._program import core
 from jitney._view.flatten import Flattener
+from tests._arrays import array
 from tests._examples import examples
 from tests._tracing import count_traces
 
-X = jnp.ones(2)
+
+def filled_with(number):
+    return array(np.full(2, number, np.float32))
+
+
+X = filled_with(1)
 
 
 class Layer(eqx.Module):
@@ -76,14 +82,16 @@ def not_taken_apart(monkeypatch):
     return lambda: monkeypatch.setattr(Flattener, "__call__", fail)
 
 
-LAYERS = st.builds(Layer, st.sampled_from([X, X * 2, np.float32([3, 4])]), st.sampled_from([jnp.tanh, jnp.sin]))
-MODELS = st.one_of(LAYERS, st.builds(Pair, st.builds(Layer, st.sampled_from([X, X * 3])), LAYERS))
+LAYERS = st.builds(Layer, st.sampled_from([X, filled_with(2.0), np.float32([3, 4])]), st.sampled_from([jnp.tanh, jnp.sin]))
+MODELS = st.one_of(LAYERS, st.builds(Pair, st.builds(Layer, st.sampled_from([X, filled_with(3.0)])), LAYERS))
 POOL = st.lists(MODELS, min_size=1, max_size=3)
-ARRAYS = st.sampled_from([X, X * 7, np.float32([0.5, 2])])
+ARRAYS = st.sampled_from([X, filled_with(7.0), np.float32([0.5, 2])])
+ELEVEN = filled_with(11.0)
+FACTORS = [filled_with(factor) for factor in (13.0, 17.0)]
 CALLS = st.lists(
     st.tuples(
-        st.integers(0, 2), st.integers(0, 2), st.sampled_from(["carry", "tuple", "empty"]), ARRAYS, st.sampled_from([None, X * 11]),
-        st.permutations(["state", "x", "key"]), st.integers(0, 3), st.integers(1, 4), st.none() | st.sampled_from([X * 13, X * 17]),
+        st.integers(0, 2), st.integers(0, 2), st.sampled_from(["carry", "tuple", "empty"]), ARRAYS, st.none() | st.just(ELEVEN),
+        st.permutations(["state", "x", "key"]), st.integers(0, 3), st.integers(1, 4), st.none() | st.sampled_from(FACTORS),
     ),
     max_size=8,
 )  # fmt: skip
@@ -281,20 +289,20 @@ def of_leaves(tree, x):
 
 
 TREES = [
-    {"b": X, "a": X * 2},
-    {"a": X, "b": X * 3},
-    {"a": X, "c": X * 3},
+    {"b": X, "a": filled_with(2)},
+    {"a": X, "b": filled_with(3)},
+    {"a": X, "c": filled_with(3)},
     {"a": X, "b": X, "c": X},
     {"a": X, "b": None},
     {"a": None, "b": X},
     {"a": np.ones(2, np.float32) * 5, "b": X},
     {"a": X, "b": 4.0},
-    {"a": [X, {"k": X * 2}], "b": (X * 3, None)},
-    {"a": [X * 4, {"k": X}], "b": (None, X)},
-    {"a": [X * 4, {"k": X}], "b": [None, X]},
-    {"a": Carry(X, X * 6), "b": ()},
-    {"a": (X * 6, X), "b": ()},
-    {2: X, 1: X * 7},
+    {"a": [X, {"k": filled_with(2)}], "b": (filled_with(3), None)},
+    {"a": [filled_with(4), {"k": X}], "b": (None, X)},
+    {"a": [filled_with(4), {"k": X}], "b": [None, X]},
+    {"a": Carry(X, filled_with(6)), "b": ()},
+    {"a": (filled_with(6), X), "b": ()},
+    {2: X, 1: filled_with(7)},
     {},
 ]
 
@@ -336,7 +344,7 @@ def test_containers_of_tracers_are_traced():
     grads = jax.grad(program)(tree, X)
     np.testing.assert_allclose(grads["w"], [X, 2 * X])
     np.testing.assert_allclose(
-        jax.vmap(program, in_axes=({"w": [0, None]}, None))({"w": [jnp.stack([X, X * 3]), X]}, X),
+        jax.vmap(program, in_axes=({"w": [0, None]}, None))({"w": [jnp.stack([X, filled_with(3.0)]), X]}, X),
         [X @ X + 2 * X @ X + 200, 3 * X @ X + 2 * X @ X + 200],
     )
 
@@ -497,7 +505,7 @@ def test_any_calls_with_all_kinds_of_parameters_give_what_the_function_gives(cal
 
 
 OTHERS = [
-    ((0.5,), {}), ((0.5, 2), {}), ((), {"rate": 0.5}), ((), {}), ((), {"n": 2, "name": "b"}), ((0.5, 2, Layer(X * 2)), {}),
+    ((0.5,), {}), ((0.5, 2), {}), ((), {"rate": 0.5}), ((), {}), ((), {"n": 2, "name": "b"}), ((0.5, 2, Layer(filled_with(2))), {}),
     ((), {"zz": X, "y": X}),
 ]  # fmt: skip
 
@@ -588,7 +596,7 @@ def weighed(x, y=None, *rest, scale=None, **more):
 
 
 WEIGHED = optimize(weighed)
-NUMBERS = st.sampled_from([X, X * 3, np.float32([5, 6]), np.float32(2.5), jnp.float32(0.5), 1.5, -0.0, 2, True])
+NUMBERS = st.sampled_from([X, filled_with(3.0), np.float32([5, 6]), np.float32(2.5), array(0.5), 1.5, -0.0, 2, True])
 NAMES = ["scale", "a", "bb"]
 
 

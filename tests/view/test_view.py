@@ -17,6 +17,7 @@ from jitney import optimize
 from jitney._signature.annotations import read
 from jitney._signature.hints import ArrayHint, ScalarHint
 from jitney._view.view import Leaf, View, is_array, leaf_hints
+from tests._arrays import array
 from tests._examples import examples
 
 MANY = settings(max_examples=max(100, settings.default.max_examples))
@@ -63,7 +64,7 @@ HINTS = [
     list[dict[str, float]] | None, Layer, Named,
 ]  # fmt: skip
 VALUES = st.recursive(
-    st.sampled_from([None, 1, 1.0, "a", X, jnp.asarray(X), np.float32(1), Layer(X), Layer(None)]),
+    st.sampled_from([None, 1, 1.0, "a", X, array(X), np.float32(1), Layer(X), Layer(None)]),
     lambda inner: st.one_of(
         *(st.lists(inner, max_size=3).map(kind) for kind in (list, tuple, Listed, Pair)),
         *(

@@ -25,6 +25,7 @@ from examples.equilibrium import (
     verdict,
 )
 from examples.equilibrium.models.brock_mirman import MODEL, Params, Shocks, States
+from tests._arrays import array
 
 SENTENCES = (ModelError, NoSteadyState, NoPath, BlanchardKahn)
 
@@ -221,7 +222,7 @@ def test_a_derived_quantity_whose_rule_reads_what_is_not_there():
         steady_state(toy(lambda p, now, ahead: {"rule": now.u - now.y, "law": ahead.x}, point=Period), {"rho": 0.5, "a": 0.5})
 
 
-@pytest.mark.parametrize("group", [{"w": 0.5}, {}, 0.5, {"z": "0.5"}, {"z": jnp.ones(2)}, {"z": True}], ids=repr)
+@pytest.mark.parametrize("group", [{"w": 0.5}, {}, 0.5, {"z": "0.5"}, {"z": array(np.ones(2))}, {"z": True}], ids=repr)
 def test_persistence_that_does_not_fit_the_shocks_is_a_sentence(group):
     """Other names, text, another shape."""
     with pytest.raises(ModelError, match="toy, persistence"):
@@ -238,7 +239,7 @@ WRONG = (
     None, True, -1, 0, 3, 1.5, np.nan, np.inf, 1j, "x", "0.9", b"x", (), [], [1.0, 2.0], object(), len, lambda: None, lambda *_: "x", Point,
     Params, {}, {"nope": 1.0}, {"u": "0.9"}, {1: 2.0}, {"u": None}, {"rho": 0.5, "a": np.nan}, {3: ("logk", 1.0)},
     *({"beta": target} for target in ("logk", ("logk",), ("logk", "0.9"), ("logk", np.nan), ("k", 1.0), (["k"], 1.0))),
-    np.ones(0), np.ones((2, 3)), np.full(1, np.nan), np.array([None]), jnp.ones((2, 2)),
+    np.ones(0), np.ones((2, 3)), np.full(1, np.nan), np.array([None]), array(np.ones((2, 2))),
     Params(None, 0.9, 0.9), Params(np.ones(2), np.ones(3), 0.5), Params(np.ones((2, 2)), 0.9, 0.5), States("0.5"), Shocks(np.ones(4)),
 )  # fmt: skip
 NAMES = (
