@@ -1,0 +1,1 @@
+"""Mistakes that the core of the tests has to see: `python -m tests.mutations` makes each in a copy and runs the tests that should fail."""

@@ -1,0 +1,56 @@
+"""One mistake, and how it is made in a copy of the project and undone again."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+_TIMES = itertools.count(1)  # Python takes bytecode for its source by time and size: no two states of a file share a time
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """A plausible mistake of an engineer.
+
+    Args:
+        name: In a few words, for `-k` and reports.
+        file: Where it is made, from the root of the project.
+        old: What stands there, once.
+        new: What replaces it.
+        tests: Files or single tests of the core that should fail: the cheapest ones that are about it.
+    """
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        assert self.old != self.new, self.name
+        assert self.tests, self.name
+
+    @contextmanager
+    def made_in(self, root: Path) -> Generator[None]:
+        """Make the mistake in a copy of the project, for as long as this lasts."""
+        path = root / self.file
+        before = path.read_text()
+        assert before.count(self.old) == 1, f"{self.name}: {self.file} has {before.count(self.old)} times {self.old!r}"
+        modified = path.stat().st_mtime
+        try:
+            _replace(path, before.replace(self.old, self.new), modified + next(_TIMES))
+            yield
+        finally:
+            _replace(path, before, modified + next(_TIMES))
+
+
+def _replace(path: Path, text: str, modified: float) -> None:
+    """Write a file as a whole, with a time of its own."""
+    unfinished = path.with_name(f".{path.name}.unfinished")
+    unfinished.write_text(text)
+    os.utime(unfinished, (modified, modified))
+    unfinished.replace(path)
