@@ -39,9 +39,9 @@ PAGES = [
         ("tests/test_docs.py::test_every_variable_of_the_environment_is_in_the_table",),
     ),
     Mutation(
-        "a recipe names a line that is not there", "CONTRIBUTING.md",
-        "PIPELINE = (Fill, Place, Jit, Saved, Roll, Shard, Chunk, Vmap, Mask, Remat, Precision)\n   +", "PIPELINE = (Fill, Place, Jit, Roll, Shard, Chunk, Vmap, Mask, Remat, Precision)\n   +",
-        ("tests/test_contributing.py::test_the_recipe_of_a_stage_brings_a_line_of_the_plan",),
+        "a page names a file that was moved", "CONTRIBUTING.md",
+        "`tests/_tracing.py`", "`tests/_traces.py`",
+        ("tests/test_contributing.py::test_the_files_that_a_page_names_are_there",),
     ),
 ]  # fmt: skip
 

@@ -79,7 +79,6 @@ def _verdict(status: int, printed: str) -> Verdict:
     return "killed" if status == _SOME_FAILED and _FAILED.search(printed) else "broken"
 
 
-
 def _cpu() -> float:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
