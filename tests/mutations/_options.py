@@ -239,11 +239,6 @@ CUT = [
         ("tests/stages/test_chunk.py::test_an_axis_of_two_sizes_is_not_cut_though_nothing_is_checked",),
     ),
     Mutation(
-        "a number made of the size of an axis that is cut is a result", f"{_STAGES}/chunk.py",
-        "        if not outcome.has_one_form:\n", "        if not outcome.has_one_form and self.summed:\n",
-        ("tests/stages/test_chunk.py::test_a_number_made_of_the_size_is_no_result",),
-    ),
-    Mutation(
         "under an outer transform chunks are dropped without a word", f"{_PROGRAM}/outer_transforms.py",
         "if body.core.counters.warn_once(what):", "if not body.core.counters.warn_once(what):",
         ("tests/stages/test_chunk.py::test_under_outer_transforms_that_it_does_not_act_in_it_is_told_of_the_remedy",),
