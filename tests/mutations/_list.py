@@ -5,6 +5,5 @@ from __future__ import annotations
 from tests.mutations import _data, _keys, _options, _pages, _rules
 from tests.mutations._mutation import Mutation
 
-MUTATIONS: tuple[Mutation, ...] = (
-    *_rules.MUTATIONS, *_options.MUTATIONS, *_keys.MUTATIONS, *_data.MUTATIONS, *_pages.MUTATIONS,
-)  # fmt: skip
+_THEMES = (_rules, _options, _keys, _data, _pages)
+MUTATIONS: tuple[Mutation, ...] = tuple(each for theme in _THEMES for each in theme.MUTATIONS)

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-_TIMES = itertools.count(1)  # Python takes bytecode for its source by time and size: no two states of a file share a time
+# Python takes bytecode for its source by time and size, so no two states of a file share a time.
+_SECONDS = itertools.count(1)
 
 
 @dataclass(frozen=True)
@@ -19,9 +20,9 @@ class Mutation:
     Args:
         name: In a few words, for `-k` and reports.
         file: Where it is made, from the root of the project.
-        old: What stands there, once.
-        new: What replaces it.
-        tests: Files or single tests of the core that should fail: the cheapest ones that are about it.
+        old: A snippet that stands there once.
+        new: The snippet that replaces it.
+        tests: Files or tests of the core that should fail: the cheapest that are about it.
     """
 
     name: str
@@ -30,22 +31,20 @@ class Mutation:
     new: str
     tests: tuple[str, ...]
 
-    def __post_init__(self) -> None:
-        assert self.old != self.new, self.name
-        assert self.tests, self.name
-
     @contextmanager
     def made_in(self, root: Path) -> Generator[None]:
         """Make the mistake in a copy of the project, for as long as this lasts."""
         path = root / self.file
         before = path.read_text()
-        assert before.count(self.old) == 1, f"{self.name}: {self.file} has {before.count(self.old)} times {self.old!r}"
+        if before.count(self.old) != 1:
+            raise ValueError(f"{self.name}: {self.file} does not hold this once: {self.old!r}")
+
         modified = path.stat().st_mtime
         try:
-            _replace(path, before.replace(self.old, self.new), modified + next(_TIMES))
+            _replace(path, before.replace(self.old, self.new), modified + next(_SECONDS))
             yield
         finally:
-            _replace(path, before, modified + next(_TIMES))
+            _replace(path, before, modified + next(_SECONDS))
 
 
 def _replace(path: Path, text: str, modified: float) -> None:
