@@ -147,6 +147,19 @@ def test_a_padded_sum_keeps_the_sign_of_zero(name):
     assert [*map(bits, padded(body, dtype)(x))] == [*map(bits, whole(body)(x))]
 
 
+def test_a_part_of_an_axis_that_is_added_to_keeps_the_sign_of_zero():
+    """What is added behind the true part changes no bit: minus zero stays minus zero, which plus zero would not leave."""
+    half = lambda x: x.at[: x.shape[0] // 2].add(x[: x.shape[0] // 2])
+    got = padded(half, np.dtype(np.float32))(np.full(N, -0.0, np.float32))
+    assert [*map(bits, got)] == [bits(np.full(N, -0.0, np.float32))]
+
+
+def test_a_sum_of_bfloat16_counts_further_than_bfloat16_does():
+    """A thousand ones, one in each chunk: in bfloat16 itself 256 + 1 is 256."""
+    run = chunked(lambda x: lax.reduce_sum(x, axes=(0,)), np.dtype(ml_dtypes.bfloat16), 1024, 1)
+    assert float(run(np.ones(1024, ml_dtypes.bfloat16))[0]) == 1024
+
+
 def sums(x):
     one, first = jnp.ones((), x.dtype), jnp.zeros(x.shape[0], np.int32)
     return (lax.reduce_sum(x, axes=(0,)), x @ jnp.full_like(x, one), lax.cumsum(x), lax.cumsum(x, reverse=True),

@@ -166,12 +166,20 @@ IDENTITIES = ["sum", "max", "min", "prod", "any", "sort", "cumsum", "argmax", "a
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16, np.int32, np.int8, np.uint8, np.bool_])
 def test_identities_of_every_dtype(dtype):
-    """The padding of a reduction is its identity in the dtype at hand."""
+    """The padding of a reduction is its identity in the dtype at hand: also of elements on one side of zero, and of the outermost ones."""
     case = cases.Case("identities", lambda x: [getattr(jax.numpy, name)(x) for name in IDENTITIES], [(("n",), dtype)], 1e-2)
     with jax.enable_x64(dtype is np.float64):
-        x = np.random.default_rng(1).integers(0, 2 if dtype is np.bool_ else 5, 6).astype(dtype)
+        x = np.random.default_rng(1).integers(0 if dtype is np.bool_ else 1, 2 if dtype is np.bool_ else 5, 6).astype(dtype)
         x = -x if np.issubdtype(dtype, np.signedinteger) or np.issubdtype(dtype, np.floating) else x
-        agree(case, run_of(case), {6: [x]}, garbages=[{"f": np.nan, "i": 99, "u": 200, "b": True}])
+        ends = (
+            (0, 1)
+            if dtype is np.bool_
+            else (-np.inf, np.inf)
+            if np.issubdtype(dtype, np.floating)
+            else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+        )
+        for array in (x, *(np.full(6, end, dtype) for end in ends)):
+            agree(case, run_of(case), {6: [array]}, garbages=[{"f": np.nan, "i": 99, "u": 200, "b": True}])
 
 
 def test_two_axes_at_once():

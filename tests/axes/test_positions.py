@@ -62,12 +62,13 @@ def known(i):
     return np.array([min(max(int(k), info.min), info.max) for k in i], np.int32)
 
 
-def padded(fn, avals, arrays, n=N, high=HIGH):
-    """The results of a function at the true size, with NaN behind it; arguments that have the axis come as `None` in their shape."""
+def padded(fn, avals, arrays, n=N, high=HIGH, behind=np.nan):
+    """The results of a function at the true size, with NaN (or what is given) behind it; arguments that have the axis come as `None` in
+    their shape."""
     ranges = {"d0": (n - 40, high)}
     jaxpr = trace(lambda *given: jax.tree.leaves(fn(*given)), lambda sizes: avals(sizes["d0"]), ranges).jaxpr
     demand(jaxpr, ranges)
-    wide = [np.concatenate([x, np.full((high - n, *x.shape[1:]), np.nan if x.dtype.kind == "f" else 1, x.dtype)])
+    wide = [np.concatenate([x, np.full((high - n, *x.shape[1:]), behind if x.dtype.kind == "f" else 1, x.dtype)])
             if aval.shape != x.shape else x for x, aval in zip(arrays, avals(high), strict=True)]  # fmt: skip
     return jax.jit(lambda n, *given: run_padded(jaxpr, given, {"d0": high}, {"d0": n}))(np.int32(n), *wide)
 
@@ -88,6 +89,17 @@ def test_positions_of_every_type(fn, dtype):
 
     for got, want in zip(padded(fn, avals, [x, i]), jax.jit(fn)(x, known(i)), strict=True):
         np.testing.assert_array_equal(cut(got, want), want)
+
+
+def test_what_is_read_beyond_the_end_is_filled_in_and_not_what_stands_there():
+    """JAX fills in NaN; here a number stands behind the true size, from its first element on."""
+    x, i = np.arange(1.0, N + 1, dtype=np.float32), np.array([0, N - 1, N, N + 1, HIGH - 1, HIGH], np.int32)
+
+    def avals(n):
+        return [jax.ShapeDtypeStruct((n,), x.dtype), jax.ShapeDtypeStruct(i.shape, i.dtype)]
+
+    (got,) = padded(lambda x, i: jnp.take(x, i, mode="fill"), avals, [x, i], behind=5.0)
+    np.testing.assert_array_equal(got, np.array([1, N, np.nan, np.nan, np.nan, np.nan], np.float32))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jaxtyping import Array, ArrayLike, Float, Key, PRNGKeyArray, UInt32
+from jaxtyping import Array, ArrayLike, Float, Float32, Key, PRNGKeyArray, UInt32
 
 from jitney._contract.contract import check_result
 from tests._arrays import array, weak
@@ -153,3 +153,25 @@ def test_mappings_and_lists_share_names():
     check(one(dict[str, Float[Array, "n"]]), {"a": z(2), "b": z(2)})
     refusal(one(list[Float[Array, "n"]]), [z(2), z(3)])
     refusal(one(list[Float[Array, "n"]]), (z(2), z(2)))
+
+
+def test_numbers_of_numpy_have_the_dtype_that_is_annotated():
+    """Wider, narrower or of another kind, they are refused as arrays of JAX are."""
+    for dtype in ("int32", "float64", "complex64"):
+        assert f"has dtype {dtype}" in refusal(one(Float32[Array, "n"]), np.zeros(3, dtype))
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_tuple_has_as_many_items_as_its_annotation(count):
+    """One more is refused as one less is."""
+    pair = tuple[Float[Array, "n"], Float[Array, "n"]]
+    assert f"has {count} items, and" in refusal(one(pair), (z(2),) * count)
+
+
+def test_an_alternative_that_does_not_fit_binds_nothing():
+    """It has found `n` to be 2 when it meets 3; then `n` is what the next argument says."""
+
+    def f(x: tuple[Float[Array, "n"], Float[Array, "n"]] | tuple[Float[Array, "m"], Float[Array, "k"]], y: Float[Array, "n"]): ...
+
+    sizes, _ = check(f, (z(2), z(3)), z(5))
+    assert sizes.known == {"m": 2, "k": 3, "n": 5}

@@ -91,6 +91,17 @@ def test_memory_alone_takes_the_longest_axis_that_can_be_cut():
     np.testing.assert_allclose(program(x, c), jax.jit(f)(x, c), rtol=1e-3)
 
 
+@pytest.mark.parametrize(("n", "k", "longest"), [(3000, 800, "n"), (800, 3000, "k")])
+def test_of_two_axes_that_can_be_cut_memory_takes_the_longer_one(n, k, longest):
+    """Whichever comes first in the signature."""
+
+    def f(x: Float[Array, "n"], c: Float[Array, "k"]) -> Float[Array, ""]:
+        return jnp.sum(jnp.sin(x * c[:, None]))
+
+    program = optimize(f, memory="1MiB")
+    assert lines(program, rows(n), rows(k))["passes"].endswith(f" of {longest} at a time")
+
+
 def test_auto_is_what_is_free():
     """Of the host's memory a half."""
     f = optimize(variance, memory="auto")

@@ -310,6 +310,14 @@ def test_fast_compiles_with_less_effort_and_the_same_numbers():
     assert "short compile times" in why(f, "jit", x)
 
 
+def test_fast_is_compiled_by_itself():
+    """The persistent cache gives an equal function what was compiled with all effort, and not one that asks for less."""
+    usual, equal, fast = (optimize(**o)(lambda x: jnp.sin(x) @ jnp.cos(3 * x)) for o in ({}, {}, {"compiler": "fast"}))
+    for f in (usual, equal, fast):
+        f(fresh(7))
+    assert [(f.stats.compiles, f.stats.persistent_hits) for f in (usual, equal, fast)] == [(1, 0), (0, 1), (1, 0)]
+
+
 def test_fast_passes_the_errors_of_the_body():
     """Also a ValueError, which JAX raises for its own reasons too."""
 

@@ -394,6 +394,20 @@ def test_run_time_checks_see_valid_elements_only():
         f(-x)
 
 
+def test_along_a_mapped_axis_rows_of_the_data_are_filled_in():
+    """The body runs on what is filled in there: a check that no row of the data fails stays silent."""
+
+    @optimize(vmap="batch", pad={"batch": "pow2"})
+    def inverse(x: Float[Array, "n"]) -> Float[Array, "n"]:
+        return 1 / eqx.error_if(x, jnp.any(x == 0), "a division by zero")
+
+    x = np.arange(1, 11, dtype=np.float32).reshape(5, 2)
+    for given in (x, jnp.asarray(x)):
+        np.testing.assert_array_equal(inverse(given), 1 / x)
+    with pytest.raises(RuntimeError, match="a division by zero"):
+        inverse(x - 1)
+
+
 def test_threads_share_programs():
     """Eight threads, three sizes, one trace of the bucket and the right numbers."""
     f = optimize(pad={"n": "pow2"})(copy_of(shares))

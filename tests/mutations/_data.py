@@ -1,0 +1,339 @@
+"""Derivatives, states and loops, streams, files, kept programs."""
+
+from __future__ import annotations
+
+from tests.mutations._mutation import Mutation
+
+_CONTAINER = "tests/export/test_container.py::test_"
+_LOADED = "tests/export/test_loaded.py::test_"
+_DERIVATIVES = "tests/interface/test_derivatives.py::test_"
+_SCAN_STEPS = "tests/interface/test_scan_steps.py::test_"
+_STATE = "tests/interface/test_state.py::test_"
+_KEPT = "tests/kept/test_kept.py::test_"
+_LOOKED_UP = "tests/kept/test_looked_up.py::test_"
+_PADDED_JACOBIANS = "tests/sparsity/test_padded_jacobians.py::test_"
+_SPARSITY = "tests/sparsity/test_sparsity.py::test_"
+_STAR = "tests/sparsity/test_star.py::test_"
+_ACCUMULATE = "tests/stream/test_accumulate.py::test_"
+_CHANGED_DATA = "tests/stream/test_changed_data.py::test_"
+_STREAM = "tests/stream/test_stream.py::test_"
+
+DERIVATIVES = [
+    Mutation(
+        "columns that share a row have one colour",
+        "src/jitney/_sparsity/compressed.py",
+        "self.scheme.colours[cross] * width + line - line_start",
+        "self.scheme.colours[cross] * width + cross - line_start",
+        (f"{_SPARSITY}jacobians_are_those_of_jax",),
+    ),
+    Mutation(
+        "outside of the pattern everything is zero",
+        "src/jitney/_sparsity/compressed.py",
+        "odd, _jnp.asarray(np.nan, stack.dtype), _jnp.zeros((), stack.dtype))",
+        "odd, _jnp.zeros((), stack.dtype), _jnp.zeros((), stack.dtype))",
+        (
+            "tests/sparsity/test_known_values.py",
+            f"{_PADDED_JACOBIANS}derivatives_that_are_nan_spread_as_without_padding",
+        ),
+    ),
+    Mutation(
+        "a Hessian is read at its own place though it is at the mirror image",
+        "src/jitney/_sparsity/compressed.py",
+        "line, cross = np.where(mirrored, cross, line), np.where(mirrored, line, cross)",
+        "line, cross = line, cross",
+        (f"{_STAR}hessians_are_those_of_jax",),
+    ),
+    Mutation(
+        "rules of one's own are symmetric",
+        "src/jitney/_sparsity/colours/star.py",
+        "eqn.primitive.name in _PROVEN and all(",
+        "eqn.primitive.name in _PROVEN or all(",
+        (
+            f"{_STAR}a_rule_of_ones_own_keeps_columns_apart",
+            f"{_STAR}symmetry_is_not_known_of_rules_and_of_what_is_odd_at_a_point",
+        ),
+    ),
+    Mutation(
+        "of a branch the first alternative is all that a result depends on",
+        "src/jitney/_sparsity/dependence.py",
+        "return union(there) if there else None",
+        "return there[0] if there else None",
+        (f"{_SPARSITY}jacobians_are_those_of_jax", f"{_SPARSITY}patterns_hold_and_are_tight"),
+    ),
+    Mutation(
+        "a Jacobian in batches is stacked along the other axis",
+        "src/jitney/_sparsity/directions.py",
+        "return [_jnp.moveaxis(stack, 0, axis) for stack in stacks]",
+        "return [_jnp.moveaxis(stack, 0, -1 - axis) for stack in stacks]",
+        (f"{_SPARSITY}directions_are_chunked_to_fit_memory",),
+    ),
+    Mutation(
+        "a Hessian of two arguments is transposed",
+        "src/jitney/_stages/derive.py",
+        "self._by_name({b: rows[b][a] for b in self.names})",
+        "self._by_name({b: rows[a][b] for b in self.names})",
+        (f"{_DERIVATIVES}derivatives_are_those_of_jax", f"{_DERIVATIVES}modes_give_the_same"),
+    ),
+    Mutation(
+        "an argument left out of a derivative is in it",
+        "src/jitney/_stages/derive.py",
+        "if name not in self.derived.skip and any(",
+        "if any(",
+        (f"{_DERIVATIVES}defaults_are_said_once",),
+    ),
+    Mutation(
+        "a derivative is donated what its function is",
+        "src/jitney/_interface/derivatives.py",
+        "replace(options, donate=(), remat=None, memory=memory)",
+        "replace(options, remat=None, memory=memory)",
+        (f"{_DERIVATIVES}donated_arguments_live",),
+    ),
+    Mutation(
+        "a derivative shares its program with another argument's",
+        "src/jitney/_interface/derivatives.py",
+        "key = (self.what, names, single, aux)",
+        "key = (self.what, single, aux)",
+        (f"{_DERIVATIVES}derivatives_are_those_of_jax", f"{_DERIVATIVES}defaults_are_said_once"),
+    ),
+]
+
+LOOPS = [
+    Mutation(
+        "numbers that stand next to each other are put in front of arrays",
+        "src/jitney/_interface/state_vector.py",
+        "if not shape and runs and runs[-1][1] == i and not shapes[runs[-1][0]]:",
+        "if not shape and runs and not shapes[runs[-1][0]]:",
+        ("tests/interface/test_state.py",),
+    ),
+    Mutation(
+        "a derived field is not computed anew after a change in place",
+        "src/jitney/_interface/derived.py",
+        "yield value.dtype, value.shape, value.tobytes()",
+        "yield value.dtype, value.shape, id(value)",
+        (f"{_STATE}an_array_that_is_changed_in_place_has_other_values",),
+    ),
+    Mutation(
+        "a derived field is known whatever the settings",
+        "src/jitney/_interface/derived.py",
+        "key, trace = (rule, settings()), _core.get_opaque_trace_state()",
+        "key, trace = (rule, None), _core.get_opaque_trace_state()",
+        (f"{_STATE}a_field_is_computed_anew_under_other_settings",),
+    ),
+    Mutation(
+        "a field that is missing is None to a rule",
+        "src/jitney/_interface/state.py",
+        "            if value is None:\n                _check_there(self, name)\n",
+        "",
+        (f"{_STATE}missing_inputs_are_an_error",),
+    ),
+    Mutation(
+        "a vector and its state share memory",
+        "src/jitney/_interface/state_vector.py",
+        "array: Any = np.array(vector)",
+        "array: Any = np.asarray(vector)",
+        (f"{_STATE}a_vector_and_its_state_share_no_memory",),
+    ),
+    Mutation(
+        "steps of a loop are one too few",
+        "src/jitney/_interface/scan_steps.py",
+        "data, length=self.n)",
+        "data, length=self.n - (not self.over))",
+        ("tests/interface/test_scan_steps.py",),
+    ),
+    Mutation(
+        "a step may hand on another dtype",
+        "src/jitney/_interface/scan_steps.py",
+        "(old.shape, old.dtype) == (new.shape, new.dtype)",
+        "old.shape == new.shape",
+        (f"{_SCAN_STEPS}a_step_that_does_not_fit_the_next_one_is_refused",),
+    ),
+    Mutation(
+        "a loss that is no sum is accumulated",
+        "src/jitney/_stages/derive.py",
+        "            if not use.is_sum:\n",
+        "            if use.refused:\n",
+        (f"{_ACCUMULATE}what_is_no_sum_is_refused_with_its_line",),
+    ),
+]
+
+STREAMS = [
+    Mutation(
+        "the last chunk of a stream is dropped if it is shorter",
+        "src/jitney/_stream/resume.py",
+        "return [piece for piece in pieces if piece[0] >= done",
+        "return [piece for piece in pieces if piece[0] >= done and piece[1] == pieces[0][1]",
+        (f"{_STREAM}any_source_gives_the_results_of_one_call",),
+    ),
+    Mutation(
+        "a run goes on with the chunk that was done",
+        "src/jitney/_stream/stream.py",
+        "over = steps.total - start if turn.back else start + count",
+        "over = steps.total - start if turn.back else start",
+        (f"{_STREAM}a_run_that_breaks_off_goes_on",),
+    ),
+    Mutation(
+        "a pass from the end goes on one chunk too late",
+        "src/jitney/_stream/resume.py",
+        "return [piece for piece in pieces[::-1] if sum(piece) <= total - done]",
+        "return [piece for piece in pieces[::-1] if sum(piece) < total - done]",
+        (f"{_STREAM}a_broken_pass_from_the_end_goes_on", f"{_STREAM}a_pass_may_run_from_the_end"),
+    ),
+    Mutation(
+        "a checkpoint of another run is gone on with",
+        "src/jitney/_stream/resume.py",
+        "            if key != self.key:\n",
+        "            if key.keys() != self.key.keys():\n",
+        (f"{_STREAM}a_checkpoint_of_another_run_is_refused",),
+    ),
+    Mutation(
+        "a damaged checkpoint is read",
+        "src/jitney/_stream/resume.py",
+        "if not content.startswith(_MAGIC) or hashlib.sha256(body).digest() != digest:",
+        "if not content.startswith(_MAGIC):",
+        (f"{_STREAM}a_damaged_checkpoint_is_refused",),
+    ),
+    Mutation(
+        "narrow floats of a checkpoint come back as whole numbers",
+        "src/jitney/_stream/resume.py",
+        "return x.view(np.dtype(dtype)) if dtype else x",
+        "return x",
+        (f"{_STREAM}narrow_floats_are_kept",),
+    ),
+    Mutation(
+        "rows that change between passes are mixed",
+        "src/jitney/_stream/reading.py",
+        "if self._seen[j] and mark != self._marks[i, j]:",
+        "if self._seen[j] and mark == 0 != self._marks[i, j]:",
+        (f"{_CHANGED_DATA}rows_that_change_between_two_passes_are_an_error",),
+    ),
+    Mutation(
+        "a reading that failed is not made again",
+        "src/jitney/_stream/reading.py",
+        "if tried == retries or is_a(",
+        "if tried <= retries or is_a(",
+        (f"{_STREAM}a_reading_that_fails_is_made_again",),
+    ),
+]
+
+FILES = [
+    Mutation(
+        "the digest of a file is not compared",
+        "src/jitney/_export/container.py",
+        "    if hashlib.sha256(line + body).digest() != digest:\n",
+        "    if len(digest) != _DIGEST:\n",
+        (f"{_CONTAINER}no_flipped_bit_is_loaded",),
+    ),
+    Mutation(
+        "a file of a later JAX is loaded",
+        "src/jitney/_export/versions.py",
+        'if _number(jax.__version__) < _number(header["jax"]):',
+        'if _number(jax.__version__)[:1] < _number(header["jax"])[:1]:',
+        (f"{_CONTAINER}a_file_of_a_later_jax_is_a_sentence",),
+    ),
+    Mutation(
+        "the dtype of an argument of a loaded program is not compared",
+        "src/jitney/_export/sizes.py",
+        'if any(str(dtype) != aval["dtype"] or weak != aval["weak"] or',
+        "if any(",
+        ("tests/export/test_loaded.py",),
+    ),
+    Mutation(
+        "a static value of a loaded program is not compared",
+        "src/jitney/_export/trees.py",
+        '            if not is_same(tree["value"], tree["held"], value):\n',
+        '            if not is_same(tree["value"], tree["held"], tree["held"]):\n',
+        (f"{_LOADED}another_static_value_is_a_sentence_not_another_number",),
+    ),
+    Mutation(
+        "a size beyond the range is taken",
+        "src/jitney/_export/sizes.py",
+        "if any(not low <= known.get(symbol, low) <= high for",
+        "if any(not low <= known.get(symbol, low) for",
+        (f"{_LOADED}one_program_takes_all_sizes_of_a_range",),
+    ),
+    Mutation(
+        "a float64 program is loaded into float32",
+        "src/jitney/_export/loaded.py",
+        'return x64(True) if self._header["f64"] else nullcontext()',
+        "return nullcontext()",
+        (f"{_LOADED}a_float64_program_stays_one",),
+    ),
+    Mutation(
+        "a result of a loaded program is strongly typed",
+        "src/jitney/_export/running.py",
+        "return _convert.bind(x, new_dtype=x.dtype, weak_type=True, sharding=None)",
+        "return x",
+        (f"{_LOADED}results_are_those_of_the_program",),
+    ),
+    Mutation(
+        "a loaded program keeps a check that failed to itself",
+        "src/jitney/_export/running.py",
+        "    if failed:\n        check, index",
+        "    if failed < 0:\n        check, index",
+        (f"{_LOADED}a_check_raises_as_it_did",),
+    ),
+]
+
+KEPT = [
+    Mutation(
+        "settings of JAX are no part of the key of a kept program",
+        "src/jitney/_kept/key.py",
+        "repr([_versions(), _settings(), _machine(laid), registered_anywhere()])",
+        "repr([_versions(), _machine(laid), registered_anywhere()])",
+        (f"{_KEPT}other_settings_are_other_programs",),
+    ),
+    Mutation(
+        "the function is no part of the key of a kept program",
+        "src/jitney/_kept/key.py",
+        '    walk.add(fn, "")\n',
+        "",
+        ("tests/kept/test_edits.py",),
+    ),
+    Mutation(
+        "annotations are no part of the key of a kept program",
+        "src/jitney/_kept/key.py",
+        "int(p.kind), p.hint, p.has_default)",
+        "int(p.kind), p.has_default)",
+        (f"{_KEPT}a_contract_behind_a_name_is_that_of_now",),
+    ),
+    Mutation(
+        "the shapes of arguments are no part of the key of a kept program",
+        "src/jitney/_kept/key.py",
+        "abstract.append(jax.ShapeDtypeStruct(shape, dtype, weak_type=weak))",
+        "abstract.append(jax.ShapeDtypeStruct((), dtype, weak_type=weak))",
+        ("tests/kept/test_kept.py",),
+    ),
+    Mutation(
+        "edited libraries are taken as they were",
+        "src/jitney/_kept/asked.py",
+        "changed = stored.libraries.changed() or self._unreadable(stored)",
+        "changed = self._unreadable(stored)",
+        (f"{_KEPT}a_patched_function_that_a_library_uses_is_seen",),
+    ),
+    Mutation(
+        "names that are looked up are not asked again",
+        "src/jitney/_kept/asked.py",
+        'None if is_same else "a name that it looks up stands for something else"',
+        "None",
+        (f"{_LOOKED_UP}what_is_looked_up_by_name_is_asked_for_again",),
+    ),
+    Mutation(
+        "a damaged entry is run",
+        "src/jitney/_kept/stored.py",
+        '        if len(exported) != said["bytes"]:\n            return None\n',
+        "",
+        (f"{_KEPT}an_entry_that_is_damaged_or_foreign_is_not_run",),
+    ),
+    Mutation(
+        "an entry that others may write is run",
+        "src/jitney/_jax/compile_cache/own_entries.py",
+        " os.geteuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)",
+        " os.geteuid()",
+        (
+            f"{_KEPT}an_entry_that_is_damaged_or_foreign_is_not_run",
+            "tests/jax/compile_cache/test_entries.py",
+        ),
+    ),
+]
+
+MUTATIONS = [*DERIVATIVES, *LOOPS, *STREAMS, *FILES, *KEPT]

@@ -1,0 +1,9 @@
+"""All mutations, theme by theme."""
+
+from __future__ import annotations
+
+from tests.mutations import _data, _keys, _options, _pages, _rules
+from tests.mutations._mutation import Mutation
+
+_THEMES = (_rules, _options, _keys, _data, _pages)
+MUTATIONS: tuple[Mutation, ...] = tuple(each for theme in _THEMES for each in theme.MUTATIONS)

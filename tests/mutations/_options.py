@@ -1,0 +1,421 @@
+"""Each option made a no-op, or wrong in one place."""
+
+from __future__ import annotations
+
+from tests.mutations._mutation import Mutation
+
+_LATER = "tests/checks/test_later.py::test_"
+_TRACER_ERRORS = "tests/diagnosis/test_tracer_errors.py::test_"
+_MEMORY = "tests/jax/test_memory.py::test_"
+_CHECKED_CALLS = "tests/program/test_checked_calls.py::test_"
+_ENTRY = "tests/program/test_entry.py::test_"
+_LIMIT = "tests/program/test_limit.py::test_"
+_WRAPPERS = "tests/program/test_wrappers.py::test_"
+_PLAN_REPORT = "tests/report/test_plan_report.py::test_"
+_BUCKETS = "tests/signature/test_buckets.py::test_"
+_OPTIONS = "tests/signature/test_options.py::test_"
+_AUTOCAST = "tests/stages/test_autocast.py::test_"
+_CHUNK = "tests/stages/test_chunk.py::test_"
+_JIT = "tests/stages/test_jit.py::test_"
+_PAD = "tests/stages/test_pad.py::test_"
+_PLACE = "tests/stages/test_place.py::test_"
+_PRECISION = "tests/stages/test_precision.py::test_"
+_REMAT = "tests/stages/test_remat.py::test_"
+_ROLL = "tests/stages/test_roll.py::test_"
+_VMAP = "tests/stages/test_vmap.py::test_"
+_DOCS = "tests/test_docs.py::test_"
+_VERIFY = "tests/verify/test_verify.py::test_"
+_LAYOUT = "tests/view/test_layout.py::test_"
+
+MAPPED = [
+    Mutation(
+        "static is not read",
+        "src/jitney/_signature/options.py",
+        'static=_names(where, "static", raw.get("static")),',
+        "static=(),",
+        (f"{_LAYOUT}a_static_argument_may_hold_arrays",),
+    ),
+    Mutation(
+        "the last axis is mapped over",
+        "src/jitney/_stages/vmap.py",
+        "dims = tuple(0 if leaf.declared_rank is not None",
+        "dims = tuple(len(leaf.shape) - 1 if leaf.declared_rank is not None",
+        (f"{_VMAP}an_array_one_above_its_annotation_is_mapped",),
+    ),
+    Mutation(
+        "the innermost of several mapped axes comes first",
+        "src/jitney/_stages/vmap.py",
+        "for dims in reversed(self.levels):",
+        "for dims in self.levels:",
+        (f"{_VMAP}several_axes_are_outermost_first", f"{_VMAP}two_axes_of_one_argument"),
+    ),
+    Mutation(
+        "a position from the end is taken for the first",
+        "src/jitney/_stages/vmap.py",
+        "return dim % rank",
+        "return max(dim, 0)",
+        (f"{_VMAP}the_dict_form_says_the_position",),
+    ),
+    Mutation(
+        "the annotation of a result is held against the whole batch",
+        "src/jitney/_body/body.py",
+        "check_result(self.core.contract, outcome.inner(flat), planned.sizes,",
+        "check_result(self.core.contract, outcome.whole(flat), planned.sizes,",
+        ("tests/stages/test_vmap.py",),
+    ),
+    Mutation(
+        "`vmap` may name an axis of the signature",
+        "src/jitney/_program/core.py",
+        "if axis.name in core.contract.axes:",
+        "if axis.name in core.contract.axes and axis.dims is None:",
+        (f"{_OPTIONS}an_option_against_the_signature_is_refused_at_decoration",),
+    ),
+]
+
+DONATED = [
+    Mutation(
+        "nothing is donated",
+        "src/jitney/_stages/jit.py",
+        "donate_argnums=self.donate or None",
+        "donate_argnums=None",
+        (f"{_JIT}a_donated_buffer_becomes_the_result",),
+    ),
+    Mutation(
+        "of a model no array is donated",
+        "src/jitney/_view/layout.py",
+        "if self.names[i][0] in donate)",
+        "if self.names[i][1] in donate)",
+        (f"{_JIT}using_a_donated_buffer_again_names_its_path",),
+    ),
+    Mutation(
+        "a buffer passed twice is looked for in front of the donated one only",
+        "src/jitney/_diagnosis/tracer_errors.py",
+        "for j, other in enumerate(pointers):",
+        "for j, other in enumerate(pointers[:i]):",
+        (f"{_JIT}one_buffer_passed_twice_names_both_arguments",),
+    ),
+    Mutation(
+        "the plan says that every donated buffer is reused",
+        "src/jitney/_report/plan_report.py",
+        "if free[leaf.shape, leaf.dtype] >= 0:",
+        "if free[leaf.shape, leaf.dtype] >= -1:",
+        (f"{_JIT}a_donated_buffer_that_no_result_can_take_over_stands_in_the_plan",),
+    ),
+    Mutation(
+        "a short compile is a usual one",
+        "src/jitney/_stages/jit.py",
+        "cls(request.donated, FAST if fast else (),",
+        "cls(request.donated, (),",
+        (f"{_JIT}fast_is_compiled_by_itself",),
+    ),
+]
+
+RECOMPUTED = [
+    Mutation(
+        "nothing is recomputed",
+        "src/jitney/_stages/remat.py",
+        "return _jax.checkpoint(fn, policy=policy)",
+        "return fn",
+        (f"{_REMAT}true_keeps_the_arguments_only",),
+    ),
+    Mutation(
+        "remat is left out of a derivative",
+        "src/jitney/_interface/derivatives.py",
+        "                options.remat,\n",
+        "                None,\n",
+        (f"{_REMAT}the_forward_pass_is_computed_again",),
+    ),
+    Mutation(
+        "equal layers stay as they are",
+        "src/jitney/_stages/roll.py",
+        "return rolling(fn, differentiated=self.nested)",
+        "return fn",
+        (f"{_ROLL}a_step_that_takes_its_gradient_itself_has_loops_both_ways[plain]",),
+    ),
+    Mutation(
+        "layers are equal whatever their parameters",
+        "src/jitney/_saving/layers.py",
+        "sorted(step.eqn.params.items())",
+        "sorted({}.items())",
+        (
+            f"{_ROLL}what_is_not_equal_or_not_worth_it_stays_and_the_plan_says_why",
+            f"{_ROLL}rules_that_differ_are_each_layers_own",
+        ),
+    ),
+    Mutation(
+        "memory is that of the whole",
+        "src/jitney/_stages/chunk.py",
+        "return Cut(stage.axis, passes, fitting.width, fitting,",
+        "return Cut(stage.axis, passes, stage.size, fitting,",
+        (f"{_MEMORY}the_compiled_program_stays_under_it",),
+    ),
+    Mutation(
+        "the shortest axis is cut first",
+        "src/jitney/_stages/chunk.py",
+        "names = sorted(long, key=lambda name: -sizes[name])",
+        "names = sorted(long, key=lambda name: sizes[name])",
+        (f"{_MEMORY}of_two_axes_that_can_be_cut_memory_takes_the_longer_one",),
+    ),
+]
+
+PRECISION = [
+    Mutation(
+        "results stay in the low type",
+        "src/jitney/_stages/precision.py",
+        "[_astype(out, np.dtype(self.back)) if _dtype(out) == low else out for out in outs]",
+        "outs",
+        (f"{_PRECISION}the_body_computes_in_the_type_and_the_result_comes_back",),
+    ),
+    Mutation(
+        "an exact annotation is cast",
+        "src/jitney/_stages/precision.py",
+        "return _is_real(leaf.dtype) and leaf.dtype != np.dtype(low) and not _exact(leaf)",
+        "return _is_real(leaf.dtype) and leaf.dtype != np.dtype(low)",
+        (f"{_PRECISION}an_exact_annotation_keeps_its_type",),
+    ),
+    Mutation(
+        "tf32 is full precision",
+        "src/jitney/_stages/precision.py",
+        'jax.default_matmul_precision("tensorfloat32")',
+        'jax.default_matmul_precision("float32")',
+        (f"{_PRECISION}tf32_sets_the_precision_of_products",),
+    ),
+    Mutation(
+        "f64 runs without its scope",
+        "src/jitney/_program/wrappers.py",
+        'return _in_x64(body, jitted, run) if options.precision == "f64" else run',
+        "return run",
+        (f"{_PRECISION}f64_needs_no_global_flag",),
+    ),
+    Mutation(
+        "a factorisation in a low type is not refused",
+        "src/jitney/_stages/precision.py",
+        "        if broken is not None:\n            raise self._refusal(*broken)\n",
+        "",
+        (f"{_AUTOCAST}casting_all_refuses_solves_and_factorisations",),
+    ),
+    Mutation(
+        "products add up in the low type",
+        "src/jitney/_precision/products.py",
+        "return plain(x, y, SINGLE, rest)",
+        "return _as(plain(x, y, low, rest), SINGLE)",
+        (f"{_AUTOCAST}a_product_is_that_of_the_rounded_factors_in_single_precision",),
+    ),
+]
+
+PADDED = [
+    Mutation(
+        "a power of two is padded to the next one",
+        "src/jitney/_signature/buckets.py",
+        "high = 1 << (size - 1).bit_length()",
+        "high = 1 << size.bit_length()",
+        (f"{_BUCKETS}ranges",),
+    ),
+    Mutation(
+        "size 1 is padded",
+        "src/jitney/_signature/buckets.py",
+        "        if size < 2:\n            return None\n",
+        "        if size < 1:\n            return None\n",
+        (f"{_BUCKETS}ranges",),
+    ),
+    Mutation(
+        "fewer buckets than waste allows",
+        "src/jitney/_signature/buckets.py",
+        "if size * (1 + waste) < buckets[-1]]",
+        "if size * (1 + waste) <= buckets[-1] * (1 - waste)]",
+        (f"{_BUCKETS}fit_takes_the_fewest",),
+    ),
+    Mutation(
+        "arrays are filled with zeros",
+        "src/jitney/_program/filling.py",
+        "out[tuple(behind)] = out[tuple(last)]",
+        "out[tuple(behind)] = np.zeros((), host.dtype)",
+        (f"{_PAD}along_a_mapped_axis_rows_of_the_data_are_filled_in",),
+    ),
+    Mutation(
+        "results are not cut",
+        "src/jitney/_program/padded_calls.py",
+        "    return None if shape == was else shape\n",
+        "    return None\n",
+        (f"{_PAD}sizes_in_one_bucket_share_one_trace",),
+    ),
+    Mutation(
+        "each size has a program of its own",
+        "src/jitney/_program/padded_calls.py",
+        " padded_key([(shape, leaf.dtype, leaf.weak_type) for leaf, shape in ",
+        " padded_key([(leaf.shape, leaf.dtype, leaf.weak_type) for leaf, shape in ",
+        (f"{_PAD}sizes_in_one_bucket_share_one_trace",),
+    ),
+    Mutation(
+        "a refusal to pad is silent",
+        "src/jitney/_program/padded_calls.py",
+        'if core.counters.warn_once(f"pad {refusal.place}"):',
+        'if not core.counters.warn_once(f"pad {refusal.place}"):',
+        (f"{_PAD}a_decision_by_size_runs_exact_and_warns_once",),
+    ),
+    Mutation(
+        "the plan counts padding from the bucket",
+        "src/jitney/_stages/fill.py",
+        "{self.high / self.size - 1:.0%} padding",
+        "{1 - self.size / self.high:.0%} padding",
+        (
+            f"{_PAD}the_plan_tells_buckets_and_facts",
+            f"{_DOCS}code_of_a_page_runs[docs/options/pad.md]",
+        ),
+    ),
+]
+
+CUT = [
+    Mutation(
+        "an axis of one chunk is cut",
+        "src/jitney/_stages/chunk.py",
+        "stage.part <= stage.chunk)",
+        "stage.part < stage.chunk)",
+        (f"{_PLAN_REPORT}what_was_asked_for_and_not_taken_stays_a_line",),
+    ),
+    Mutation(
+        "an automatic chunk is all of the axis",
+        "src/jitney/_stages/chunk.py",
+        "return min(self.part, max(_LEAST, most - most % _LEAST))",
+        "return self.part",
+        (f"{_CHUNK}auto_takes_what_suits_caches",),
+    ),
+    Mutation(
+        "an axis of two sizes is cut",
+        "src/jitney/_stages/chunk.py",
+        "        if clash is not None:\n",
+        "        if clash is not None and request.options.check:\n",
+        (f"{_CHUNK}an_axis_of_two_sizes_is_not_cut_though_nothing_is_checked",),
+    ),
+    Mutation(
+        "under an outer transform chunks are dropped without a word",
+        "src/jitney/_program/outer_transforms.py",
+        "if body.core.counters.warn_once(what):",
+        "if not body.core.counters.warn_once(what):",
+        (f"{_CHUNK}under_outer_transforms_that_it_does_not_act_in_it_is_told_of_the_remedy",),
+    ),
+]
+
+AROUND = [
+    Mutation(
+        "cache=False uses the persistent cache",
+        "src/jitney/_program/wrappers.py",
+        "        if not options.cache:\n            run = _without_cache(run)\n",
+        "",
+        (f"{_WRAPPERS}cache_false_uses_no_persistent_cache",),
+    ),
+    Mutation(
+        "check=False checks all the same",
+        "src/jitney/_body/body.py",
+        "        if not self.core.options.check:\n            return Planned(view, plan)\n",
+        "",
+        (f"{_ENTRY}check_false_checks_nothing",),
+    ),
+    Mutation(
+        "a check is looked at now though it may be later",
+        "src/jitney/_program/checked_calls.py",
+        "calls.waits = waits(body.core.options) is not None",
+        "calls.waits = True",
+        (f"{_LATER}a_call_whose_check_fails_returns_and_wait_raises",),
+    ),
+    Mutation(
+        "a check that fails is not raised",
+        "src/jitney/_program/checked_calls.py",
+        "        if failed:\n            self.table.fail(failed)\n",
+        "",
+        (f"{_CHECKED_CALLS}a_failed_check_raises_whatever_stands_around_it",),
+    ),
+    Mutation(
+        "verify compares with nothing",
+        "src/jitney/_verify/verification.py",
+        "    if difference is None:\n        verification.body",
+        "    if difference is None or said:\n        verification.body",
+        (f"{_VERIFY}a_wrong_rule_of_padding_is_caught",),
+    ),
+    Mutation(
+        "verify looks at one size of a bucket",
+        "src/jitney/_verify/verification.py",
+        "return (*map(described, arrays), shardings,",
+        "return (*(described(x)[1:] for x in arrays), shardings,",
+        (f"{_VERIFY}each_size_of_a_bucket_is_compared",),
+    ),
+    Mutation(
+        "a NaN where there was a number is no difference",
+        "src/jitney/_verify/difference.py",
+        "        wrong = ~(apart <= limits)\n",
+        "        wrong = apart > limits\n",
+        (f"{_VERIFY}nan_and_infinities_are_equal_or_a_difference",),
+    ),
+    Mutation(
+        "one program more than the limit",
+        "src/jitney/_program/limit.py",
+        "core.counters.compile_events < limit.count",
+        "core.counters.compile_events <= limit.count",
+        (f"{_LIMIT}a_limit_may_be_an_error",),
+    ),
+    Mutation(
+        "past the limit a call that may run eagerly raises",
+        "src/jitney/_interface/program.py",
+        'if limit is None or limit.past != "eager":',
+        'if limit is None or limit.past == "eager":',
+        (f"{_LIMIT}past_the_limit_calls_may_run_eagerly",),
+    ),
+    Mutation(
+        "debug_nans looks at nothing",
+        "src/jitney/_program/wrappers.py",
+        "        if options.debug_nans:\n            run = _finite(body, jitted, run)\n",
+        "",
+        (f"{_WRAPPERS}debug_nans_names_operation_and_line",),
+    ),
+    Mutation(
+        "what cannot be traced is an error under eager too",
+        "src/jitney/_interface/program.py",
+        'if entry.state == "eager" or core.options.on_trace_error == "raise":',
+        "if True:",
+        (f"{_TRACER_ERRORS}eager_gives_the_numbers_of_the_function_and_warns_once",),
+    ),
+    Mutation(
+        "JITNEY_DISABLE pads",
+        "src/jitney/_body/plain.py",
+        "options, donate=(), pad=(), chunk=(),",
+        "options, donate=(), chunk=(),",
+        ("tests/body/test_disable.py",),
+    ),
+    Mutation(
+        "arrays of a function with `shard` need no mesh",
+        "src/jitney/_stages/place.py",
+        "                raise no_mesh(request.where)\n",
+        "                pass\n",
+        (f"{_PLACE}without_a_mesh_it_is_an_error_that_says_where_one_comes_from",),
+    ),
+    Mutation(
+        "an axis of a mesh that is not there is laid along it",
+        "src/jitney/_stages/place.py",
+        "            if axis not in mesh.shape:\n",
+        "            if not axis:\n",
+        (f"{_PLACE}an_axis_that_the_mesh_does_not_have_is_named",),
+    ),
+    Mutation(
+        "`pad` goes with check=False",
+        "src/jitney/_signature/options.py",
+        "lambda o: o.pad and not o.check,",
+        "lambda o: o.pad and o.check is None,",
+        (f"{_OPTIONS}a_bad_option_is_refused_above_the_function",),
+    ),
+    Mutation(
+        "with an optional mesh there has to be one",
+        "src/jitney/_stages/place.py",
+        "if request.options.mesh != OPTIONAL:",
+        "if True:",
+        (f"{_PLACE}an_optional_mesh_may_be_missing",),
+    ),
+    Mutation(
+        "a misspelt option is ignored",
+        "src/jitney/_signature/options.py",
+        "    if name not in NAMES:\n        fail(",
+        "    if name not in NAMES and name in _ELSEWHERE:\n        fail(",
+        (f"{_OPTIONS}a_bad_option_is_refused_above_the_function",),
+    ),
+]
+
+MUTATIONS = [*MAPPED, *DONATED, *RECOMPUTED, *PRECISION, *PADDED, *CUT, *AROUND]

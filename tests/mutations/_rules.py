@@ -1,0 +1,323 @@
+"""Operations along an axis: identities, refusals, positions, order, matrices, draws, chunks."""
+
+from __future__ import annotations
+
+from tests.mutations._mutation import Mutation
+
+_CHUNKED = "tests/axes/test_chunked.py::test_"
+_MONOIDS = "tests/axes/test_monoids.py::test_"
+_PADDED = "tests/axes/test_padded.py::test_"
+_POSITIONS = "tests/axes/test_positions.py::test_"
+_RANDOM = "tests/axes/test_random.py::test_"
+_WATCH = "tests/axes/test_watch.py::test_"
+
+IDENTITIES = [
+    Mutation(
+        "a sum is padded with ones",
+        "src/jitney/_axes/monoids.py",
+        '"add": Monoid("sum", zero,',
+        '"add": Monoid("sum", one,',
+        (f"{_PADDED}padded_equals_exact[mean]",),
+    ),
+    Mutation(
+        "a sum starts from plus zero",
+        "src/jitney/_axes/monoids.py",
+        "minus_zero = np.asarray(-0.0, np.float32)",
+        "minus_zero = np.asarray(0.0, np.float32)",
+        (f"{_MONOIDS}a_part_of_an_axis_that_is_added_to_keeps_the_sign_of_zero",),
+    ),
+    Mutation(
+        "a maximum is padded with zero",
+        "src/jitney/_axes/monoids.py",
+        '"max": Monoid("max", lowest,',
+        '"max": Monoid("max", zero,',
+        (f"{_PADDED}identities_of_every_dtype[float32]",),
+    ),
+    Mutation(
+        "a minimum of integers is padded with the largest but one",
+        "src/jitney/_axes/monoids.py",
+        "int(info.max if sign > 0 else info.min)",
+        "int(info.max - 1 if sign > 0 else info.min)",
+        (f"{_PADDED}identities_of_every_dtype[int8]",),
+    ),
+    Mutation(
+        "a product is padded with zeros",
+        "src/jitney/_axes/monoids.py",
+        '"mul": Monoid("product", one,',
+        '"mul": Monoid("product", zero,',
+        (f"{_PADDED}padded_equals_exact[product]",),
+    ),
+    Mutation(
+        "low types accumulate in their own type",
+        "src/jitney/_axes/monoids.py",
+        'lax.add, lax.reduce_sum, "psum", rounds=True',
+        'lax.add, lax.reduce_sum, "psum", rounds=False',
+        (f"{_MONOIDS}a_sum_of_bfloat16_counts_further_than_bfloat16_does",),
+    ),
+    Mutation(
+        "a sum along the axis is not masked",
+        "src/jitney/_axes/rules/reduce.py",
+        'walk.keep(x, op.ins[0], op.params["axes"], monoid.identity(x.dtype))',
+        "x",
+        (f"{_PADDED}padded_equals_exact[mean]",),
+    ),
+    Mutation(
+        "a cumulative sum from the end is not masked",
+        "src/jitney/_axes/rules/reduce.py",
+        'walk.keep(x, op.ins[0], [op.params["axis"]], monoid.identity(x.dtype))',
+        "x",
+        (f"{_PADDED}padded_equals_exact[cumulative sum from the end]",),
+    ),
+    Mutation(
+        "the left factor of a product is not masked",
+        "src/jitney/_axes/rules/linear.py",
+        "a = walk.keep(a, op.ins[0], left, _zero(a))",
+        "a = walk.keep(a, op.ins[0], (), _zero(a))",
+        (f"{_PADDED}padded_equals_exact[dot]",),
+    ),
+    Mutation(
+        "the array of a convolution is not masked",
+        "src/jitney/_axes/rules/linear.py",
+        "lhs = walk.keep(lhs, op.ins[0], numbers.lhs_spec[1:], _zero(lhs))",
+        "lhs = walk.keep(lhs, op.ins[0], numbers.lhs_spec[:2], _zero(lhs))",
+        (f"{_PADDED}padded_equals_exact[convolution along it]",),
+    ),
+    Mutation(
+        "windows reach into what is not there",
+        "src/jitney/_axes/rules/windows.py",
+        "x = walk.keep(x, op.ins[0], [axis], first)",
+        "x = walk.keep(x, op.ins[0], [], first)",
+        (f"{_PADDED}padded_equals_exact[moving sum]",),
+    ),
+    Mutation(
+        "a sum over a mapped axis by its name is not masked",
+        "src/jitney/_axes/rules/mapped.py",
+        "x = walk.keep(values[0], op.ins[0], axes, monoid.identity(values[0].dtype))",
+        "x = values[0]",
+        (f"{_PADDED}padded_equals_exact[mean over a mapped axis]",),
+    ),
+    Mutation(
+        "one row too many is valid",
+        "src/jitney/_axes/walk.py",
+        "return lax.lt(positions, lax.broadcast(self.count(dims[axis]), positions.shape))",
+        "return lax.le(positions, lax.broadcast(self.count(dims[axis]), positions.shape))",
+        (f"{_PADDED}padded_equals_exact[mean]",),
+    ),
+]
+
+REFUSALS = [
+    Mutation(
+        "a Fourier transform is not refused",
+        "src/jitney/_axes/rules/linear.py",
+        'yield refuse(op, dims, "transforms along it")',
+        'yield use(op, dims, "mixed", "transformed along it")',
+        (f"{_PADDED}what_cannot_be_proven_is_refused[fft]",),
+    ),
+    Mutation(
+        "singular vectors are not refused",
+        "src/jitney/_axes/rules/matrices.py",
+        'if op.params["compute_uv"]:',
+        'if op.params["compute_uv"] and op.params["full_matrices"]:',
+        (f"{_PADDED}what_cannot_be_proven_is_refused[singular vectors]",),
+    ),
+    Mutation(
+        "a callback sees padding",
+        "src/jitney/_axes/rules/callback.py",
+        "if dims and not is_of_check(op.eqn):",
+        "if not dims and not is_of_check(op.eqn):",
+        (f"{_PADDED}what_cannot_be_proven_is_refused[callback]",),
+    ),
+    Mutation(
+        "a reshape interleaves the axis with another",
+        "src/jitney/_axes/rules/shape.py",
+        "        if not _leading(group):",
+        "        if not _leading(group) and len(group[1]) > 1:",
+        (f"{_PADDED}what_cannot_be_proven_is_refused[interleave]",),
+    ),
+    Mutation(
+        "other generators of random numbers are not refused",
+        "src/jitney/_axes/rules/random.py",
+        "if dims and not (options.jax_threefry_partitionable and",
+        "if dims and not (options.jax_threefry_partitionable or",
+        (f"{_RANDOM}other_generators_are_refused",),
+    ),
+    Mutation(
+        "complex extremes are not refused",
+        "src/jitney/_axes/monoids.py",
+        "return not dtypes.issubdtype(dtype, np.complexfloating) and not",
+        "return not",
+        (f"{_MONOIDS}extremes_without_an_order_are_refused",),
+    ),
+    Mutation(
+        "places in a type that cannot count the axis are not refused",
+        "src/jitney/_axes/rules/reduce.py",
+        "if dtype is None or all(",
+        "if dtype is not None or all(",
+        (f"{_POSITIONS}places_in_a_type_that_cannot_count_the_axis_are_refused",),
+    ),
+    Mutation(
+        "a decision by a size is answered for a symbol",
+        "src/jitney/_axes/witness/watch.py",
+        "return not float(other).is_integer() or _never_equal(size - int(other))",
+        "return True",
+        (f"{_WATCH}no_decision_goes_unnoticed",),
+    ),
+]
+
+MOVES = [
+    Mutation(
+        "a start of a slice is clamped to the bucket",
+        "src/jitney/_axes/rules/index.py",
+        "walk.count(dim) - walk.count(window))\n\n\n# dynamic_slice",
+        "np.int32(walk.shape([dim])[0]) - walk.count(window))\n\n\n# dynamic_slice",
+        (f"{_POSITIONS}positions_of_every_type",),
+    ),
+    Mutation(
+        "reading beyond the end is off by one",
+        "src/jitney/_axes/rules/index.py",
+        "beyond = columns[i] > last",
+        "beyond = columns[i] > last + 1",
+        (f"{_POSITIONS}what_is_read_beyond_the_end_is_filled_in_and_not_what_stands_there",),
+    ),
+    Mutation(
+        "rows of padding are scattered",
+        "src/jitney/_axes/rules/index.py",
+        "indices = lax.select(walk.inside(op.ins[1], axis), indices, _outside(indices))",
+        "indices = indices",
+        (f"{_POSITIONS}as_many_positions_as_rows_into_as_many",),
+    ),
+    Mutation(
+        "padding sorts in front",
+        "src/jitney/_axes/rules/order.py",
+        "lax.convert_element_type(lax.bitwise_not(walk.inside(op.ins[0], axis)",
+        "lax.convert_element_type(walk.inside(op.ins[0], axis",
+        (f"{_PADDED}padded_equals_exact[sort]",),
+    ),
+    Mutation(
+        "padding is among the largest",
+        "src/jitney/_axes/rules/order.py",
+        "return walk.bind(op, [walk.keep(x, op.ins[0], [axis], last)], k=count)",
+        "return walk.bind(op, [x], k=count)",
+        (f"{_PADDED}padded_equals_exact[largest]",),
+    ),
+    Mutation(
+        "reversed from the end of the bucket",
+        "src/jitney/_axes/rules/shape.py",
+        "walk.count(dims[axis]) - 1 - jnp.arange(x.shape[axis], dtype=np.int32)",
+        "x.shape[axis] - 1 - jnp.arange(x.shape[axis], dtype=np.int32)",
+        (f"{_PADDED}padded_equals_exact[flip]",),
+    ),
+    Mutation(
+        "a second part stands behind the padding of the first",
+        "src/jitney/_axes/rules/shape.py",
+        "        at = at + walk.count(dims[axis])\n",
+        "        at = at + np.int32(part.shape[axis])\n",
+        (f"{_PADDED}padded_equals_exact[concatenate]",),
+    ),
+    Mutation(
+        "a size as a number is that of the bucket",
+        "src/jitney/_axes/rules/shape.py",
+        'evaluate(op.params["dim"], walk.whole)',
+        'evaluate(op.params["dim"], walk.allocated)',
+        (f"{_PADDED}padded_equals_exact[mean]",),
+    ),
+    Mutation(
+        "a loop from the end begins in the padding",
+        "src/jitney/_axes/rules/control.py",
+        "first = jnp.asarray(allocated - 1 if reverse else 0, np.int32)",
+        "first = jnp.asarray(0, np.int32)",
+        (f"{_PADDED}padded_equals_exact[scan from the end]",),
+    ),
+    Mutation(
+        "a loop goes on over the padding",
+        "src/jitney/_axes/rules/control.py",
+        "new = [lax.select(lax.broadcast(inside, a.shape), a, b) for",
+        "new = [a for",
+        (f"{_PADDED}padded_equals_exact[scan]",),
+    ),
+    Mutation(
+        "a row goes on when it is done",
+        "src/jitney/_axes/rules/control.py",
+        "return [lax.select(lax.broadcast_in_dim(going, a.shape, range(len(dims))), a, b) for",
+        "return [a for",
+        (f"{_PADDED}padded_equals_exact[vmap of a loop]",),
+    ),
+    Mutation(
+        "a matrix is padded with zeros and no identity",
+        "src/jitney/_axes/rules/matrices.py",
+        "return lax.select(behind, lax.full(x.shape, 1, x.dtype), x)",
+        "return x",
+        (
+            f"{_PADDED}padded_equals_exact[solve along it]",
+            f"{_PADDED}padded_equals_exact[cholesky along it]",
+        ),
+    ),
+    Mutation(
+        "pivots are counted from the identity block",
+        "src/jitney/_axes/rules/matrices.py",
+        "lax.sub(_moved(each, rows, front), lax.broadcast(front, each.shape))",
+        "_moved(each, rows, front)",
+        (f"{_PADDED}padded_equals_exact[LU along it]",),
+    ),
+    Mutation(
+        "draws behind an axis are counted by the bucket",
+        "src/jitney/_axes/rules/random.py",
+        "sizes = [evaluate(dim, walk.whole) for dim in shape]",
+        "sizes = [evaluate(dim, walk.allocated) for dim in shape]",
+        (f"{_PADDED}padded_equals_exact[draws behind another axis]",),
+    ),
+]
+
+CHUNKS = [
+    Mutation(
+        "the last chunk that is shorter is left out of sums",
+        "src/jitney/_axes/chunks/chunked.py",
+        "rest and not turn.back:\n                state, (tail, carried_in) =",
+        "rest and not turn.back:\n                _, (tail, carried_in) =",
+        (f"{_CHUNKED}chunks_equal_the_whole_or_are_refused[mean]",),
+    ),
+    Mutation(
+        "chunks of a draw begin anew",
+        "src/jitney/_axes/rules/random.py",
+        "begins = walk.start_of(dim) if is_ragged(dim) and walk.start else np.int32(0)",
+        "begins = np.int32(0)",
+        (f"{_RANDOM}draws_are_those_of_the_whole",),
+    ),
+    Mutation(
+        "the place of an extreme is that in its chunk",
+        "src/jitney/_axes/chunks/chunked.py",
+        "lax.select(better, part + lax.convert_element_type(start, part.dtype), index)",
+        "lax.select(better, part, index)",
+        (f"{_CHUNKED}chunks_equal_the_whole_or_are_refused[min and argmin]",),
+    ),
+    Mutation(
+        "of equal extremes the last chunk has the place",
+        "src/jitney/_axes/chunks/chunked.py",
+        "above, below = (lax.ge, lax.le) if back else (lax.gt, lax.lt)",
+        "above, below = (lax.ge, lax.le)",
+        (f"{_CHUNKED}chunks_equal_the_whole_or_are_refused[argmax with ties]",),
+    ),
+    Mutation(
+        "a cumulative sum forgets the chunk before",
+        "src/jitney/_axes/chunks/chunked.py",
+        "whole = combine(part, jnp.broadcast_to(state[0], part.shape))",
+        "whole = part",
+        (f"{_CHUNKED}chunks_equal_the_whole_or_are_refused[cumulative sum]",),
+    ),
+    Mutation(
+        "what a loop starts with is added in each chunk",
+        "src/jitney/_axes/chunks/chunked.py",
+        "lax.select(is_first, begins[i], _begun(monoid, begins[i].shape, begins[i].dtype))",
+        "begins[i]",
+        (f"{_CHUNKED}chunks_equal_the_whole_or_are_refused[sums of a loop]",),
+    ),
+    Mutation(
+        "a part of a product counts as a part of a sum",
+        "src/jitney/_axes/rules/additive.py",
+        "return sum(map(is_fixed, given)) == len(given) - 1",
+        "return any(parts)",
+        (f"{_CHUNKED}a_loop_that_reads_what_it_adds_up_is_refused",),
+    ),
+]
+
+MUTATIONS = [*IDENTITIES, *REFUSALS, *MOVES, *CHUNKS]
