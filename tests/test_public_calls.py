@@ -96,7 +96,7 @@ POOL = [*FILES, *NAMES, *NUMBERS, *ARRAYS, *THINGS]
 # One of each kind, for each place of each name in turn.
 WRONG = [
     *(None, True, -1, 2**40, float("nan"), 1j, "", "n", b"x", (), {}, {"n": -3}, {1: 2}, object()),
-    *(X[:0], X, np.array([None, 1], object), np.array(["a", "b"]), jax.random.key(0), jax.ShapeDtypeStruct((3,), np.float32)),
+    *(X[:0], X, np.array([None, 1], object), np.array(["a", "b"]), random_key(0), jax.ShapeDtypeStruct((3,), np.float32)),
     *(plain, undecorated, Layer, Two),
 ]
 

@@ -118,9 +118,9 @@ def call(
 
 @given(POOL, CALLS)
 @examples(
-    {"pool": [Layer(X)], "calls": [call(times=4), call(weight=X * 13), call(weight=X * 17)]},
+    {"pool": [Layer(X)], "calls": [call(times=4), call(weight=filled_with(13)), call(weight=filled_with(17))]},
     {
-        "pool": [Layer(X), Layer(X * 2, jnp.sin), Pair(Layer(X * 3), Layer(np.float32([3, 4])))],
+        "pool": [Layer(X), Layer(filled_with(2), jnp.sin), Pair(Layer(filled_with(3)), Layer(np.float32([3, 4])))],
         "calls": [call(n, i, times=times) for times in (3, 1) for n in range(3) for i in (n, 0)],
     },
     {
@@ -131,16 +131,16 @@ def call(
         "pool": [Layer(np.float32([3, 4]), jnp.sin)],
         "calls": [
             call(count=1, times=4),
-            call(count=1, order="x key state", key=X * 11, times=4),
+            call(count=1, order="x key state", key=filled_with(11), times=4),
             call(count=0, order="x state key", x=np.float32([0.5, 2]), times=4),
-            call(count=0, order="key x state", kind="empty", key=X * 11, times=2, weight=X * 13),
-            call(count=3, kind="tuple", x=X * 7, times=4),
-            call(count=2, key=X * 11, times=4),
+            call(count=0, order="key x state", kind="empty", key=filled_with(11), times=2, weight=filled_with(13)),
+            call(count=3, kind="tuple", x=filled_with(7), times=4),
+            call(count=2, key=filled_with(11), times=4),
         ],
     },
     {
-        "pool": [Pair(Layer(X * 3), Layer(X)), Layer(X)],
-        "calls": [call(n, 1 - n, "tuple", weight=w) for w in (None, X * 13, X * 17) for n in (0, 1)],
+        "pool": [Pair(Layer(filled_with(3)), Layer(X)), Layer(X)],
+        "calls": [call(n, 1 - n, "tuple", weight=w) for w in (None, filled_with(13), filled_with(17)) for n in (0, 1)],
     },
 )
 @settings(max_examples=max(50, settings.default.max_examples), deadline=None)
@@ -173,7 +173,7 @@ def test_a_known_pattern_is_not_taken_apart_step_by_step(not_taken_apart, kwargs
 
 def test_a_decorated_module_is_not_taken_apart_step_by_step(not_taken_apart):
     """Its `key=None` is left out, as everywhere in Equinox."""
-    model = Pair(Layer(X), Layer(X * 2, jnp.sin))
+    model = Pair(Layer(X), Layer(filled_with(2), jnp.sin))
     program = optimize(model)
     warm(program, X)
     not_taken_apart()
@@ -232,7 +232,7 @@ def test_numbers_that_are_leaves_stay_static():
 def test_a_tuple_of_another_length_is_another_call():
     """And one of another class."""
     program = optimize(lambda models, x: sum(model(x) for model in models) * (2.0 if isinstance(models, Carry) else 1.0))
-    a, b = Layer(X), Layer(X * 2)
+    a, b = Layer(X), Layer(filled_with(2))
     warm(program, (a, b), X)
     np.testing.assert_allclose(program((a,), X), a(X), rtol=2e-6)
     np.testing.assert_allclose(program((a, b, b), X), a(X) + 2 * b(X), rtol=2e-6)
@@ -262,7 +262,7 @@ def test_what_is_forgotten_is_traced_anew():
 def test_a_module_of_a_known_pattern_is_let_go():
     """Neither the pattern nor a decorated module's program keeps an argument alive."""
     program = optimize(lambda model, x: model(x))
-    model = Layer(X * 3)
+    model = Layer(filled_with(3))
     warm(program, model, X)
     gone = weakref.ref(model)
     del model
@@ -329,7 +329,7 @@ OF_LEAVES = optimize(of_leaves)
 def test_containers_of_a_known_pattern_are_not_taken_apart_step_by_step(monkeypatch):
     """Dicts, lists, tuples and named ones of arrays, as optax's states are, without any module."""
     program = optimize(lambda tree, x: of_leaves(tree, x))
-    tree = {"w": [(X, X * 2), Carry(X * 3, None)], "b": {"z": X, "y": X * 4}}
+    tree = {"w": [(X, filled_with(2)), Carry(filled_with(3), None)], "b": {"z": X, "y": filled_with(4)}}
     warm(program, tree, X)
     monkeypatch.setattr("jitney._interface.program.tree_flatten", None)
     doubled = jax.tree.map(lambda x: 2 * x, tree)
@@ -339,7 +339,7 @@ def test_containers_of_a_known_pattern_are_not_taken_apart_step_by_step(monkeypa
 def test_containers_of_tracers_are_traced():
     """After warm calls of the same pattern."""
     program = optimize(lambda tree, x: of_leaves(tree, x))
-    tree = {"w": [X, X * 2]}
+    tree = {"w": [X, filled_with(2)]}
     warm(program, tree, X)
     grads = jax.grad(program)(tree, X)
     np.testing.assert_allclose(grads["w"], [X, 2 * X])
@@ -384,7 +384,7 @@ def test_a_number_changed_behind_the_back_of_a_model_counts():
 def test_new_models_of_a_known_structure_are_not_taken_apart_step_by_step(not_taken_apart):
     """As of an optimiser outside of the program: each call has modules that no call had before."""
     program = optimize(lambda model, x: model(x))
-    model = Pair(Layer(X), Layer(X * 2))
+    model = Pair(Layer(X), Layer(filled_with(2)))
     warm(program, model, X)
     not_taken_apart()
     for n in range(3):
@@ -395,7 +395,7 @@ def test_new_models_of_a_known_structure_are_not_taken_apart_step_by_step(not_ta
 def test_some_structures_in_turn_are_not_taken_apart_step_by_step(not_taken_apart):
     """Models of one class with other functions and other parts."""
     program = optimize(lambda model, x: model(x))
-    models = [Pair(Layer(X), Layer(X * 2)), Pair(Layer(X, jnp.sin), Layer(X)), Pair(Layer(X, scale=2.0), Pair(Layer(X), Layer(X)))]
+    models = [Pair(Layer(X), Layer(filled_with(2))), Pair(Layer(X, jnp.sin), Layer(X)), Pair(Layer(X, scale=2.0), Pair(Layer(X), Layer(X)))]
     for _ in range(5):
         for model in models:
             program(model, X)
@@ -478,7 +478,7 @@ VARIED = optimize(varied)
     {
         "calls": [
             ([Layer(X)], [], [], 0, more, options, 2)
-            for more in ({}, {"zz": X, "y": X * 7}, {"y": X, "zz": np.float32([0.5, 2])})
+            for more in ({}, {"zz": X, "y": filled_with(7)}, {"y": X, "zz": np.float32([0.5, 2])})
             for options in ({}, {"flag": True})
         ]
     },
@@ -517,7 +517,7 @@ def test_calls_with_numbers_and_defaults_are_not_taken_apart_step_by_step(not_ta
     model = Pair(Layer(X), Layer(X))
     warm(program, model, X, *args, **kwargs)
     not_taken_apart()
-    model = Pair(Layer(X * 3), Layer(X))
+    model = Pair(Layer(filled_with(3)), Layer(X))
     np.testing.assert_allclose(program(model, X, *args, **kwargs), varied(model, X, *args, **kwargs), rtol=2e-6)
 
 
@@ -528,7 +528,7 @@ def test_calls_with_a_whole_static_argument_are_not_bound_anew(monkeypatch):
         for n in (2, 3, 3.0):
             np.testing.assert_array_equal(program(X, n), X * n + 1)
             np.testing.assert_array_equal(program(X, n=n), X * n + 1)
-    np.testing.assert_array_equal(program(X, 7), X * 7 + 1)
+    np.testing.assert_array_equal(program(X, 7), filled_with(7) + 1)
     monkeypatch.setattr(core.Core, "bind", None)
     for n in (2, 3, 3.0):
         np.testing.assert_array_equal(program(X, n=n), X * n + 1)
@@ -601,14 +601,14 @@ NAMES = ["scale", "a", "bb"]
 
 
 BY_POSITION, BY_NAME = st.lists(NUMBERS, min_size=1, max_size=4), st.lists(NUMBERS, max_size=3)
-PARTS = [X, X * 3, np.float32(2.5), 2]
+PARTS = [X, filled_with(3.0), np.float32(2.5), 2]
 
 
 @given(st.lists(st.tuples(BY_POSITION, st.permutations(NAMES), BY_NAME)))
 @examples(
     {"calls": [([1.5], NAMES, []), ([X], NAMES, [2]), ([X], NAMES, [True]), ([1.5], NAMES, [])]},
     {"calls": [(args, NAMES, []) for args in ([X, 2], [X, True], [2, X], [X, X])]},
-    {"calls": [([X, -0.0, np.float32(2.5)], ["a", "scale", "bb"], [jnp.float32(0.5), X * 3])]},
+    {"calls": [([X, -0.0, np.float32(2.5)], ["a", "scale", "bb"], [array(0.5, np.float32), filled_with(3.0)])]},
     {"calls": [([X], names, [np.float32([5, 6]), X, 1.5]) for names in (NAMES, NAMES[::-1])]},
     {"calls": [(PARTS[:n], NAMES, PARTS[: n % 3]) for n in (4, 3, 2, 1, 4)]},
 )

@@ -87,7 +87,7 @@ BY_HAND = (
     (),
     {},
     [1.0, None, X],
-    (1.0, jnp.asarray(X)),
+    (1.0, array(X)),
     {"b": 1.0, "a": None, "c": X},
     collections.OrderedDict(b=(1.0, X), a=[None]),
     collections.defaultdict(int, b=[X, [1]], a={}),
