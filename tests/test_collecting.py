@@ -21,7 +21,7 @@ def compiled(event, seconds, **about):
 
 def pytest_collectreport(report):
     for name in COMPILED:
-        print(f"{report.nodeid} compiles {name}")
+        print(f"compiled at collection: {report.nodeid}, {name}")
     COMPILED.clear()
 
 
@@ -37,4 +37,4 @@ def test_collecting_the_tests_compiles_nothing(tmp_path):
     asked = ("-p", "listens_to_compiles", "-p", "no:cacheprovider", "-p", "no:xdist", "--collect-only", "-q", "tests", "examples")
     done = subprocess.run([sys.executable, "-m", "pytest", *asked], cwd=ROOT, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    assert [line for line in done.stdout.splitlines() if " compiles " in line] == []
+    assert [line for line in done.stdout.splitlines() if line.startswith("compiled at collection")] == []
