@@ -290,18 +290,18 @@ KEPT = [
         ("tests/kept/test_edits.py",),
     ),
     Mutation(
-        "annotations are no part of the key of a kept program",
-        "src/jitney/_kept/key.py",
-        "int(p.kind), p.hint, p.has_default)",
-        "int(p.kind), p.has_default)",
-        (f"{_KEPT}a_contract_behind_a_name_is_that_of_now",),
-    ),
-    Mutation(
         "the shapes of arguments are no part of the key of a kept program",
         "src/jitney/_kept/key.py",
         "abstract.append(jax.ShapeDtypeStruct(shape, dtype, weak_type=weak))",
         "abstract.append(jax.ShapeDtypeStruct((), dtype, weak_type=weak))",
-        ("tests/kept/test_kept.py",),
+        (f"{_KEPT}other_shapes_dtypes_and_ranks_are_other_programs",),
+    ),
+    Mutation(
+        "an entry of another key is run",
+        "src/jitney/_kept/stored.py",
+        "if stored is None or stored.key != key:",
+        "if stored is None:",
+        (f"{_KEPT}an_entry_that_is_damaged_or_foreign_is_not_run",),
     ),
     Mutation(
         "edited libraries are taken as they were",
@@ -316,13 +316,6 @@ KEPT = [
         'None if is_same else "a name that it looks up stands for something else"',
         "None",
         (f"{_LOOKED_UP}what_is_looked_up_by_name_is_asked_for_again",),
-    ),
-    Mutation(
-        "a damaged entry is run",
-        "src/jitney/_kept/stored.py",
-        '        if len(exported) != said["bytes"]:\n            return None\n',
-        "",
-        (f"{_KEPT}an_entry_that_is_damaged_or_foreign_is_not_run",),
     ),
     Mutation(
         "an entry that others may write is run",
