@@ -269,6 +269,14 @@ def test_no_nan_comes_from_padding(options, n):
     close(f.hvp(w, x, wrt="w", tangents=w), product, rtol=1e-3)
 
 
+def test_each_argument_has_a_derivative_of_its_own():
+    """One after the other, of one program."""
+    f = optimize(scalar)
+    for _ in range(2):
+        close(f.grad(X, Z, wrt="x"), jax.grad(scalar, 0)(X, Z))
+        close(f.grad(X, Z, wrt="z"), jax.grad(scalar, 1)(X, Z))
+
+
 def test_a_mapped_gradient_is_of_each_element():
     """`vmap` stands around the derivative."""
     f = optimize(vmap="batch")(scalar)

@@ -454,6 +454,19 @@ def test_a_random_key_that_a_function_closes_over_counts(folder, tmp_path):
             assert lab.notes(main.noisy) == note
 
 
+def test_other_shapes_dtypes_and_ranks_are_other_programs(folder, tmp_path):
+    """Another process finds each as what it is."""
+    lab.write(tmp_path, {"lab_main.py": "import jitney\n\n\n@jitney.optimize(cache='program')\ndef double(x):\n    return x + x\n"})
+    given = [np.ones(3, np.float32), np.ones(4, np.float32), np.ones((3, 1), np.float32), np.ones(3, np.int32)]
+    for traces in (len(given), 0):
+        with lab.process(tmp_path) as main:
+            for x in given:
+                got = main.double(x)
+                assert (got.shape, got.dtype) == (x.shape, x.dtype)
+                np.testing.assert_array_equal(got, 2 * x)
+            assert main.double.stats.traces == traces
+
+
 def test_other_settings_are_other_programs(folder, tmp_path):
     """Those of JAX that a trace may depend on."""
     lab.write(tmp_path, {"lab_main.py": TEXT})

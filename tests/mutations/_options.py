@@ -383,9 +383,9 @@ AROUND = [
     ),
     Mutation(
         "arrays of a function with `shard` need no mesh",
-        "src/jitney/_stages/place.py",
-        "                raise no_mesh(request.where)\n",
-        "                pass\n",
+        "src/jitney/_program/sharded_calls.py",
+        "if mesh is None and options.mesh == OPTIONAL:",
+        "if mesh is None:",
         (f"{_PLACE}without_a_mesh_it_is_an_error_that_says_where_one_comes_from",),
     ),
     Mutation(

@@ -1,5 +1,6 @@
 """Bounded fits against SciPy's, on random problems and where bounds bite."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from examples.trf import least_squares
+from examples.trf._coleman_li import Bounds, strictly_inside
 
 TIGHT = {"ftol": 1e-14, "xtol": 1e-14, "gtol": 1e-12, "max_nfev": 1000}
 T = np.linspace(0, 4, 40)
@@ -90,6 +92,15 @@ def test_start_on_a_bound_moves_inside():
     y = numpy_wave([2.0, 0.4, 1.5], T, 0)
     fit = least_squares(wave, [1.0, 0.0, 1.0], args=(T, y), bounds=([1, 0, 1], [5, 5, 5]), **TIGHT)
     np.testing.assert_allclose(fit.x, [2.0, 0.4, 1.5], rtol=1e-8)
+
+
+def test_a_step_that_ends_on_a_bound_is_moved_one_rounding_inside():
+    """On it the distance to the bound, by which steps are scaled, would be zero; what lies beyond comes back too."""
+    with jax.enable_x64(True):
+        x, box = jnp.asarray([0.0, 1.0, 0.5, -1e-300, 1.5]), Bounds(jnp.zeros(5), jnp.ones(5))
+        moved = np.asarray(strictly_inside(x, box))
+    low, high = np.nextafter(0.0, 1.0), np.nextafter(1.0, 0.0)
+    np.testing.assert_array_equal(moved, [low, high, 0.5, low, high])
 
 
 def test_scipy_bounds_object():

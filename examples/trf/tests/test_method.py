@@ -151,3 +151,13 @@ def test_subproblem_is_exact():
         p, alpha = map(np.asarray, solve_subproblem(*map(jnp.asarray, (R, c, 0.3, 0.0, 50.0))))
     np.testing.assert_allclose(np.linalg.norm(p), 0.3, rtol=1e-12)
     np.testing.assert_allclose((R.T @ R + alpha * np.eye(4)) @ p, -R.T @ c, rtol=0.02, atol=1e-3)
+
+
+def test_a_step_inside_the_region_is_that_of_gauss_and_newton():
+    """It solves the least-squares problem, and its multiplier is zero."""
+    rng = np.random.default_rng(3)
+    R, c = np.triu(rng.normal(size=(4, 4))) + 3 * np.eye(4), rng.normal(size=4)
+    with jax.enable_x64(True):
+        p, alpha = map(np.asarray, solve_subproblem(*map(jnp.asarray, (R, c, 100.0, 0.0, 50.0))))
+    np.testing.assert_allclose(p, np.linalg.lstsq(R, -c)[0], rtol=1e-12)
+    assert alpha == 0
