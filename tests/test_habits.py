@@ -83,6 +83,10 @@ def test_a_tool_as_a_method_takes_what_the_function_takes(name):
     assert raised[0] == raised[1]
 
 
+@pytest.mark.core(
+    "axes-args0-options0", "axes-args1-options1", "frontier-args2-options2",
+    "precision_report-args3-options3",
+)  # fmt: skip
 @pytest.mark.parametrize(
     ("name", "args", "options"),
     [

@@ -229,6 +229,7 @@ def attributes_of_modules(tree, names):
             yield node.lineno, module, chain
 
 
+@pytest.mark.rest
 def test_what_is_taken_of_other_modules_exists():
     """With the installed versions, the oldest and the newest among them: in an `except` it would not be seen before something fails."""
     missing = []

@@ -37,6 +37,7 @@ def test_chunks_where_the_values_do_not_fit():
     assert said.temp_size_in_bytes + said.argument_size_in_bytes <= 20e6
 
 
+@pytest.mark.rest
 def test_a_stream_where_the_data_do_not_fit():
     """As long as it takes; the chunks of "auto" keep to the program's memory."""
     found = strategy(energy, sizes={"n": 10**9, "k": 4}, memory="1MiB")

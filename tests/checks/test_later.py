@@ -271,6 +271,7 @@ written.write("all of it")
 """
 
 
+@pytest.mark.rest
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_at_the_end_of_python_the_error_is_printed_and_the_status_is_120(tmp_path):
     """What was written is there; a process that was forked has nothing to say of calls of its parent."""

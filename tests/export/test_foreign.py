@@ -80,6 +80,7 @@ except eqx.EquinoxRuntimeError as error:
 """
 
 
+@pytest.mark.rest
 def test_a_check_of_a_file_raises_whatever_eqx_on_error_is(tmp_path):
     """The program holds it, and what it gives behind it is wrong."""
     f = jitney.optimize(lambda x: eqx.error_if(x, jnp.any(x < 0), "must not be negative"))

@@ -177,6 +177,7 @@ def test_derivatives_of_modules_are_modules():
     assert Layer.loss.grad.program().stats.traces == 1
 
 
+@pytest.mark.rest
 def test_derivatives_of_trees_have_their_structure():
     """Dicts, tuples and lists, in arguments and results; the arguments' keys may be any."""
 
@@ -238,6 +239,7 @@ def test_the_plan_says_how():
     assert "dots_saveable" in lines["remat"]
 
 
+@pytest.mark.rest
 def test_padded_gradients_share_a_program():
     """Seven sizes of a bucket; gradients with the axis come back at their true length, bit for bit those of a loop over rows."""
     f = optimize(pad={"n": [16]})(scalar)
@@ -293,6 +295,7 @@ def test_other_transforms_go_around_it():
     close(jax.jacfwd(lambda x: f.grad(x, Z, wrt="x"))(X), jax.hessian(scalar)(X, Z))
 
 
+@pytest.mark.rest
 def test_gradients_stream():
     """Over data in pieces; facts and strategies are of derivatives too."""
 
@@ -460,6 +463,7 @@ def test_the_gradient_of_a_mapped_loss_is_one_for_each_example_and_the_plan_says
     assert "one for each batch (`vmap`)" in str(loss.grad.plan(w, xs, wrt="w"))
 
 
+@pytest.mark.core("{'roll': 'auto'}", "{'remat': True}")
 @pytest.mark.parametrize("options", [{"roll": "auto"}, {"remat": True}, {"memory": "1GiB"}], ids=str)
 def test_a_rule_that_closes_over_a_value_of_the_trace_is_a_sentence(options):
     """What was traced first is over when the rule runs. Without the option, and with the value handed in, it is JAX's gradient."""

@@ -475,6 +475,7 @@ def test_the_persistent_cache_is_on():
     assert events.count("persistent hit") + events.count("persistent miss") == 1
 
 
+@pytest.mark.core("{}", "{'pad': {'n': [16]}}", "{'precision': 'f64'}", "{'compiler': 'fast'}")
 @pytest.mark.parametrize("options", [{}, {"pad": {"n": [16]}}, {"precision": "f64"}, {"compiler": "fast"}, {"donate": "x"}], ids=str)
 def test_after_compile_a_function_with_checks_compiles_nothing(options):
     """Nor is it traced again; its first call raises."""

@@ -110,6 +110,7 @@ def test_auto_is_what_is_free():
     assert f.plan(x, c).plan.stage("chunk").budget > 2**20
 
 
+@pytest.mark.rest
 def test_too_little_is_an_error_that_says_how_much_would_do():
     """And that is so."""
     x, c = rows(N), rows(32)

@@ -67,6 +67,7 @@ def test_a_result_comes_back_as_it_was(folder, tmp_path):
             assert eqx.tree_equal(main.program(*main.arguments()), want)
 
 
+@pytest.mark.rest
 def test_it_is_found_by_the_first_call_of_a_fresh_process(tmp_path):
     """Where what JAX imports later, to lower and to write programs, is not imported yet: nothing has been compiled."""
     lab.write(tmp_path, {"lab_main.py": "import jitney\n\n\n@jitney.optimize(cache='program')\ndef double(x):\n    return x * 2\n"})
@@ -315,6 +316,7 @@ REFUSED = {
 }  # fmt: skip
 
 
+@pytest.mark.core("checks around callbacks")
 @pytest.mark.parametrize("what", REFUSED)
 def test_what_is_not_sure_is_not_kept_and_the_plan_says_why(folder, tmp_path, what):
     """With the name of what was read."""
@@ -601,6 +603,7 @@ def test_processes_at_once_and_one_that_is_killed_while_it_writes(tmp_path):
     assert len(values) == 1
 
 
+@pytest.mark.rest
 def test_off_is_off(tmp_path):
     """JITNEY_CACHE=off keeps nothing."""
     if len(jax.devices()) != 1:

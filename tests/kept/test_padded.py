@@ -120,6 +120,7 @@ def test_a_contract_is_checked_in_each_process(folder, tmp_path):
                 main.padded(upto(4).reshape(2, 2))
 
 
+@pytest.mark.rest
 def test_a_check_of_a_padded_program_looks_at_the_true_size(folder, tmp_path):
     """And raises its message in each process."""
     lab.write(tmp_path, {"lab_main.py": TEXT})

@@ -179,6 +179,7 @@ def test_it_is_a_table_and_data():
     assert data["verdict"]["text"] == str(found.verdict)
 
 
+@pytest.mark.rest
 def test_programs_and_modules_are_measured():
     """A decorated function, on a module, against `eqx.filter_jit`."""
     model = eqx.nn.MLP(2, 2, 4, 1, key=jax.random.key(0))

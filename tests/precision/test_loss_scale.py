@@ -107,6 +107,9 @@ def test_numbers_that_contradict_each_other_are_refused(bad):
         jitney.LossScale(**bad)
 
 
+@pytest.mark.core(
+    "float16", "bfloat16", "float32", "float8_e4m3fn", "float8_e5m2", "complex64", "float",
+)  # fmt: skip
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float8_e4m3fn", "float8_e5m2", "complex64", "float", "complex"])
 def test_every_kind_of_gradient_is_unscaled(dtype):
     """What `all_finite` looks at, `scale` and `unscale` take too: complex numbers, narrow floats, and numbers of Python."""

@@ -105,6 +105,7 @@ SOLVERS = {
 }
 
 
+@pytest.mark.core("diffrax")
 @pytest.mark.parametrize("name", SOLVERS)
 @pytest.mark.usefixtures("data_only")
 def test_solvers_of_others_have_their_numbers_and_errors(name):
@@ -120,6 +121,7 @@ def test_solvers_of_others_have_their_numbers_and_errors(name):
     assert said == expected
 
 
+@pytest.mark.rest
 @pytest.mark.usefixtures("data_only")
 def test_the_gradient_of_an_ode_is_that_of_filter_jit():
     """To the bit, with the checks of its backward pass."""
@@ -214,6 +216,7 @@ print(np.asarray(f(jnp.ones(2))), np.asarray(f(-jnp.ones(2))))
 ON_ERROR = {"nan": "[3. 3.] [nan nan]", "off": "[3. 3.] [-1. -1.]", "breakpoint": "[3. 3.] [nan nan]"}
 
 
+@pytest.mark.core("nan")
 @pytest.mark.parametrize("how", ON_ERROR)
 def test_eqx_on_error_is_honoured(how):
     """What Equinox does under it, the program does."""

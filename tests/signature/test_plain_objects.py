@@ -760,6 +760,7 @@ def test_what_a_body_writes_for_itself_is_no_argument():
     assert Scratch.__call__.stats.traces == 2
 
 
+@pytest.mark.core("options0", "options1", "options2")
 @pytest.mark.parametrize("options", [{"pad": {"n": "pow2"}}, {"chunk": {"n": 2}}, {"vmap": "batch"}, {"remat": True}, {"cache": "program"}])
 def test_under_every_option(options):
     """And its gradient, which is a program of its own."""

@@ -37,6 +37,7 @@ def test_a_value_without_a_key_is_refused_by_the_name_of_its_argument():
         optimize(static="mode")(lambda x, **rest: x)(X, mode=Keyless(), other=2)
 
 
+@pytest.mark.core("<lambda>0")
 @pytest.mark.parametrize("around", [lambda f: jax.jit(f), lambda f: lambda x: jax.lax.scan(lambda c, _: (f(c), None), x, None, 1)[0]])
 def test_random_keys_are_static_inside_of_a_trace_too(around):
     """Their numbers are there, though an operation that takes them out would be traced."""
@@ -237,6 +238,10 @@ def remainder(x, n):
     return x * (n % 7)
 
 
+@pytest.mark.core(
+    "int-{}", "int-{'cache': 'program'}", "int-{'verify': True}", "list-{}",
+    "list-{'cache': 'program'}", "list-{'verify': True}", "record-{}",
+)  # fmt: skip
 @pytest.mark.parametrize("options", [{}, {"cache": "program"}, {"verify": True}], ids=str)
 @pytest.mark.parametrize("held", [lambda n: n, lambda n: [n], lambda n: Frozen(n)], ids=["int", "list", "record"])
 def test_an_int_that_python_does_not_show_is_a_static_value(options, held):
@@ -295,6 +300,10 @@ class Holder:
         return x * self.config.rate
 
 
+@pytest.mark.core(
+    "keys-{}", "keys-{'verify': True}", "object-{}", "object-{'verify': True}", "slots-{}",
+    "slots-{'verify': True}", "text-{}", "text-{'verify': True}",
+)  # fmt: skip
 @pytest.mark.parametrize("options", [{}, {"cache": "program"}, {"verify": True}, {"on_trace_error": "eager"}], ids=str)
 @pytest.mark.parametrize("make", [lambda: Keys(rate=2.0), Anything, InSlots, lambda: Text("a")], ids=["keys", "object", "slots", "text"])
 def test_whatever_a_class_makes_of_names_that_it_does_not_have(make, options):

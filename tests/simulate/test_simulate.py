@@ -70,6 +70,7 @@ def test_what_does_not_fit_says_what_takes_the_most(sweep):
     assert "data=2048" in str(sweep)
 
 
+@pytest.mark.rest
 def test_sixteen_bits_are_sent_and_multiplied_as_such():
     """The compiler for CPUs, which counts, widens them."""
 
@@ -83,6 +84,7 @@ def test_sixteen_bits_are_sent_and_multiplied_as_such():
     assert "upper bounds" in " ".join(found.notes)
 
 
+@pytest.mark.rest
 def test_what_is_computed_anew_is_counted_again():
     """Forward two products a layer but in the last, whose value nobody asks for; one anew; backward four, but one of the first layer's."""
 

@@ -273,6 +273,7 @@ INDICES = {
 }
 
 
+@pytest.mark.core("row", "rows", "pairs", "negative", "outside", "clipped", "along")
 @pytest.mark.parametrize("case", INDICES)
 def test_gathers_read_where_jax_does(case):
     """Positions against JAX's own indexing of an array of positions."""

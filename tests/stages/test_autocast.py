@@ -36,6 +36,7 @@ def test_many_small_terms_do_not_vanish_in_the_sum():
     assert optimize(precision="bf16")(lambda a, b: a @ b)(ones, ones.T) == 4096
 
 
+@pytest.mark.core("bf16")
 @pytest.mark.parametrize("policy", LOW)
 def test_a_convolution_is_cast_in_both_directions(policy):
     """Its gradient too, which plain JAX cannot take of low factors with a float32 result."""
@@ -127,6 +128,7 @@ def called(x, w):
     return jax.jit(lambda x: x @ w[:4])(x) + jnp.einsum("ij,jk->ik", x, w[:4])
 
 
+@pytest.mark.core("looped", "whiled")
 @pytest.mark.parametrize("body", [looped, whiled, branched, rematted, called])
 def test_products_inside_of_other_operations_are_cast(body):
     """In loops, branches, rematerialised parts and inner calls; what comes out is near, and so is a gradient."""
@@ -180,6 +182,7 @@ def test_a_function_with_its_own_derivative_keeps_rule_and_type(own, slope):
     assert any(f"{own.__name__} (1 product)" in line for line in lines(f, X, W))
 
 
+@pytest.mark.rest
 def test_solves_and_what_stands_next_to_them_stay():
     """Normal equations and their solution equal those of the plain function; a product behind a nonlinearity is cast."""
 

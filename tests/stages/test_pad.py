@@ -196,6 +196,7 @@ def test_results_may_hold_more_than_arrays():
     assert (out["name"], out["fn"], out["none"]) == ("a", jnp.sin, None)
 
 
+@pytest.mark.rest
 @pytest.mark.filterwarnings("ignore:.*not padded inside an outer")
 def test_outer_transforms_see_the_numbers_of_a_plain_function():
     """Under grad and vmap, which are padded, and under jit, which is not."""

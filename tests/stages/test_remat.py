@@ -44,6 +44,7 @@ def reference():
     return grad
 
 
+@pytest.mark.core("False", "True", "everything_saveable", "nothing_saveable")
 @pytest.mark.parametrize(
     "policy",
     [

@@ -218,7 +218,7 @@ def test_its_own_derivative_is_of_a_loop_and_the_plan_says_of_how_many_layers(na
     assert "6 equal layers are one loop" in str(f.grad.plan(WS, BS, X))
 
 
-@pytest.mark.rest
+@pytest.mark.core("plain")
 @pytest.mark.parametrize("name", ["plain", "two stacks"])
 def test_a_step_that_takes_its_gradient_itself_has_loops_both_ways(name):
     """The layers of the forward and those of the backward pass; the parameters are those of the plain step."""
@@ -417,6 +417,7 @@ def test_it_goes_with_other_options(options):
     assert any(taken for taken, _ in layers_of(f.grad.plan(WS, BS, X, wrt="ws")))
 
 
+@pytest.mark.rest
 def test_mapped_examples_share_the_loop():
     """A per-example loss under `vmap`."""
 

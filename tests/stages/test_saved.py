@@ -86,6 +86,7 @@ def recomputes(fn, *arguments):
     return any(name in str(jax.make_jaxpr(fn)(*arguments)) for name in ("checkpoint[", "remat2["))
 
 
+@pytest.mark.rest
 def test_a_gradient_that_does_not_fit_recomputes_and_fits(whole):
     """Half-way to what recomputing all layers takes; the compiled program keeps to it, and the plan says how."""
     budget = int(0.8 * whole)
@@ -263,6 +264,7 @@ def test_operations_are_counted_over_loops():
     assert flops(jax.make_jaxpr(body)(jnp.ones((3, 3)), jnp.ones((7, 3)))) == 5 * 2 * 7 * 3 * 3
 
 
+@pytest.mark.rest
 def test_results_that_are_no_numbers_pass(whole_scanned):
     """A loss with an auxiliary count and a name, under `jax.grad`."""
 

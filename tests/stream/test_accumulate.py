@@ -66,6 +66,7 @@ def net_loss(model: Net, x: Float[Array, "batch 3"], y: Float[Array, "batch 2"])
     return jnp.sum((jax.vmap(model)(x) - y) ** 2)
 
 
+@pytest.mark.rest
 def test_the_gradient_of_a_module_is_a_module():
     """Arrays have gradients, as Equinox gives them for the whole batch; what is static is None, or stays."""
     model, (x, y) = Net(eqx.nn.Linear(3, 2, key=jax.random.key(0)), "net"), batch(10)

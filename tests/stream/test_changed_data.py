@@ -34,6 +34,10 @@ def test_changed_data_are_not_mixed_with_what_they_were(kind, after, old, tmp_pa
     assert path.read_bytes() == before
 
 
+@pytest.mark.core(
+    "NumPy-first pass", "memory map-first pass", "parts-first pass", "sliceable-first pass",
+    "Zarr-first pass", "npz-first pass", "chunks-first pass",
+)  # fmt: skip
 @pytest.mark.parametrize("after", [6, 18], ids=["first pass", "second pass"])
 @pytest.mark.parametrize("kind", SOURCES)
 def test_data_that_are_the_same_are_gone_on_with(kind, after, tmp_path, monkeypatch):

@@ -157,6 +157,7 @@ def test_only_a_chunk_is_read_at_a_time():
     assert data.longest == 64
 
 
+@pytest.mark.rest
 def test_each_pass_has_one_program():
     """However many chunks, and one for the last chunk, which is shorter; a second run over data of that length compiles nothing."""
     from tests._monitor import listening
@@ -503,6 +504,7 @@ def test_a_broken_pass_from_the_end_goes_on(tmp_path, after):
     assert stats.chunks <= 26 - after + 2
 
 
+@pytest.mark.rest
 def test_rows_that_come_in_order_cannot_be_read_from_the_end():
     """Each chunk would be found by reading all before it."""
     with pytest.raises(AxisError, match="'x' can only be read from its first row on, and a pass over 'n' runs from the end"):

@@ -38,6 +38,7 @@ def test_orders_and_places_are_those_of_one_call(chunk):
     assert stats.passes <= 3
 
 
+@pytest.mark.rest
 def test_backpropagation_through_a_loop_along_the_axis():
     """Forward from the first chunk, back from the last one."""
     program = optimize(loss).value_and_grad

@@ -134,6 +134,7 @@ def test_an_example_that_is_missing_in_microbatches_is_caught():
         jitney.accumulate(loss, axis="batch", microbatch=2, wrt="w")(jnp.float32(2), X)
 
 
+@pytest.mark.rest
 @pytest.mark.usefixtures("forgets_the_end")
 def test_a_wrong_program_inside_a_step_is_caught():
     """The step itself is plain `jax.jit`; what it calls is not."""
@@ -162,6 +163,7 @@ class Rows:
         return np.arange(40, dtype=np.float32)[rows]
 
 
+@pytest.mark.rest
 def test_a_piece_that_is_missing_in_a_stream_is_caught(monkeypatch):
     """Against one plain call on all of the data."""
     found = Steps.pieces.fget
@@ -335,6 +337,7 @@ def test_checks_of_equinox_stay_as_they_are():
         checked(-X)
 
 
+@pytest.mark.rest
 def test_results_that_are_no_arrays_are_handed_on():
     """A tuple with a string, a linear function and a sparse Jacobian."""
     f = optimize(pad={"n": "pow2"}, verify=True)(lambda_mixed)

@@ -164,6 +164,7 @@ def test_an_f64_function_inside_one_in_chunks():
     equals_in_f64(optimize(chunk={"n": 5})(with_f64)(x, 3.0), in_f64(x, 3.0))
 
 
+@pytest.mark.core("5")
 @pytest.mark.parametrize("chunk", [5, "auto"])
 def test_an_f64_function_inside_a_stream(chunk):
     """What is carried from chunk to chunk has 64 bits, and the arguments keep their 32."""
@@ -182,6 +183,7 @@ def with_budget(budget):
     return energy, outer
 
 
+@pytest.mark.rest
 def test_a_budget_inside_a_padded_or_cut_function_that_all_of_it_keeps():
     """Nothing is cut inside."""
     x = rows(100)

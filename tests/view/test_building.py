@@ -174,6 +174,7 @@ def test_a_change_of_a_returned_model_is_seen():
             assert_same(f(model), scaled(model))
 
 
+@pytest.mark.rest
 def test_a_returned_model_that_is_let_go_is_forgotten():
     """With its arrays."""
     f = optimize(scaled)
@@ -191,6 +192,7 @@ def test_a_field_in_a_slot_is_left_to_jax():
     assert_same(build([X]), module)
 
 
+@pytest.mark.rest
 def test_a_method_of_a_returned_model_can_be_called():
     """It is a module as any other: hashing, printing, `tree_at`, `vars`."""
     f = optimize(scaled)

@@ -333,6 +333,7 @@ def test_none_and_an_array_are_two_structures():
     assert counted.traces == 2
 
 
+@pytest.mark.rest
 def test_a_module_that_is_let_go_is_forgotten():
     """Nothing keeps a module, or its arrays, alive after the call."""
     f = optimize(value)

@@ -53,6 +53,7 @@ def test_a_linear_solution_from_other_parameters_is_refused(steady):
     perfect_foresight(steady, terminal="stable", linear=linearise(steady_state(MODEL, Params())))
 
 
+@pytest.mark.rest
 def test_a_linear_solution_of_another_model_is_refused(steady):
     """With its name."""
     model = toy(law)
@@ -66,6 +67,7 @@ def test_an_unknown_end_is_refused(steady):
         perfect_foresight(steady, terminal="end")
 
 
+@pytest.mark.rest
 def test_a_path_that_does_not_settle_is_a_warning_with_its_figure():
     """x' = 0.9 x + 0.05 from 2 more than its steady state 0.5: after 5 dates 2 * 0.9^4 / 1.5 of it is left."""
     model = toy(law)
@@ -75,6 +77,7 @@ def test_a_path_that_does_not_settle_is_a_warning_with_its_figure():
     assert warned[0].filename == __file__
 
 
+@pytest.mark.rest
 def test_the_linear_policy_of_a_linear_model_is_exact_at_any_end():
     """So the same path on it is no warning; of a model that is not linear, it is off by the square."""
     model = toy(law)
@@ -87,6 +90,7 @@ def test_the_linear_policy_of_a_linear_model_is_exact_at_any_end():
         perfect_foresight(bent, {"x": 2.5}, dates=5, terminal="stable", linear=linearise(bent))
 
 
+@pytest.mark.rest
 def test_draws_that_do_not_settle_are_counted_and_marked():
     """Brock and Mirman's capital goes back by alpha each period: 0.2^4 is little, 0.95^4 is not."""
     with pytest.warns(NotSettled, match=r"1 of 2 draws are up to 0\.\d+ off the steady state"):
@@ -285,6 +289,7 @@ def entries():
     }
 
 
+@pytest.mark.core("Model")
 @pytest.mark.filterwarnings("ignore::examples.equilibrium.NotSettled")
 @pytest.mark.parametrize("name", NAMES)
 def test_whatever_is_given_is_taken_or_told(name):

@@ -26,6 +26,7 @@ def whole(data):
     return fit(in_memory(data), data)
 
 
+@pytest.mark.rest
 def test_in_memory_chunked_and_streamed_agree(data, whole):
     """To 1e-10 of each parameter, though each adds in another order; and so does the loop over angles."""
     chunked = jitney.optimize(vmap="phi", precision="f64", chunk={"points": 1000})(gram)
@@ -33,6 +34,7 @@ def test_in_memory_chunked_and_streamed_agree(data, whole):
         np.testing.assert_allclose(fit(products, data).x, whole.x, rtol=1e-10)
 
 
+@pytest.mark.rest
 def test_by_hand_sums_the_same(data, monkeypatch):
     """At once, in chunks with a rest, and from disk."""
     monkeypatch.setattr(by_hand, "CHUNK", 5_000)
@@ -64,6 +66,7 @@ def test_the_truth_is_found(whole):
     assert np.all(np.abs(whole.x - TRUTH) < 5 * whole.errors)
 
 
+@pytest.mark.core("1")
 @pytest.mark.parametrize("broken", [1, 4])
 def test_a_fit_that_breaks_off_goes_on(data, tmp_path, broken):
     """From its journal and the stream's checkpoint, to the bits of an unbroken one; what was evaluated is not evaluated again."""

@@ -32,6 +32,7 @@ def numpy_wave_jacobian(p, t, y):
     return np.stack([e * c, -p[0] * t * e * c, -p[0] * t * e * s], axis=1)
 
 
+@pytest.mark.rest
 @given(seed=st.integers(0, 2**32 - 1))
 @example(seed=4)  # no bound stops the minimum
 @example(seed=14)  # no side is missing; three bounds stop it, below and above
@@ -53,6 +54,7 @@ def test_random_bounded_linear_problems(seed):
     assert np.all((mine.x > low) & (mine.x < high))
 
 
+@pytest.mark.rest
 @given(seed=st.integers(0, 2**32 - 1))
 @example(seed=0)  # no bound stops the minimum, and the cost no longer falls
 @example(seed=12)  # no bound, and the steps become small
@@ -74,6 +76,7 @@ def test_random_bounded_curves_follow_scipy(seed):
     assert mine.status == theirs.status
 
 
+@pytest.mark.core("one")
 @pytest.mark.parametrize("x_scale", [1.0, [1.0, 0.1, 2.0], "jac"], ids=["one", "vector", "jac"])
 def test_scales_follow_scipy(x_scale):
     """Any scale of the parameters takes SciPy's steps, in a box that stops two of the three."""
@@ -111,6 +114,7 @@ def test_scipy_bounds_object():
     np.testing.assert_array_equal(one.x, other.x)
 
 
+@pytest.mark.rest
 def test_infinite_bounds_are_none():
     """A box without sides gives the unbounded fit, to the bit."""
     y = numpy_wave([2.0, 0.4, 1.5], T, 0.1)

@@ -42,6 +42,7 @@ def test_the_default_folder_is_the_users_cache_folder(tmp_path):
     assert not warnings
 
 
+@pytest.mark.rest
 def test_a_program_can_be_compiled_past_the_cache(tmp_path):
     """Neither read nor written inside `disabled`, nested, after an error, and across threads; as before outside."""
     code = """
@@ -130,6 +131,7 @@ def test_an_environment_variable_turns_it_off(tmp_path, monkeypatch, word):
         jax.config.update("jax_compilation_cache_dir", before)
 
 
+@pytest.mark.rest
 def test_a_directory_set_in_jax_is_left_alone(tmp_path):
     """By environment variable: nothing of JAX's changes, and jitney's folder is not made."""
     code = """
@@ -211,6 +213,7 @@ def test_the_defaults_of_jax_are_what_we_take_them_for():
     assert process(code)["jax"] == UNTOUCHED
 
 
+@pytest.mark.rest
 def test_the_least_recently_used_programs_go_first(tmp_path):
     """Where the limit is made smaller, and as the folder grows past it; what was used last is found again."""
     code = """

@@ -82,6 +82,7 @@ def test_a_folder_above_counts_unless_each_keeps_their_own_there(tmp_path, mode,
     assert all(refusal is None or f"lies below {above}, which other users can write" in refusal.what for refusal in refusals)
 
 
+@pytest.mark.rest
 @POSIX
 def test_a_loose_umask_leaves_no_folder_to_others(tmp_path):
     """Folders above that are made on the way are private too, and so is each entry."""
