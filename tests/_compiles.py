@@ -38,6 +38,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     jax.config.update(_DEFAULT, is_quick(item))
 
 
+def compiles_quickly() -> bool:
+    """The flag that is set now. What is compiled once for several files keeps a program for each value: JAX's caches do not look at it."""
+    return bool(jax.config.read(_DEFAULT))
+
+
 def is_quick(item: pytest.Item) -> bool:
     """The choice for the file of `item`; the same whatever else runs."""
     asked = item.config.getoption("--quick-xla")

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from tests._arrays import random_key
+from tests._compiles import compiles_quickly
 
 Shape = tuple[Any, ...]
 F, I, B = np.float32, np.int32, np.bool_
@@ -45,10 +46,22 @@ class Case:
     def flat(self, *arrays: Any) -> list[Any]:
         return jax.tree.leaves(self.fn(*arrays))
 
-    @functools.cached_property
+    @property
     def exact(self) -> Callable[[Sequence[Sequence[Any]]], list[list[Any]]]:
         """The body as it is, at the sizes of several lists of arguments: one program, since most of a small one's time is XLA's start."""
-        return jax.jit(lambda groups: [self.flat(*arrays) for arrays in groups])
+        return _exact(self, compiles_quickly())
+
+    @property
+    def core(self) -> bool:
+        """Whether the core of the tests takes it."""
+        return self.name in CORE
+
+
+@functools.cache
+def _exact(case: Case, quick: bool) -> Callable[[Sequence[Sequence[Any]]], list[list[Any]]]:
+    """A program for each way that XLA compiles in (tests/_compiles.py): `jax.jit` would keep that of the file which came first."""
+    del quick
+    return jax.jit(lambda groups: [case.flat(*arrays) for arrays in groups])
 
 
 def _size(part: Any, n: Any) -> Any:
@@ -222,6 +235,9 @@ REDUCED = [
     Case("attention", attention, M, 1e-4),
     Case("features of a convolution", lambda k, x: conv(x, k), [((4, "n", 3), F), ((3, 10, "n"), F)], 1e-4),
     Case("segment sum", lambda x, i: jax.ops.segment_sum(x, i, num_segments=4), INDEXED),
+    Case("segment min", lambda x, i: jax.ops.segment_min(x, i, num_segments=4), INDEXED),
+    Case("segment product", lambda x, i: jax.ops.segment_prod(x, i, num_segments=4), INDEXED),
+    Case("subtract from segments", lambda x, i: jnp.zeros(4).at[i].subtract(x), INDEXED),
     Case("segment max", lambda x, i: jax.ops.segment_max(x, i, num_segments=4), INDEXED),
     Case("largest from a number on", lambda x, y: jax.lax.reduce(x, jnp.sum(y), jnp.maximum, (0,)), [(("n", 3), I), ((3,), I)]),
     Case("count", lambda x: jnp.bincount(x, length=5), INTS),
@@ -246,6 +262,7 @@ ORDERED = [
     Case("by two keys", lambda x, i: jnp.lexsort((x, i)), INDEXED),
     Case("cumulative sum", jnp.cumsum, V),
     Case("cumulative sum from the end", lambda x: jax.lax.cumsum(x, reverse=True), V),
+    Case("cumulative min", jax.lax.cummin, V),
     Case("cumulative max from the end", lambda x: jax.lax.cummax(x, reverse=True), V),
     Case("cumulative log-sum-exp", jax.lax.cumlogsumexp, V),
     Case("cumulative product", lambda x: jnp.cumprod(1 + x / 8), V),
@@ -293,6 +310,7 @@ MOVED = [
     Case("set behind the first", lambda x: x.at[1:].set(0.0), V),
     Case("set before the last", lambda x: x.at[:-1].set(x[1:] * 2), V),
     Case("add behind the first", lambda x: x.at[1:].add(x[:-1]), V),
+    Case("write a slice", lambda x: jax.lax.dynamic_update_slice(x, x[:2] * 2, (1,)), V),
     Case("set the first", lambda x: x.at[0].set(5.0), V),
     Case("add to the last", lambda x: x.at[-1].add(5.0), V),
     Case("set, clipped", lambda x: x.at[jnp.array([0, 100])].set(5.0, mode="clip"), V),
@@ -476,6 +494,34 @@ REFUSED = [
 NEVER = Case("boolean mask", lambda x: jnp.sum(x[x > 0]), V)
 
 
-def one_in(every, cases=None):
-    """Parameters of a test that takes each case: one in so many in the gate, all of them in `nox -s full`."""
-    return [pytest.param(case, marks=[pytest.mark.slow] if i % every else []) for i, case in enumerate(CASES if cases is None else cases)]
+CORE = {
+    # each element alone, and what only has the axis in its shape
+    "relu", "one hot", "keep the leading axis", "divide by the size", "fft over another axis", "split over another axis",
+    "eigenvalues over a batch", "normal draws", "a key for each",
+    # reductions, one of each monoid; contractions; scatters
+    "mean", "max of ints", "min and argmin", "argmax by column", "product", "any and all", "bitwise", "largest from a number on",
+    "dot", "features of a convolution", "standardise", "conjugate gradients", "sums in a branch",
+    "segment sum", "segment min", "segment product", "segment max", "subtract from segments",
+    # orders, and what goes on from element to element
+    "sort", "all but the least two", "largest", "unique, of a fixed size", "cumulative sum", "cumulative sum from the end",
+    "cumulative product", "cumulative min", "cumulative max from the end", "cumulative log-sum-exp", "scan", "scan from the end",
+    "loop until",
+    # elements that change places
+    "neighbours", "last", "flip", "roll", "concatenate", "pad", "tile", "take", "set behind the first", "write a slice", "add to the last",
+    "convolution along it",
+    # loops over another axis, and derivatives
+    "product of a loop", "gradient of a checkpoint", "gradient of a scan", "gradient of a convolutional network",
+    # matrices
+    "Gaussian process", "solve by LU", "QR with all of Q", "log-determinant by QR", "singular values of a square",
+    # windows, and the axis of a `vmap`
+    "moving sum", "largest of windows", "sum over a mapped axis, of a tree", "extremes over a mapped axis",
+}  # fmt: skip
+"""One body for each rule, each monoid and each way on from chunk to chunk: `test_core.py` holds them to it."""
+
+FEW = ("relu", "standardise", "segment sum", "largest", "cumulative sum", "scan", "neighbours", "Gaussian process", "moving sum")
+"""Of these, the ones that the core differentiates and verifies as well."""
+
+
+def few(chosen: Sequence[Case]) -> list[Any]:
+    """Parameters of a test of which each case takes a second: `FEW` are in the core, and the others are a sweep."""
+    return [pytest.param(case, id=case.name, marks=pytest.mark.core if case.name in FEW else pytest.mark.sweep) for case in chosen]

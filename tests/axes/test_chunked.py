@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from jitney._axes import Refused, plan_passes, run_chunked, trace
 from tests._examples import examples
+from tests._selection import params
 from tests.axes import _cases as cases
 from tests.axes.test_padded import drawn
 
@@ -47,7 +48,7 @@ def agree(case, *chunks):
             np.testing.assert_allclose(got, want, rtol=3 * case.tolerance, atol=3 * case.tolerance, err_msg=said)
 
 
-@pytest.mark.parametrize("case", cases.CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", params(cases.CASES))
 def test_chunks_equal_the_whole_or_are_refused(case):
     """A last chunk that is shorter, chunks that fit, and one element at a time."""
     try:

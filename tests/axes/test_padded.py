@@ -10,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jitney._axes import Refused, demand, run_padded, trace
+from tests._compiles import compiles_quickly
 from tests._examples import examples
+from tests._selection import params
 from tests.axes import _cases as cases
 
 LOW, HIGH = 5, 8
@@ -40,9 +42,14 @@ def padded(case, exact, high, garbage):
     return out
 
 
-@functools.cache
 def run_of(case, low=LOW, high=HIGH):
     """The padded program, which serves each size of a bucket."""
+    return _run_of(case, low, high, compiles_quickly())
+
+
+@functools.cache
+def _run_of(case, low, high, quick):
+    del quick
     traced, _ = program(case, low, high)
     return jax.jit(lambda n, *arrays: run_padded(traced.jaxpr, arrays, {"d0": high}, {"d0": n}))
 
@@ -63,7 +70,7 @@ def drawn(case, *sizes):
     return {n: arguments(case, n, np.random.default_rng(n)) for n in sizes}
 
 
-@pytest.mark.parametrize("case", cases.CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", params(cases.CASES))
 def test_padded_equals_exact(case):
     """With NaN behind what is valid, at the least, a middle and the largest size of the bucket."""
     agree(case, run_of(case), drawn(case, LOW, LOW + 1, HIGH))
@@ -83,7 +90,7 @@ def test_what_traces_at_no_size_is_no_refusal():
         program(cases.NEVER)
 
 
-@pytest.mark.parametrize("case", [*cases.REDUCED, *cases.ORDERED], ids=lambda case: case.name)
+@pytest.mark.parametrize("case", params([*cases.REDUCED, *cases.ORDERED]))
 def test_what_stands_behind_is_never_looked_at(case):
     """Infinities and huge numbers in the padding, as NaNs."""
     kinds = (np.inf, -np.inf, -np.nan, 1e30)

@@ -41,7 +41,7 @@ def arguments(case, n):
 
 
 @pytest.mark.parametrize("options", [{"pad": {"n": "pow2"}}, {"chunk": {"n": 2}}], ids=["pad", "chunk"])
-@pytest.mark.parametrize("case", cases.one_in(4), ids=lambda case: case.name)
+@pytest.mark.parametrize("case", cases.few(cases.CASES))
 def test_what_is_honest_is_no_difference(case, options):
     """Padded or cut, or refused as it is without `verify`."""
     with warnings.catch_warnings():

@@ -1,0 +1,61 @@
+"""The cases of `_cases.py` that the core of the tests takes use each rule, padded and in chunks."""
+
+import pytest
+
+from jitney._axes import Refused, demand, trace
+from jitney._axes.rules import RULES
+from jitney._axes.walk import Op
+from jitney._jax.jaxprs import equations
+from tests.axes import _cases as cases
+from tests.axes.test_chunked import planned
+
+RANGES = {"d0": (5, 8)}
+CORE = [case for case in cases.CASES if case.core]
+
+OTHER_NAMES = {"scatter_add", "scatter_sub", "scatter_mul", "scatter_min", "scatter_max"}  # of other versions of JAX
+OF_EQUINOX = {"unvmap_any", "unvmap_all", "unvmap_max"}  # of run-time checks: tests/stages/test_pad.py and test_chunk.py
+REFUSALS = {  # along the axis, whatever is asked of them: test_table.py
+    *("cholesky_update", "geqp3", "hessenberg", "ormqr", "tridiagonal", "tridiagonal_solve"),
+    *("eig", "householder_product", "schur"),
+}
+CALLBACKS = {"pure_callback", "io_callback", "debug_callback", "debug_print"}  # test_effects.py
+# `empty` is `jnp.empty`'s, and `call_hi_primitive` and `unstack` are of newer versions of JAX.
+ELSEWHERE = {*OTHER_NAMES, *OF_EQUINOX, *REFUSALS, *CALLBACKS, "empty", "call_hi_primitive", "unstack"}
+
+
+def along(case, ranges=RANGES):
+    """The rules of the operations of its body that see the axis; it can be padded."""
+    program = trace(case.flat, lambda sizes: case.avals(sizes["d0"]), ranges)
+    demand(program.jaxpr, ranges)
+    names = {op.name for op in (Op(eqn, ranges) for eqn in equations(program.jaxpr)) if op.is_ragged}
+    return {id(RULES[name]) for name in names & RULES.keys()}
+
+
+def is_cut(case):
+    try:
+        planned(case, 23)
+    except Refused:
+        return False
+    return True
+
+
+def test_the_core_names_bodies():
+    """A name that is written wrongly would take its rule out."""
+    names = {case.name for case in cases.CASES}
+    assert names >= cases.CORE >= set(cases.FEW)
+
+
+@pytest.mark.rest
+def test_each_rule_is_padded_in_the_core():
+    """Operations that share a rule are one: all of those that treat each element alone."""
+    used = set().union(*map(along, CORE))
+    unused = {name for name, rule in RULES.items() if id(rule) not in used}
+    assert unused - ELSEWHERE == set()
+
+
+@pytest.mark.rest
+def test_each_way_on_from_chunk_to_chunk_is_gone_in_the_core():
+    """Of each rule that has one."""
+    used = set().union(*(along(case) for case in CORE if is_cut(case)))
+    unused = {name for name, rule in RULES.items() if rule.across is not None and id(rule) not in used}
+    assert unused - OTHER_NAMES - OF_EQUINOX == set()
