@@ -4,6 +4,8 @@ import os
 import tempfile
 
 import hypothesis
+import numpy as np
+import pytest
 
 # The tests of the pytest plugin run pytest; the others are of these tests: which run, how XLA compiles for them, what they print.
 pytest_plugins = ["pytester", "tests._selection", "tests._compiles", "tests._console"]
@@ -19,10 +21,22 @@ for _name in ("CACHE", "DEBUG_NANS", "DISABLE", "THREADS", "MEMORY", "PLATFORM")
 os.environ.pop("JAX_COMPILATION_CACHE_DIR", None)
 os.environ.setdefault("MPLBACKEND", "agg")
 
-# By default a property is tried on its table of examples (`@example`) alone, so a run hangs on nothing but the commit: what hypothesis draws depends, even
-# when it is derandomised, on the constants in all modules that are imported. `--hypothesis-profile=full` draws.
+# By default a property is tried on its table of examples (`@example`) alone, so that a run depends on
+# the commit and on nothing else: what hypothesis draws hangs, even when it is derandomised, on the
+# constants in all modules that are imported. `--hypothesis-profile=full` draws.
 _compiles = [hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.data_too_large]
 _ALWAYS = {"deadline": None, "suppress_health_check": _compiles, "print_blob": True}
 hypothesis.settings.register_profile("table", phases=(hypothesis.Phase.explicit,), database=None, **_ALWAYS)
 hypothesis.settings.register_profile("full", max_examples=1000, **_ALWAYS)
 hypothesis.settings.load_profile("table")
+
+_FIRST = dict[int, object]()
+"""The state of each module's generator of random numbers before the first test of the module."""
+
+
+@pytest.hookimpl(tryfirst=True)  # before fixtures draw
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Wind a module's generators back before each test: else its numbers hang on which tests ran before."""
+    for value in vars(getattr(item, "module", None) or object).values():
+        if isinstance(value, np.random.Generator):
+            value.bit_generator.state = _FIRST.setdefault(id(value), value.bit_generator.state)

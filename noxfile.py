@@ -84,16 +84,24 @@ def lower_bounds() -> list[str]:
 DEFAULT = None if sys.version_info >= (3, 11) else newest()
 
 
-# What a session compiles in full, of four parts of the files; the others quickly (tests/_compiles.py).
+# The core of the tests (tests/_selection.py). Each session compiles another quarter of the files as
+# users have it, and the others quickly (tests/_compiles.py).
 CORE = ("--core", "tests", "examples")
 
 
-def run_tests(session: nox.Session, *requirements: str, paths: tuple[str, ...] = (), workers: str = "auto", takes: str = "", **env: str) -> None:
-    """Install the project and run its tests, or what follows `--` on the command line."""
+def run_tests(
+    session: nox.Session, *requirements: str, paths: tuple[str, ...] = (), workers: str = "auto", takes: str = "", **env: str
+) -> None:
+    """Install the project and run its tests, or what follows `--` on the command line.
+
+    Options alone, as `-- --part=1/2`, are added to those of the session.
+    """
     session.install("-e", ".[examples,tests]", *requirements)
     session.run("python", "-c", "import sys, jax; print('Python', sys.version.split()[0], '- jax', jax.__version__)", env=env)
-    env |= {"JITNEY_NOX_SESSION": session.name.partition("-3.")[0], "JITNEY_TESTS_TAKE": takes}
-    session.run("pytest", *(session.posargs or ["-n", workers, "--maxprocesses=4", "--dist=worksteal", *paths]), env=env)
+    env |= {"JITNEY_NOX_SESSION": session.name.removesuffix(f"-{session.python}"), "JITNEY_TESTS_TAKE": takes}
+    own = ["-n", workers, "--maxprocesses=4", "--dist=worksteal", *paths]
+    adds = all(word.startswith("--") for word in session.posargs)
+    session.run("pytest", *([*own, *session.posargs] if adds else session.posargs), env=env)
 
 
 @nox.session(python=DEFAULT)
@@ -147,7 +155,8 @@ def tests_newest(session: nox.Session) -> None:
     """Run the core on the newest Python found with the newest JAX for it."""
     if newest() is None:
         session.skip(f"no Python {' or '.join(SUPPORTED)} on this machine")
-    run_tests(session, "--upgrade", "--upgrade-strategy=eager", paths=(*CORE, "--quick-xla=4/4"))
+    eager = ("--upgrade",) if session.venv_backend == "uv" else ("--upgrade", "--upgrade-strategy=eager")
+    run_tests(session, *eager, paths=(*CORE, "--quick-xla=4/4"))
 
 
 @nox.session(python=DEFAULT, name="tests-cpu")
@@ -168,7 +177,7 @@ def tests_cpu8(session: nox.Session) -> None:
     """Run the tests of several devices on eight virtual CPU devices; other sessions skip them. `-- tests` runs all tests there."""
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8"
     # One process: its eight devices wait for each other, and have to come to run.
-    run_tests(session, paths=("tests/devices",), workers="1", JAX_PLATFORMS="cpu", XLA_FLAGS=flags.strip())
+    run_tests(session, paths=("tests/devices", "--quick-xla=1/4"), workers="1", JAX_PLATFORMS="cpu", XLA_FLAGS=flags.strip())
 
 
 @nox.session(python=DEFAULT, name="tests-distributed")
@@ -197,6 +206,27 @@ def on_backend(session: nox.Session, backend: str, jax: str) -> None:
     if reason:
         session.skip(f"no {backend} here. JAX says: {str(reason).strip()}")
     run_tests(session, jax, JAX_PLATFORMS=f"{backend},cpu")
+
+
+@nox.session(python=DEFAULT)
+def changed(session: nox.Session) -> None:
+    """Check in two minutes what a change touches: lint, types, tests; `-- --base COMMIT` compares with another commit."""
+    session.install("-e", ".[examples,tests,lint,types]")
+    session.run("python", "-m", "tests.changed", *session.posargs)
+
+
+@nox.session(python=DEFAULT, name="again")
+def again(session: nox.Session) -> None:
+    """Run the core twenty times in random orders, with several numbers of workers and beside load: is it the same each time? It resumes."""
+    session.install("-e", ".[examples,tests]")
+    session.run("python", "-m", "tests.again", *session.posargs)
+
+
+@nox.session(python=DEFAULT)
+def mutations(session: nox.Session) -> None:
+    """Break the source in a hundred places, one at a time: does the core notice? `-- --part 1/8` takes an eighth."""
+    session.install("-e", ".[examples,tests]")
+    session.run("python", "-m", "tests.mutations", *session.posargs)
 
 
 @nox.session(python=DEFAULT)
@@ -260,7 +290,7 @@ def bench(session: nox.Session) -> None:
 
 @nox.session(python=DEFAULT)
 def hunt(session: nox.Session) -> None:
-    """Generate programs and compare them with plain `jax.jit`, for ten minutes; `-- --minutes 60 --seed 7` says how long and which."""
+    """Generate programs and compare them with plain `jax.jit`, for ten minutes; `-- --cases 64 --seed 7` says how many and which."""
     session.install("-e", ".[tests]")
     session.run("python", "-m", "tests.hunt", *session.posargs)
 

@@ -5,7 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-X = jnp.asarray(np.arange(1.0, 9.0, dtype=np.float32))
+from tests._arrays import array
+
+X = array(np.arange(1.0, 9.0, dtype=np.float32))
 V = Float[Array, "n"]
 
 

@@ -1,8 +1,11 @@
-"""How XLA compiles what the tests run: in full, as users have it, or quickly. A pytest plugin that `conftest.py` names.
+"""How XLA compiles what the tests run: in full, as users have it, or quickly.
 
-Most programs of the tests run once, and XLA spends more on their code than they take. What measures time or memory, or reads compiled programs, is marked
-`real_xla`, and so that nothing is seen under quick compiles alone a share of all files is compiled in full, another one in each session. A file has one
-way, since its tests share programs.
+A pytest plugin that `conftest.py` names.
+
+Most programs of the tests run once, and XLA spends more on their code than they take. What measures
+time or memory, or reads compiled programs, is marked `real_xla`, and so that nothing is seen under
+quick compiles alone a share of all files is compiled in full, another one in each session. A file
+has one way, since its tests share programs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""What a run of the tests prints: how long it takes, one line of skips, and how to run each failure alone. A pytest plugin that `conftest.py` names."""
+"""What a run of the tests prints: how long it takes, skips, and how to run a failure alone.
+
+A pytest plugin that `conftest.py` names.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from collections import Counter
 import pytest
 
 # Of the options and variables of a run, those that may decide a test: a failure is run again with them.
-_OPTIONS = ("--quick-compiles", "--shuffle")
+_OPTIONS = ("--quick-xla", "--shuffle")
 _VARIABLES = ("JITNEY_VERIFY", "JITNEY_TEST_PROCESSES", "JAX_PLATFORMS", "XLA_FLAGS")
 
 

@@ -1,12 +1,16 @@
-"""Which cases a run takes: the core, all but the core, a part of these, in a random order. A pytest plugin that `conftest.py` names.
+"""Which cases a run takes: the core, all but the core, a part of these, in a random order.
 
-The core is what one waits for: each behaviour once. A test belongs to it with all its cases, unless it (or its file) is marked `rest` or `sweep`,
-or some of its cases are marked `core`: then these alone do.
+A pytest plugin that `conftest.py` names.
+
+The core is what one waits for: each behaviour once. A test belongs to it with all its cases, unless
+it (or its file) is marked `rest` or `sweep`. Of a test with many cases those belong to it that
+`@pytest.mark.core("one id", "ids that begin so*")` names, or that are marked `core` themselves.
 """
 
 from __future__ import annotations
 
 import random
+import re
 import zlib
 from collections.abc import Iterable
 
@@ -46,6 +50,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Keep what the options ask for, and mix it."""
     core, rest, part, sweeps = (config.getoption(name) for name in ("--core", "--rest", "--part", "--sweeps"))
     named = {_test(item) for item in items if item.get_closest_marker("core")}
+    if core and not config.option.keyword and not any("[" in path for path in config.args):
+        _unknown(items)
     kept, left = list[pytest.Item](), list[pytest.Item]()
     for item in items:
         in_core = _in_core(item, named)
@@ -70,7 +76,33 @@ def _test(item: pytest.Item) -> str:
 def _in_core(item: pytest.Item, named: set[str]) -> bool:
     if item.get_closest_marker("rest") or item.get_closest_marker("sweep"):
         return False
-    return _test(item) not in named or item.get_closest_marker("core") is not None
+    return _test(item) not in named or any(_names(mark, item) for mark in item.iter_markers("core"))
+
+
+def _names(mark: pytest.Mark, item: pytest.Item) -> bool:
+    """A mark without ids stands at the case itself."""
+    return not mark.args or any(_fits(name, item) for name in mark.args)
+
+
+def _fits(name: str, item: pytest.Item) -> bool:
+    pattern = re.escape(name).replace(r"\*", ".*")
+    return re.fullmatch(pattern, _case(item), flags=re.DOTALL) is not None
+
+
+def _case(item: pytest.Item) -> str:
+    return item.nodeid.partition("[")[2].removesuffix("]")
+
+
+def _unknown(items: list[pytest.Item]) -> None:
+    """A name that fits no case is a mistake: the case that it stood for is gone from the core."""
+    tests = dict[str, list[pytest.Item]]()
+    for item in items:
+        if item.get_closest_marker("core"):
+            tests.setdefault(_test(item), []).append(item)
+    for test, cases in tests.items():
+        names = {name for item in cases for mark in item.iter_markers("core") for name in mark.args}
+        if lost := [name for name in sorted(names) if not any(_fits(name, item) for item in cases)]:
+            raise pytest.UsageError(f"{test}: no case has the id {', '.join(map(repr, lost))} that `core` names")
 
 
 def _falls_into(part: tuple[int, int] | None, item: pytest.Item) -> bool:

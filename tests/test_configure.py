@@ -38,6 +38,7 @@ def started(*words: str, **environment: str) -> dict:
     return json.loads(done.stdout)
 
 
+@pytest.mark.rest
 @pytest.mark.skipif(sys.platform != "linux", reason="threads are counted in /proc")
 def test_the_environment_says_how_many_threads_xla_starts():
     """It is read by jitney's import, which starts nothing; six threads more are more, and a part and a size are kept apart."""

@@ -50,6 +50,7 @@ def run(code: str, line: int, page: Path, names: dict[str, object]) -> str:
     return out.getvalue()
 
 
+@pytest.mark.core("README.md", "docs/quickstart.md", "docs/options/vmap.md")
 @every_page
 def test_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A reader can paste a page from top to bottom. What stands below a block is what it prints."""
@@ -68,13 +69,16 @@ def test_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.Mon
         assert picture.read_text() == (PICTURES / picture.name).read_text(), f"{DRAW} draws {picture.name} anew"
 
 
-@pytest.mark.parametrize("page", ALL[1:], ids=lambda page: str(page.relative_to(ROOT)))
-def test_no_code_of_the_site_is_cut_off(page: Path):
+def test_no_code_of_the_site_is_cut_off():
     """Lines of up to 100 columns stand on a screen of 1280 pixels; a page without a bar on its left has more."""
+    assert [(str(page.relative_to(ROOT)), line) for page in ALL[1:] for line in too_wide(page)] == []
+
+
+def too_wide(page: Path) -> list[str]:
     text = page.read_text()
     widest = 140 if "hide: [navigation]" in text or not page.is_relative_to(ROOT / "docs") else 100
     code = re.findall(r"^```(?:python|py|sh)\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
-    assert [line for block in code for line in block.splitlines() if len(line) > widest] == []
+    return [line for block in code for line in block.splitlines() if len(line) > widest]
 
 
 @every_page
@@ -126,12 +130,11 @@ def test_the_chart_is_that_of_the_table():
     assert runpy.run_path(str(ROOT / "docs" / "pictures.py"))["sizes"]() == (PICTURES / "sizes.svg").read_text(), DRAW
 
 
-@pytest.mark.parametrize("page", ALL, ids=lambda page: str(page.relative_to(ROOT)))
-def test_the_pictures_of_a_page_are_there(page: Path):
+def test_the_pictures_of_the_pages_are_there():
     """Each with words for those who do not see it."""
-    for words, file in re.findall(r"!\[([^\]]*)\]\(([^)]+)\)", page.read_text()):
-        assert words
-        assert (page.parent / file).is_file()
+    shown = [(page, *each) for page in ALL for each in re.findall(r"!\[([^\]]*)\]\(([^)]+)\)", page.read_text())]
+    assert shown
+    assert [(str(page), file) for page, words, file in shown if not words or not (page.parent / file).is_file()] == []
 
 
 def test_what_the_readme_compiles_ahead_is_what_its_calls_use():

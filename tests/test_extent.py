@@ -9,6 +9,7 @@ from jax import export
 
 from jitney._axes import evaluate
 from jitney._extent import Unreadable, names_in, read, read_dim
+from tests._examples import examples
 
 LEAVES = st.sampled_from(["n", "m", "1", "2", "3"])
 BINARY = st.sampled_from(["({}+{})", "({}-{})", "({}*{})", "max({},{})", "min(({},{}))", "sum(({},{}))"])
@@ -23,6 +24,22 @@ EXPRESSIONS = st.recursive(
 
 
 @given(EXPRESSIONS)
+@examples(
+    *(
+        {"text": text}
+        for text in (
+            "n",
+            "3",
+            "max(-n,(n-m))",
+            "min((abs((n-m)),+m))",
+            "sum((int(n),(m)**2))",
+            "((n-m))//3",
+            "((n-m))%4",
+            "round((n*(m+1)))",
+            "((m-m))**0",
+        )
+    )
+)
 def test_every_kind_of_size_gives_pythons_number(text):
     """A range, a traced scalar and a symbolic dimension come to what Python says of the ints that they stand for."""
     expected = eval(text, {"n": 5, "m": 7})

@@ -13,6 +13,7 @@ import pytest
 from jaxtyping import Array, Float
 
 import jitney
+from tests._arrays import array
 
 API = (Path(__file__).parents[1] / "docs" / "api.md").read_text()
 
@@ -28,7 +29,7 @@ def plain_sum(x: Float[Array, "n"]) -> Float[Array, ""]:
     return jnp.sum(x)
 
 
-X = jnp.ones(3)
+X = array(np.ones(3))
 TOOLS = ("axes", "communication", "frontier", "measure", "precision_report", "simulate", "strategy", "stream")
 MAKERS = {"accumulate", "lazy_derivatives", "optimize", "scan_steps", "shared"}  # what makes another function of one
 
@@ -82,6 +83,10 @@ def test_a_tool_as_a_method_takes_what_the_function_takes(name):
     assert raised[0] == raised[1]
 
 
+@pytest.mark.core(
+    "axes-args0-options0", "axes-args1-options1", "frontier-args2-options2",
+    "precision_report-args3-options3",
+)  # fmt: skip
 @pytest.mark.parametrize(
     ("name", "args", "options"),
     [
@@ -108,6 +113,7 @@ def test_a_stream_as_a_method_is_that_of_the_function():
     np.testing.assert_array_equal(gradient.value["x"], np.ones(10))
 
 
+@pytest.mark.rest
 def test_a_measurement_as_a_method_is_of_that_function():
     """Under its name, on the arguments that are given."""
     measured = total.measure(X, 3, against=lambda x, power: (x**power).sum(), seconds=1e-3, rounds=8)
@@ -115,6 +121,7 @@ def test_a_measurement_as_a_method_is_of_that_function():
     assert measured.of.name.startswith("total")
 
 
+@pytest.mark.rest
 def test_a_simulation_as_a_method_is_of_that_function():
     """The bytes of its argument and of its result, on devices that are not there."""
     simulation = jitney.optimize(plain_sum).simulate(sizes={"n": 1024}, device="cpu")

@@ -127,6 +127,7 @@ def test_what_was_traced_before_stays_traced(first: dict[str, Any]):
     assert first["plain"] == 1
 
 
+@pytest.mark.rest
 def test_what_jax_starts_with_is_set_by_the_import_alone():
     """JAX may start before a name of jitney is asked for, and reads this once."""
     script = "import json, os, jitney; import jax; print(json.dumps([jax.config.jax_platforms, os.environ['PJRT_NPROC']]))"
@@ -164,11 +165,13 @@ def test_an_import_while_a_padded_body_is_traced_leaves_it_proven(first: dict[st
     assert first["programs"] == 1, first["plan"]
 
 
+@pytest.mark.rest
 def test_modules_make_no_arrays():
     """All of them are imported inside a trace: no operation is in its program, and no tracer is left behind."""
     assert run(TRACED) == 0
 
 
+@pytest.mark.rest
 def test_threads_that_ask_at_once_find_the_same():
     """Eight threads ask for all names in a process that has none, each in another order."""
     assert run(THREADS) == [8, True]
@@ -226,6 +229,7 @@ def attributes_of_modules(tree, names):
             yield node.lineno, module, chain
 
 
+@pytest.mark.rest
 def test_what_is_taken_of_other_modules_exists():
     """With the installed versions, the oldest and the newest among them: in an `except` it would not be seen before something fails."""
     missing = []

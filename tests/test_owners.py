@@ -66,6 +66,11 @@ def test_a_link_to_a_folder_is_that_folder(tmp_path):
     assert owner(str(tmp_path / "linked" / "_errors.py")) == "jitney"
 
 
+@pytest.mark.core(
+    "x.shape[0] == 6-jaxopt/_src/base.py", "x.shape[0] == 6-jax.py",
+    "len({x.shape[0], 6}) == 1-jaxopt/_src/base.py", "len({x.shape[0], 6}) == 1-jax.py",
+    "f'{x.shape[0]}' == '6'-jaxopt/_src/base.py", "f'{x.shape[0]}' == '6'-jax.py",
+)  # fmt: skip
 @pytest.mark.parametrize("name", ["jaxopt/_src/base.py", "jaxley/a.py", "jax_md/space.py", "jax.py", "equinox/nn/_linear.py", "optax/a.py"])
 @pytest.mark.parametrize("decision", ["x.shape[0] == 6", "len({x.shape[0], 6}) == 1", "f'{x.shape[0]}' == '6'"])
 def test_a_decision_by_size_in_a_package_is_seen(name, decision):

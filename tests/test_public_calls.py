@@ -29,6 +29,9 @@ from jaxtyping import Array, Float
 
 import jitney
 from jitney import JitneyError, optimize
+from jitney._signature.options import NAMES as OPTIONS
+from tests._arrays import array, random_key
+from tests._examples import examples
 
 X = np.arange(6, dtype=np.float32)
 
@@ -72,9 +75,9 @@ def files(folder):
     (folder / "cut.npy").write_bytes(b"\x93NUMPY\x01\x00v")
     (folder / "cut.npz").write_bytes(b"PK\x03\x04zz")
     (folder / "text.npy").write_text("hello")
-    return ["x.npy", "x.npz", "objects.npy", "cut.npy", "cut.npz", "text.npy", "missing.npy"]
 
 
+FILES = ["x.npy", "x.npz", "objects.npy", "cut.npy", "cut.npz", "text.npy", "missing.npy"]
 NAMES = [
     *("", "n", "x", "pow2", "auto", "bf16", "1GiB", "forward", "data", "fsdp", b"x", ("n",), ["x", "y"]),
     *({"n": 4}, {"n": "pow2"}, {"x": X}, {"n": None}, {1: 2}, {"n": -3}, {"x": 1}, {"n": "data"}, {"a": 0, "b": None}),
@@ -82,12 +85,19 @@ NAMES = [
 NUMBERS = [None, True, False, 0, 1, -1, 2, 2**40, 1.5, float("nan"), 1j, np.float64(2), np.datetime64("2020-01-01")]
 ARRAYS = [
     *(X, X.astype(np.int32), X[:0], X.reshape(2, 3), [X], (X, X), np.array([None, 1], object), np.array(["a", "b"])),
-    *(jnp.asarray(X), jnp.float32(2), jnp.arange(3), jax.random.key(0), jax.ShapeDtypeStruct((3,), np.float32)),
+    *(array(X), array(2.0), array(np.arange(3)), random_key(0), jax.ShapeDtypeStruct((3,), np.float32)),
 ]
 THINGS = [
     *((), [], {}, set(), {1, 2}, slice(2), range(3), Ellipsis, object(), KeyError("x")),
     *(plain, padded, cut, plain.grad, undecorated, functools.partial(undecorated, X), len),
-    *(Layer, Layer(jnp.ones(3)), Two, int, type, Float[Array, "n"], jitney.Bucket(multiple=3), jax.devices()[0], jax.devices()),
+    *(Layer, Layer(array(np.ones(3))), Two, int, type, Float[Array, "n"], jitney.Bucket(multiple=3), jax.devices()[0], jax.devices()),
+]
+POOL = [*FILES, *NAMES, *NUMBERS, *ARRAYS, *THINGS]
+# One of each kind, for each place of each name in turn.
+WRONG = [
+    *(None, True, -1, 2**40, float("nan"), 1j, "", "n", b"x", (), {}, {"n": -3}, {1: 2}, object()),
+    *(X[:0], X, np.array([None, 1], object), np.array(["a", "b"]), random_key(0), jax.ShapeDtypeStruct((3,), np.float32)),
+    *(plain, undecorated, Layer, Two),
 ]
 
 
@@ -115,11 +125,43 @@ def targets():
 TARGETS = targets()
 
 
+def parameters_of(name):
+    like = {"optimize(...)()": optimize, "lazy_derivatives(...)()": jitney.lazy_derivatives}.get(name, TARGETS[name])
+    return list(inspect.signature(like).parameters.values())
+
+
+def places_of(parameters):
+    return [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+
+
+def everywhere(name, value):
+    """The call of a name with one value at each place that it needs, or at the first one if it needs none."""
+    parameters = parameters_of(name)
+    first = [*places_of(parameters)[:1], *(p for p in parameters if p.kind is p.VAR_POSITIONAL)]
+    needed = [p for p in places_of(parameters) if p.default is p.empty] or first
+    return name, [value for _ in needed], {p.name: value for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty}
+
+
+def table():
+    """Each value at the places of each function and of each class that people make objects of, and as each option; one for the rest."""
+    made = ("Bucket", "Checkpoints", "LossScale", "Mesh", "Pipeline", "Schedule", "Stacked", "State")
+    for name in sorted(TARGETS):
+        values = WRONG if name in made or not inspect.isclass(TARGETS[name]) else [object()]
+        yield from (everywhere(name, value) for value in values)
+    yield from (everywhere("load", file) for file in FILES)
+    yield from ((name, [], {option: value}) for name in ("optimize", "optimize(...)()") for option in OPTIONS for value in WRONG)
+    kept = {"chunk": {"n": 2}, "progress": False}
+    yield from (("stream", [plain, {"x": X}], {**kept, "checkpoint": value}) for value in WRONG)
+
+
+def random_call(name, seed):
+    return name, *arguments(random.Random(seed), name, POOL)
+
+
 def arguments(rng, name, pool):
     """As many as it needs, most of the time, and some by name."""
-    like = {"optimize(...)()": optimize, "lazy_derivatives(...)()": jitney.lazy_derivatives}.get(name, TARGETS[name])
-    parameters = list(inspect.signature(like).parameters.values()) if name != "optimize" else []
-    places = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    parameters = parameters_of(name) if name != "optimize" else []
+    places = places_of(parameters)
     needed = [p for p in places if p.default is p.empty]
     args = [rng.choice(pool) for _ in range(len(needed) if rng.random() < 0.8 else rng.randint(0, 3))]
     args += [rng.choice(pool) for p in parameters if p.kind is p.VAR_POSITIONAL for _ in range(rng.randint(0, 2))]
@@ -151,12 +193,13 @@ def call(name, args, kwargs):
 
 
 @pytest.fixture(scope="module")
-def pool(tmp_path_factory):
+def in_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setenv("JITNEY_TRACEBACK", "full")  # `call` tells by the frames whose an error is
-        yield [*files(folder), *NAMES, *NUMBERS, *ARRAYS, *THINGS]
+        files(folder)
+        yield
 
 
 SENTENCES = {
@@ -186,11 +229,13 @@ def test_common_mistakes_have_their_sentence(run, said):
     assert "Fix: " in str(raised.value)
 
 
-@given(name=st.sampled_from(sorted(TARGETS)), seed=st.integers(0, 10**9))
+@given(called=st.builds(random_call, st.sampled_from(sorted(TARGETS)), st.integers(0, 10**9)))
+@examples(*({"called": called} for called in table()))
 @settings(max_examples=300, deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow])
-def test_what_is_wrong_is_told_by_an_error_of_ours(pool, name, seed):
+@pytest.mark.usefixtures("in_folder")
+def test_what_is_wrong_is_told_by_an_error_of_ours(called):
     """Whatever is given."""
-    found = call(name, *arguments(random.Random(seed), name, pool))
+    found = call(*called)
     assert found is None, found[1]
 
 
@@ -202,11 +247,11 @@ def main():
     rng = random.Random(asked.seed)
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
-        pool = [*files(pathlib.Path(folder)), *NAMES, *NUMBERS, *ARRAYS, *THINGS]
+        files(pathlib.Path(folder))
         kinds, shown = Counter(), {}
         for _ in range(asked.calls):
             name = rng.choice(sorted(TARGETS))
-            found = call(name, *arguments(rng, name, pool))
+            found = call(name, *arguments(rng, name, POOL))
             if found is not None:
                 kinds[found[0]] += 1
                 shown.setdefault(*found)

@@ -256,7 +256,7 @@ _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "K
 
 def parsed_bytes(value: Any) -> int | str | None:
     """A number of bytes from what people write, or "auto"; None if it is neither."""
-    if value == AUTO:
+    if isinstance(value, str) and value == AUTO:
         return AUTO
     if isinstance(value, bool) or not isinstance(value, int | str):
         return None

@@ -11,12 +11,13 @@ from jaxtyping import Array, Float
 
 import jitney
 from jitney import OptionError, PrecisionError, optimize, precision_report
+from tests._arrays import array
 
 rng = np.random.default_rng(3)
 
 
 def draw(*shape):
-    return jnp.asarray(rng.normal(size=shape).astype(np.float32))
+    return array(rng.normal(size=shape))
 
 
 class Net(eqx.Module):

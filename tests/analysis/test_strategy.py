@@ -27,6 +27,7 @@ def test_what_fits_is_worked_on_in_memory():
     assert (found.axis, found.size, found.memory) == ("n", 10**6, 2**30)
 
 
+@pytest.mark.rest
 def test_chunks_where_the_values_do_not_fit():
     """And such a chunk keeps to it."""
     found = strategy(energy, sizes=SIZES, memory="20MB")
@@ -36,6 +37,7 @@ def test_chunks_where_the_values_do_not_fit():
     assert said.temp_size_in_bytes + said.argument_size_in_bytes <= 20e6
 
 
+@pytest.mark.rest
 def test_a_stream_where_the_data_do_not_fit():
     """As long as it takes; the chunks of "auto" keep to the program's memory."""
     found = strategy(energy, sizes={"n": 10**9, "k": 4}, memory="1MiB")
@@ -75,6 +77,7 @@ def test_examples_stand_for_sizes():
     assert energy.stats.calls == 0
 
 
+@pytest.mark.rest
 def test_options_of_the_program_stay():
     """In double precision the arguments are still what they were, and the values take twice as much."""
     small = strategy(energy, sizes=SIZES, memory="10GiB").chosen.bytes

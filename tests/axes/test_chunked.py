@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jitney._axes import Refused, plan_passes, run_chunked, trace
+from tests._examples import examples
 from tests.axes import _cases as cases
 from tests.axes.test_padded import drawn
 
@@ -65,6 +66,13 @@ def test_passes_are_as_many_as_levels(name):
 
 
 @given(name=st.sampled_from(sorted(PASSES)), n=st.integers(5, 40), chunk=st.integers(1, 41))
+@examples(
+    {"name": "recurrent network", "n": 5, "chunk": 1},
+    {"name": "log-sum-exp", "n": 5, "chunk": 5},  # all in one chunk
+    {"name": "standardise", "n": 40, "chunk": 39},  # a rest of one
+    {"name": "median", "n": 13, "chunk": 4},
+    {"name": "gradient of a scan", "n": 9, "chunk": 3},  # chunks that fit
+)
 def test_any_chunk_of_any_size(name, n, chunk):
     """Whatever is left over."""
     if chunk <= n:
@@ -99,6 +107,19 @@ def places(x):
 
 
 @given(values_and_chunk=chunked(NUMBERS), kind=st.sampled_from(["f4", "i4", "?"]))
+@examples(
+    {"values_and_chunk": ([1.0, 1.0], 1), "kind": "f4"},
+    {"values_and_chunk": ([-np.inf, np.inf], 1), "kind": "f4"},
+    {"values_and_chunk": ([np.nan] * 2, 1), "kind": "f4"},
+    {"values_and_chunk": ([0.0, 1.0, -1.0, 1.0, -1.0, 0.0, 1.0, -1.0, 1.0], 4), "kind": "f4"},  # ties in each chunk
+    {"values_and_chunk": ([-np.inf] * 9, 4), "kind": "f4"},
+    {"values_and_chunk": ([np.inf, 0.0, np.inf, 1.0, -np.inf, np.nan, np.inf, np.nan, np.nan], 4), "kind": "f4"},
+    {"values_and_chunk": ([np.inf, 0.0, np.inf, 1.0, -np.inf, 0.0, -np.inf, 1.0, np.nan], 4), "kind": "f4"},  # in a rest of one
+    {"values_and_chunk": ([0.0] * 6, 2), "kind": "i4"},
+    {"values_and_chunk": ([1.0, -1.0, np.inf, -np.inf, -np.inf, np.inf], 2), "kind": "i4"},
+    {"values_and_chunk": ([0.0] * 5, 5), "kind": "?"},
+    {"values_and_chunk": ([1.0, 1.0, 0.0, 1.0, 0.0], 5), "kind": "?"},
+)
 def test_places_of_extremes_are_the_first(values_and_chunk, kind):
     """Of equal elements the first, of NaNs the first, whichever chunk it is in."""
     values, chunk = values_and_chunk
@@ -182,6 +203,16 @@ FROM_THE_END = {
 
 @pytest.mark.parametrize("name", FROM_THE_END)
 @given(values_and_chunk=chunked(st.integers(-2, 2)), hole=st.integers(0, 20), kind=st.sampled_from("fdi"))
+@examples(
+    {"values_and_chunk": ([2, -1], 1), "hole": 20, "kind": "f"},
+    {"values_and_chunk": ([0, 0], 1), "hole": 0, "kind": "f"},
+    {"values_and_chunk": ([1, -2, 2, 0, 1, 2, -1, 1, 2], 4), "hole": 20, "kind": "f"},  # ties in each chunk
+    {"values_and_chunk": ([1, -2, 2, 0, 1, 2, -1, 1, 2], 4), "hole": 8, "kind": "f"},  # a NaN in a rest of one
+    {"values_and_chunk": ([1, -2, 2, 0, 1, 2, -1, 1, 2], 4), "hole": 0, "kind": "f"},
+    {"values_and_chunk": ([-1, 2, -2, 1, 2], 5), "hole": 2, "kind": "d"},  # all in one chunk
+    {"values_and_chunk": ([2, 2, 1, -2, -2, 2], 2), "hole": 20, "kind": "i"},
+    {"values_and_chunk": ([0] * 6, 2), "hole": 20, "kind": "i"},
+)
 def test_what_runs_from_the_end(name, values_and_chunk, hole, kind):
     """Small whole numbers, so that NumPy has the same bits; with ties, and a NaN somewhere."""
     values, chunk = values_and_chunk

@@ -12,8 +12,9 @@ import pytest
 from jaxtyping import Array, Float, Int, UInt32
 
 from jitney import accumulate, optimize, stream
+from tests._arrays import random_key
 
-KEY = jax.random.key(0)
+KEY = random_key(0)
 N, CHUNK = 11, 4
 
 

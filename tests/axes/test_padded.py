@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jitney._axes import Refused, demand, run_padded, trace
+from tests._examples import examples
 from tests.axes import _cases as cases
 
 LOW, HIGH = 5, 8
@@ -101,6 +102,27 @@ ORDER = {case.name: case for case in cases.ORDERED + cases.REDUCED}
     ),
     values=st.lists(st.sampled_from(SPECIAL), min_size=LOW, max_size=HIGH),
 )
+@examples(
+    {"name": "sort", "values": [np.nan, -2.0, np.inf, -np.inf, 1.5]},
+    {"name": "sort", "values": [np.nan] * 5},
+    {"name": "sort", "values": [np.inf] * 8},
+    {"name": "argsort", "values": [0.0, -0.0, 0.0, -0.0, np.nan, np.inf, np.nan, np.inf]},
+    {"name": "argsort", "values": [-2.0, np.inf, np.inf, np.nan, np.nan]},
+    {"name": "largest", "values": [np.inf, np.nan, np.inf, np.nan, -np.inf]},
+    {"name": "largest", "values": [-np.inf] * 5},
+    {"name": "median", "values": [np.inf, -np.inf, 1.5, -2.0, 0.0, -0.0]},
+    {"name": "median", "values": [1.5, -2.0, np.nan, 1.5, 1.5]},
+    {"name": "argmax by column", "values": [-np.inf, np.nan, np.inf, np.nan, 0.0]},
+    {"name": "argmax by column", "values": [-np.inf] * 5},
+    {"name": "min and argmin", "values": [0.0, -0.0, np.inf, 0.0, 1.5, 1.5, 0.0]},
+    {"name": "min and argmin", "values": [np.inf] * 5},
+    {"name": "min and argmin", "values": [np.inf, -np.inf, np.nan, -np.inf, np.nan]},
+    {"name": "log-sum-exp", "values": [-np.inf] * 5},
+    {"name": "log-sum-exp", "values": [np.inf, -np.inf, 1.5, 0.0, -2.0]},
+    {"name": "log-sum-exp", "values": [np.nan, -np.inf, 1.5, 0.0, -2.0]},
+    {"name": "cumulative max from the end", "values": [1.5, np.nan, -np.inf, -np.inf, -2.0, -np.inf]},
+    {"name": "cumulative max from the end", "values": [-np.inf] * 8},
+)
 def test_nans_and_infinities_among_the_valid_keep_their_order(name, values):
     """Padding sorts behind every NaN, and ties go to the first, as at exact size."""
     case = ORDER[name]
@@ -108,12 +130,30 @@ def test_nans_and_infinities_among_the_valid_keep_their_order(name, values):
     agree(case, run_of(case), {len(values): [np.stack([x] * 3, 1) if name == "argmax by column" else x]})
 
 
+BUCKETS = [(2, 2), (3, 4), (5, 8), (9, 16), (17, 31)]
+BY_NAME = {case.name: case for case in cases.CASES}
+
+
+def sizes_of(name):
+    """A case by its name, a bucket of sizes that it has, and one of these."""
+    fitting = [bucket for bucket in BUCKETS if BY_NAME[name].least <= bucket[0]]
+    return st.sampled_from(fitting).flatmap(lambda bucket: st.tuples(st.just(name), st.just(bucket), st.integers(*bucket)))
+
+
 @settings(max_examples=40, deadline=None)
-@given(data=st.data(), bucket=st.sampled_from([(2, 2), (3, 4), (5, 8), (9, 16), (17, 31)]))
-def test_any_case_in_any_bucket(data, bucket):
+@given(chosen=st.sampled_from(sorted(BY_NAME)).flatmap(sizes_of))
+@examples(
+    {"chosen": ("argsort", (2, 2), 2)},  # a bucket of one size
+    {"chosen": ("partition", (3, 4), 3)},  # the smallest size that the case has, and the smallest of a bucket
+    {"chosen": ("standardise", (5, 8), 8)},  # nothing is padded
+    {"chosen": ("gradient of a cumulative sum", (9, 16), 9)},  # almost half is padded
+    {"chosen": ("pad between", (17, 31), 30)},  # a bucket that is no power of two
+    {"chosen": ("determinant along it", (2, 2), 2)},  # refused: of two rows it is another program
+)
+def test_any_case_in_any_bucket(chosen):
     """A random body, bucket, size and numbers: the same as at exact size, or refused."""
-    case = data.draw(st.sampled_from(cases.CASES), label="case")
-    n = data.draw(st.integers(*bucket), label="n")
+    name, bucket, n = chosen
+    case = BY_NAME[name]
     try:
         run = run_of(case, *bucket)
     except Refused:

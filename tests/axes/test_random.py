@@ -12,7 +12,7 @@ from jitney._axes.walk import Walk
 from tests.axes import _cases as cases
 from tests.axes.test_chunked import planned
 
-KEYS = jax.random.split(jax.random.key(3), 2)
+KEYS = jax.random.wrap_key_data(np.uint32([[0, 3], [0, 4]]))
 SHAPES = {"n": lambda n: (n,), "n 3": lambda n: (n, 3), "2 n": lambda n: (2, n)}
 
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jitney._axes import Refused, plan_passes, run_chunked, trace
+from tests._examples import examples
 
 F = np.float32
 NUMBERS = [0.0, -0.0, 1.0, 1.0, -1.0, 2.0, np.inf, -np.inf, np.nan, -np.nan]
@@ -55,12 +56,29 @@ def largest(x):
     return jax.lax.top_k(x, 2)
 
 
-@given(data=st.data(), kind=st.sampled_from(["f4", "f8", "i4", "u1", "?", "f2", ml_dtypes.bfloat16]))
+def of_size(size):
+    n, chunk = size
+    return st.tuples(st.lists(st.sampled_from(NUMBERS), min_size=n, max_size=n), st.just(chunk))
+
+
+@given(
+    values_and_chunk=st.sampled_from(SIZES).flatmap(of_size),
+    kind=st.sampled_from(["f4", "f8", "i4", "u1", "?", "f2", ml_dtypes.bfloat16]),
+)
+@examples(
+    {"values_and_chunk": ([-np.nan, np.nan], 1), "kind": "f2"},
+    {"values_and_chunk": ([0.0, -0.0, 1.0, -0.0, 0.0], 5), "kind": "f8"},  # one chunk
+    {"values_and_chunk": ([np.inf, -np.nan, -0.0, np.nan, 1.0, 0.0, -np.inf, np.inf, np.nan], 4), "kind": "f4"},  # a rest of one
+    {"values_and_chunk": ([0.0, -0.0, np.nan, -np.nan, 2.0, -0.0], 2), "kind": ml_dtypes.bfloat16},
+    {"values_and_chunk": ([1.0, -1.0, 1.0, 2.0, 0.0, 2.0, 2.0, -1.0, -1.0, 1.0, 0.0, 2.0], 5), "kind": "i4"},  # ties in each chunk
+    {"values_and_chunk": ([2.0, 0.0, 0.0, 1.0, 2.0, 1.0], 2), "kind": "u1"},
+    {"values_and_chunk": ([0.0, 1.0, 0.0, 0.0, 1.0, 1.0, 0.0, 1.0, 1.0], 4), "kind": "?"},
+)
 @pytest.mark.parametrize("body", [ordered, largest])
-def test_orders_are_those_of_plain_jax_to_the_bit(body, data, kind):
+def test_orders_are_those_of_plain_jax_to_the_bit(body, values_and_chunk, kind):
     """Of equal elements the first, zeros of both signs, NaNs of both signs, and the first of those."""
-    n, chunk = data.draw(st.sampled_from(SIZES))
-    x = np.array(data.draw(st.lists(st.sampled_from(NUMBERS), min_size=n, max_size=n)))
+    values, chunk = values_and_chunk
+    x = np.array(values)
     x = (np.nan_to_num(x, posinf=3, neginf=0) if np.dtype(kind).kind in "iu" else x).astype(kind)
     with jax.enable_x64(kind == "f8"):
         same_bits(*both(body, x, chunk=chunk))

@@ -7,10 +7,11 @@ from jaxtyping import Array, Float
 
 import jitney
 from jitney import optimize
+from tests._arrays import array
 from tests._monitor import listening
 from tests._switched import environment
 
-X = jnp.arange(1.0, 8.0)
+X = array(np.arange(1.0, 8.0))
 
 
 @pytest.fixture(params=["1", "eager"], autouse=True)

@@ -78,6 +78,7 @@ def outcome(f, y):
         return str(error).partition("equinox.EquinoxRuntimeError: ")[2].splitlines()[0]
 
 
+@pytest.mark.core("3", "17", "40")
 @pytest.mark.parametrize("seed", range(48))
 def test_any_program_fails_as_with_callbacks_or_has_its_numbers(seed):
     """Loops, branches, maps and derivatives around checks; three inputs and one of zeros."""

@@ -8,8 +8,9 @@ import pytest
 from jax import lax
 
 from jitney._checks import Kept, Table, flagged
+from tests._arrays import array
 
-X = jnp.asarray(np.arange(1.0, 5.0, dtype=np.float32))
+X = np.arange(1.0, 5.0, dtype=np.float32)
 check = eqx.error_if
 
 
@@ -105,7 +106,7 @@ def recomputed(x):
     return (jax.checkpoint(lambda x: check(jnp.sin(x) * x, x < 0, "recomputed"))(x) * jnp.cos(x)).sum()
 
 
-CASES = {
+ON_THE_HOST = {
     "scan": (scanned, X, X * 10),
     "while": (looped, X, X * 0 - 1),
     "cond, first": (branched, X, X * 9),
@@ -127,12 +128,17 @@ CASES = {
     "grad of custom_vjp": (jax.grad(lambda x: with_vjp(x * x).sum()), X * 0.5, X * 9),
     "several, both fail": (several, X, -5 * X),
     "called thrice": (called, X, X * 30),
-    "NaN": (lambda x: check(x + 1, jnp.isnan(x), "NaN"), X, X.at[1].set(jnp.nan)),
+    "NaN": (lambda x: check(x + 1, jnp.isnan(x), "NaN"), X, np.where(X == 2, np.float32(np.nan), X)),
     "pytree": (lambda x: check({"a": x, "b": (x * 2, 3, "text")}, x < 0, "of a tree")["b"][0], X, -X),
     "int": (lambda x: check(jnp.int32(x * 2), x < 0, "of whole numbers"), X, -X),
 }
+CASES = {name: (fn, array(good), array(bad)) for name, (fn, good, bad) in ON_THE_HOST.items()}
 
 
+@pytest.mark.core(
+    "scan", "while", "cond, first", "mapped cond", "grad", "remat", "custom_vjp",
+    "several, both fail", "NaN",
+)  # fmt: skip
 @pytest.mark.parametrize("name", CASES)
 def test_a_check_fails_as_with_callbacks(name):
     """The same numbers to the bit, and the same error with the same message."""

@@ -18,6 +18,7 @@ from jitney import no_compiles, optimize
 from jitney._checks.outstanding import MOST, OUTSTANDING
 from jitney._checks.table import Table
 from tests._checked import V, X, positive, total
+from tests._patience import patience
 from tests._tracing import count_traces
 
 
@@ -270,12 +271,13 @@ written.write("all of it")
 """
 
 
+@pytest.mark.rest
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_at_the_end_of_python_the_error_is_printed_and_the_status_is_120(tmp_path):
     """What was written is there; a process that was forked has nothing to say of calls of its parent."""
     env = {**os.environ, "PYTHONWARNINGS": "ignore"}
     command = [sys.executable, "-c", SCRIPT, str(tmp_path / "file")]
-    done = subprocess.run(command, text=True, capture_output=True, env=env, timeout=120, check=False)
+    done = subprocess.run(command, text=True, capture_output=True, env=env, timeout=patience(120), check=False)
     assert done.returncode == 120, done.stderr
     assert (tmp_path / "file").read_text() == "all of it"
     assert "the child: 3" in done.stderr
@@ -283,10 +285,11 @@ def test_at_the_end_of_python_the_error_is_printed_and_the_status_is_120(tmp_pat
     assert done.stderr.rstrip().endswith("this is of call 2 of <lambda>() at <string>:3. What was made of its results is wrong too.")
 
 
+@pytest.mark.rest
 def test_a_failed_check_is_a_status_where_standard_error_is_closed():
     """As of a daemon: there is nowhere to print, and the status says it still."""
     script = SCRIPT.partition("child")[0] + "sys.stderr.close()"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=120, check=False)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=patience(120), check=False)
     assert done.returncode == 120
 
 

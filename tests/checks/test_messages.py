@@ -13,8 +13,9 @@ from jaxtyping import Array, Float
 
 import jitney
 from jitney import optimize
+from tests._arrays import array
 
-X = jnp.asarray(np.arange(1.0, 5.0, dtype=np.float32))
+X = array(np.arange(1.0, 5.0, dtype=np.float32))
 tries = itertools.count()
 
 
@@ -65,6 +66,7 @@ CASES = {
 }
 
 
+@pytest.mark.core("by itself", "in a loop", "in a derivative", "kept as a callback")
 @pytest.mark.parametrize("name", CASES)
 def test_the_message_is_that_of_filter_jit(name):
     """With the frames inside of the function, and no others."""
@@ -111,6 +113,7 @@ def test_all_frames_are_kept_on_demand(monkeypatch):
     assert "_interface" in message_of(optimize(called), X)
 
 
+@pytest.mark.rest
 def test_the_end_of_python_prints_no_frames_of_jitney():
     """Neither those of the body's stack nor of what raises there."""
     script = """

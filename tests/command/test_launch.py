@@ -28,6 +28,7 @@ ENDS = {
 }  # fmt: skip
 
 
+@pytest.mark.core("an exit", "an interrupt")
 @pytest.mark.parametrize("case", ENDS)
 def test_a_program_ends_as_it_does_plainly(case, tmp_path):
     """Status, output and traceback are those of plain Python, to the letter; then comes the report."""
@@ -85,6 +86,7 @@ def test_what_is_missing_has_status_2(typed, tmp_path):
     assert "ran for" not in seen.err
 
 
+@pytest.mark.rest
 def test_settings_that_a_program_makes_before_its_import_of_jax_count(tmp_path):
     """JAX reads its environment when it is imported, so nothing may have imported it before."""
     (tmp_path / "wide.py").write_text(

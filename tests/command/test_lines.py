@@ -132,6 +132,7 @@ def _however_small(monkeypatch):
     monkeypatch.setattr(whole, "_LEAST_BYTES", 0)
 
 
+@pytest.mark.core("four reads")
 @pytest.mark.parametrize("case", WELL)
 def test_what_is_well_is_not_named(case, tmp_path):
     """No change for it, however small a change may be, but for the sizes of one."""

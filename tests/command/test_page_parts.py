@@ -6,6 +6,7 @@ from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from jaxtyping import Array, Float
 
 import jitney
@@ -165,6 +166,7 @@ def test_a_plan_that_would_compile_is_told_as_it_was_traced():
     assert "gone" in failed["plan"]["unknown"]
 
 
+@pytest.mark.rest
 def test_a_look_takes_those_that_were_traced_and_records_nothing():
     """What is compiled for the look is no part of what the program did."""
 
@@ -201,6 +203,7 @@ raise SystemExit(3)
 """
 
 
+@pytest.mark.rest
 def test_a_run_tells_of_decorated_functions(tmp_path):
     """The program prints and ends as it does plainly, though its functions are asked for their plans when it is over."""
     (tmp_path / "sums.py").write_text(DECORATED)

@@ -151,6 +151,7 @@ if sys.version_info >= (3, 13):
     PROGRAMS |= SEEN
 
 
+@pytest.mark.core("restarts, all well")
 @jax_explains
 @pytest.mark.parametrize("style", PROGRAMS)
 def test_the_faults_of_a_program_are_named(style, tmp_path, monkeypatch):

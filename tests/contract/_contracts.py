@@ -6,11 +6,13 @@ from typing import NamedTuple, TypedDict
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from jaxtyping import Array, Float
 
 from jitney._contract.contract import check_arguments, check_result, contract_of
 from jitney._errors import ContractError, Where
+from tests._arrays import array
 
 
 def contract(fn):
@@ -51,7 +53,7 @@ def one(hint):
 
 
 def z(*shape, dtype="float32"):
-    return jnp.zeros(shape, dtype)
+    return array(np.zeros(shape, jnp.dtype(dtype)))
 
 
 def residual(t: Float[Array, "points"], y: Float[Array, "points"]) -> Float[Array, "points"]:

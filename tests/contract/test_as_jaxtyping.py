@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from jaxtyping import Array, Bool, Float, Float32, Int, PyTree, Shaped, jaxtyped
 
 from jitney._errors import ContractError
+from tests._examples import examples
 from tests.contract._contracts import Linear, check, z
 
 MANY = settings(max_examples=max(100, settings.default.max_examples))
@@ -43,8 +44,47 @@ ARRAY_HINTS = st.builds(lambda kind, dims: kind[Array, dims], st.sampled_from([F
 TREES = st.recursive(ARRAYS, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("ab"), inner, max_size=2))
 
 
+def floats(*pairs):
+    """Arguments of float32, each of its annotated axes and its shape."""
+    return [(Float[Array, dims], z(*shape)) for dims, shape in pairs]
+
+
+INTS, FLAGS, HALVES = z(2, dtype="int32"), z(2, dtype="bool"), z(2, dtype="bfloat16")
+ARRAY_CALLS = (
+    floats(("", ())),
+    floats(("", (1,))),
+    floats(("n", ())),
+    floats(("n", (2,)), ("m n", (3, 2)), ("m", (3,))),
+    floats(("n", (2,)), ("m", (2,)), ("n", (3,))),
+    floats(("n n", (2, 2))),
+    floats(("n n", (2, 3))),
+    floats(("3 n", (3, 2))),
+    floats(("3 n", (2, 2))),
+    floats(("#3", (1,)), ("#3", (3,))),
+    floats(("#3", (2,))),
+    floats(("rows=2 m", (2, 3)), ("m", (3,))),
+    floats(("rows=2 m", (3, 3))),
+    floats(("#n m", (1, 3)), ("#n m", (2, 3)), ("n", (2,))),
+    floats(("#n m", (2, 3)), ("#n m", (3, 3))),
+    floats(("n", (1,)), ("#n m", (2, 3))),
+    floats(("*b n", (1, 2, 3)), ("*b", (1, 2)), ("*#b", (1, 1))),
+    floats(("*b n", (3,)), ("*b", ()), ("*b", (1,))),
+    floats(("*#b", (1, 2)), ("*#b", (3, 2)), ("*b", (3, 2))),
+    floats(("*#b", (3, 2)), ("*#b", (1,)), ("*#b", (2, 2))),
+    floats(("... n", (3,)), ("... n", (1, 2, 3)), ("... n", (1, 2))),
+    floats(("_ n", (1, 2)), ("_ n", (3, 2)), ("_k", (1,))),
+    [(Float[Array, "n"], HALVES), (Int[Array, "n"], INTS), (Bool[Array, "n"], FLAGS)],
+    [(Shaped[Array, "n"], HALVES), (Shaped[Array, "n"], INTS), (Shaped[Array, "n"], FLAGS)],
+    [(Float32[Array, "n"], HALVES)],
+    [(Float[Array, "n"], INTS)],
+    [(Int[Array, "n"], FLAGS)],
+    [(Bool[Array, "n"], INTS)],
+)
+
+
 @MANY
 @given(st.lists(st.tuples(ARRAY_HINTS, ARRAYS), min_size=1, max_size=3))
+@examples(*({"pairs": pairs} for pairs in ARRAY_CALLS))
 def test_arrays_are_accepted_as_jaxtyping_does(pairs):
     """Shapes and dtypes over several arguments."""
     hints, values = zip(*pairs, strict=True)
@@ -53,6 +93,20 @@ def test_arrays_are_accepted_as_jaxtyping_does(pairs):
 
 @MANY
 @given(st.lists(st.tuples(ARRAY_HINTS, ARRAYS), min_size=1, max_size=2), ARRAYS | st.none())
+@examples(
+    *(
+        {"pairs": pairs, "last": last}
+        for pairs, last in (
+            ([(Float[Array, "n"], z(2))], None),
+            ([(Float[Array, "n"], z(2))], z(2)),
+            ([(Float[Array, "n"], z(2))], z(3)),
+            ([(Float[Array, "n"], z(2))], z(2, dtype="int32")),
+            ([(Float[Array, "n"], z(2, 2))], None),
+            ([(Shaped[Array, "#n m"], z(1, 2)), (Int[Array, "n"], z(3, dtype="int32"))], z(3, 2)),
+            ([(Bool[Array, "*b"], FLAGS), (Float[Array, "*#b"], z(1))], z(1, dtype="bool")),
+        )
+    )
+)
 def test_optionals_are_accepted_as_jaxtyping_does(pairs, last):
     """An array or None."""
     hints, values = zip(*pairs, strict=True)
@@ -61,6 +115,22 @@ def test_optionals_are_accepted_as_jaxtyping_does(pairs, last):
 
 @MANY
 @given(ARRAY_HINTS, TREES)
+@examples(
+    *(
+        {"hint": hint, "tree": tree}
+        for hint, tree in (
+            (Float[Array, "n"], z(2)),
+            (Float[Array, "n"], []),
+            (Float[Array, "n"], {"a": [z(2), []], "b": {"b": z(2)}}),
+            (Float[Array, "n"], {"a": [z(2)], "b": {"b": z(3)}}),
+            (Float[Array, "_ n"], [z(2, 1), z(3, 1)]),
+            (Float[Array, "*#b"], [z(1, 2), [z(3, 1), z(2)]]),
+            (Float[Array, "*#b"], [z(1, 2), [z(3, 3)]]),
+            (Float32[Array, "..."], [z(2), z(2, dtype="bfloat16")]),
+            (Shaped[Array, "rows=2 m"], [z(2, 3, dtype="int32"), z(2, 3, dtype="bool")]),
+        )
+    )
+)
 def test_trees_are_accepted_as_jaxtyping_does(hint, tree):
     """Every leaf fits, and they share their names."""
     assert agree([PyTree[hint]], [tree])
@@ -68,6 +138,30 @@ def test_trees_are_accepted_as_jaxtyping_does(hint, tree):
 
 @MANY
 @given(TREES, TREES, TREES, st.sampled_from(["S", "T", "S T", "T S", "... T", "T ...", "S T ...", "... S T"]))
+@examples(
+    *(
+        {"first": first, "second": second, "third": third, "structure": structure}
+        for first, second, third, structure in (
+            (z(), z(), z(), "S"),
+            ([z(), z()], z(), [z(), z()], "S"),
+            ([z(), z()], z(), [z(), [z()]], "S"),
+            ([], {}, {}, "T"),
+            ([], {}, [], "T"),
+            ([z(), z()], {"a": z()}, [{"a": z()}, {"a": z()}], "S T"),
+            ([z(), z()], {"a": z()}, [{"a": z()}, {"b": z()}], "S T"),
+            ([z(), z()], {"a": z()}, [{"a": z()}, {"a": z()}], "T S"),
+            ([z(), z()], {"a": z()}, {"a": [z(), z()]}, "T S"),
+            ([z()], {"a": z()}, {"b": [{"a": z()}], "a": {"a": z()}}, "... T"),
+            ([z()], {"a": z()}, {"b": [{"a": z()}], "a": z()}, "... T"),
+            ([z()], {"a": z()}, {"a": [z(), z()]}, "T ..."),
+            ([z()], {"a": z()}, [{"a": z()}], "T ..."),
+            ([z()], {"a": z()}, [{"a": {"b": z()}}], "S T ..."),
+            ([z()], {"a": z()}, {"a": [{"b": z()}]}, "S T ..."),
+            ([z()], {"a": z()}, [[{"a": z()}], []], "... S T"),
+            ([z()], {"a": z()}, [[{"a": z()}], z()], "... S T"),
+        )
+    )
+)
 def test_structures_are_accepted_as_jaxtyping_does(first, second, third, structure):
     """Equal, composed, prefix and suffix structures."""
     leaf = Shaped[Array, "..."]

@@ -9,6 +9,7 @@ import pytest
 from jaxtyping import Array, Bool, Complex, Float, Int
 
 from jitney import ContractError, OptionError, optimize
+from tests._arrays import array, weak
 from tests.contract._contracts import Linear, Model, one, refusal, residual, result_refusal, z
 
 
@@ -68,7 +69,7 @@ def test_a_number_for_an_array_is_not_told_to_become_static(hint, value, fix):
     assert refusal(one(hint), value).splitlines()[-1] == f"Fix: {fix}"
 
 
-@pytest.mark.parametrize(("hint", "value", "name"), [(int, jnp.asarray(1), "Int"), (bool, jnp.asarray(True), "Bool")])
+@pytest.mark.parametrize(("hint", "value", "name"), [(int, weak(1), "Int"), (bool, array(True), "Bool")])
 def test_an_array_for_a_static_scalar_names_the_array_hint(hint, value, name):
     """An `int` is part of the program."""
     assert f'annotate it `{name}[Array, ""]`' in refusal(one(hint), value)

@@ -10,6 +10,7 @@ from jaxtyping import Shaped, jaxtyped
 
 from jitney._contract.sizes import Sizes, Unknown, evaluate, fit_shape, settle
 from jitney._signature.annotations import read
+from tests._examples import examples
 
 ARGUMENTS = {"self": SimpleNamespace(dim=16, name="n", _hidden=3), "xs": [1, 2, 3], "shapes": {"a": (4, 5)}, "x": np.zeros(3)}
 MANY = settings(max_examples=max(200, settings.default.max_examples))
@@ -101,6 +102,31 @@ shapes = st.lists(st.sampled_from([1, 2, 3]), max_size=4).map(tuple)
 
 @MANY
 @given(st.lists(st.tuples(dim_strings(), shapes), min_size=1, max_size=3))
+@examples(
+    *(
+        {"pairs": pairs}
+        for pairs in (
+            [("", ()), ("", (1,))],
+            [("n", (2,)), ("n m", (2, 3)), ("m n", (3, 2))],
+            [("n", (2,)), ("n m", (3, 3))],
+            [("3", (3,)), ("1", (2,))],
+            [("n n", (1, 1)), ("n", (2,))],
+            [("_ _k", (1, 2)), ("_ _k", (3, 3)), ("_k", (1, 2))],
+            [("#n", (1,)), ("#n", (3,)), ("#n", (2,))],
+            [("n", (1,)), ("#n #m", (2, 2))],
+            [("#3", (1,)), ("#3", (3,)), ("#3", (2,))],
+            [("rows=2 cols=m", (2, 3)), ("m", (3,)), ("rows=2", (3,))],
+            [("...", ()), ("n ... m", (2, 3)), ("n ... m", (2, 1, 1, 3))],
+            [("n ... m", (2,))],
+            [("*b", ()), ("n *b", (2,)), ("*b", (1,))],
+            [("n *b 3", (2, 1, 2, 3)), ("*b", (1, 2)), ("*b n", (1, 1, 2))],
+            [("*#b", (1, 2)), ("*#b m", (3, 2, 2)), ("*b", (3, 2))],
+            [("*#b", (3, 2)), ("*#b", (2,)), ("*#b", (2, 2))],
+            [("*b", (1, 2)), ("*#b", (3, 1))],
+            [("*#b", (1,)), ("*#b", (2, 3)), ("*b", (2, 2))],
+        )
+    )
+)
 def test_shapes_fit_as_jaxtyping_says(pairs):
     """Names, numbers, `#`, `*`, `*#`, `_` and `...` over several arrays: the same arrays are accepted up to the first refusal."""
     theirs, (ours, _) = jaxtyping_fits(pairs), fits(pairs)
@@ -113,6 +139,30 @@ EXPRESSIONS = st.sampled_from(["n+1", "2*n", "n//2", "#n+1", "n-m", "max(n,m)", 
 
 @MANY
 @given(st.integers(1, 4), st.integers(1, 4), EXPRESSIONS, st.integers(0, 6))
+@examples(
+    *(
+        {"n": n, "m": m, "expr": expr, "size": size}
+        for n, m, expr, size in (
+            (2, 1, "n+1", 3),
+            (2, 1, "n+1", 1),
+            (3, 1, "2*n", 6),
+            (1, 1, "n//2", 0),
+            (1, 1, "n//2", 1),
+            (3, 1, "#n+1", 1),
+            (3, 1, "#n+1", 4),
+            (3, 1, "#n+1", 3),
+            (1, 1, "n-m", 0),
+            (1, 3, "n-m", 2),
+            (2, 4, "max(n,m)", 4),
+            (2, 4, "max(n,m)", 2),
+            (2, 1, "n**2", 4),
+            (3, 2, "m%n", 2),
+            (3, 2, "m%n", 1),
+            (4, 1, "n/2", 2),
+            (3, 1, "n/2", 1),
+        )
+    )
+)
 def test_symbolic_sizes_fit_as_jaxtyping_says(n, m, expr, size):
     """Where jaxtyping knows all the names, the verdict is the same."""
     pairs = [("n m", (n, m)), (f"_ {expr}", (1, size))]

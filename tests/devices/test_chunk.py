@@ -16,6 +16,7 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Bool, Float, Int
 
 import jitney
+from tests._examples import examples
 
 RNG = np.random.default_rng(0)
 
@@ -83,23 +84,34 @@ BODIES = [
     Body(gradient, lambda x, w: 2 * x.T @ (x @ w - 1) / len(x)),
 ]
 WEIGHTS = rows(3)
+BOTH = ("data", "model")
 
 
 @settings(max_examples=14, deadline=None)
 @given(
     body=st.sampled_from(BODIES),
     chunk=st.sampled_from([1, 3, 4]),
-    along=st.sampled_from(["data", ("data", "model")]),
+    along=st.sampled_from(["data", BOTH]),
     remat=st.booleans(),
     donate=st.booleans(),
     mapped=st.booleans(),
     odd=st.sampled_from([np.nan, np.inf, -np.inf, 0.0]),
-    data=st.data(),
+    place=st.integers(0, 39),
 )
-def test_any_combination_equals_one_device(body, chunk, along, remat, donate, mapped, odd, data):
+@examples(
+    {"body": BODIES[0], "chunk": 3, "along": "data", "donate": True, "mapped": True} | {"remat": True, "odd": np.nan, "place": 0},
+    {"body": BODIES[1], "chunk": 1, "along": BOTH, "donate": False, "mapped": False} | {"remat": False, "odd": 0.0, "place": 39},
+    {"body": BODIES[2], "chunk": 4, "along": BOTH, "donate": False, "mapped": True} | {"remat": False, "odd": -np.inf, "place": 9},
+    {"body": BODIES[3], "chunk": 4, "along": "data", "donate": True, "mapped": False} | {"remat": True, "odd": 0.0, "place": 20},
+    {"body": BODIES[4], "chunk": 3, "along": "data", "donate": False, "mapped": True} | {"remat": True, "odd": np.nan, "place": 39},
+    {"body": BODIES[4], "chunk": 4, "along": BOTH, "donate": False, "mapped": False} | {"remat": False, "odd": np.inf, "place": 30},
+    {"body": BODIES[5], "chunk": 3, "along": "data", "donate": False, "mapped": False} | {"remat": False, "odd": np.inf, "place": 12},
+    {"body": BODIES[6], "chunk": 4, "along": BOTH, "donate": False, "mapped": True} | {"remat": True, "odd": 0.0, "place": 5},
+)
+def test_any_combination_equals_one_device(body, chunk, along, remat, donate, mapped, odd, place):
     """Options, chunks that do not divide a part, and numbers that are none: as NumPy has it in float64."""
     x = RNG.normal(size=(40, 3)).astype(np.float32)
-    x[data.draw(st.integers(0, 39)), 1] = odd
+    x[place, 1] = odd
     x = np.stack([x, -x]) if mapped else x
     takes = [x] + ([WEIGHTS] if body.fn is gradient else [])
     options = {"vmap": {"batch": {"x": 0}}} if mapped else {}

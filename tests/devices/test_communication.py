@@ -9,6 +9,8 @@ from jaxtyping import Array, Float
 
 import jitney
 
+pytestmark = pytest.mark.real_xla
+
 X = np.ones((8, 4), np.float32)
 
 

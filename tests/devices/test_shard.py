@@ -12,6 +12,7 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float, Num
 
 import jitney
+from tests._examples import examples
 
 X = np.random.default_rng(0).standard_normal((8, 4)).astype(np.float32)
 W = np.random.default_rng(1).standard_normal((4, 6)).astype(np.float32)
@@ -314,6 +315,14 @@ def test_registered_axes_are_checked():
     mapped=st.booleans(),
     remat=st.booleans(),
     precision=st.sampled_from([None, "bf16", "bf16-all", "f32"]),
+)
+@examples(
+    {"batch": None, "hidden": None, "donate": False, "mapped": False, "remat": False, "precision": None},  # "fsdp"
+    {"batch": "data", "hidden": "model", "donate": True, "mapped": False, "remat": False, "precision": "f32"},
+    {"batch": ("data", "model"), "hidden": None, "donate": True, "mapped": True, "remat": True, "precision": None},
+    {"batch": "model", "hidden": None, "donate": False, "mapped": True, "remat": True, "precision": "bf16"},
+    {"batch": None, "hidden": "model", "donate": True, "mapped": False, "remat": True, "precision": "bf16-all"},
+    {"batch": None, "hidden": None, "donate": True, "mapped": True, "remat": False, "precision": "bf16"},  # "fsdp"
 )
 def test_any_combination_equals_one_device(batch, hidden, donate, mapped, remat, precision):
     """Placement changes where numbers are computed, not which."""

@@ -11,6 +11,7 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float, Int
 
 import jitney
+from tests._examples import examples
 
 RNG = np.random.default_rng(0)
 MESH = {"data": 4, "model": 2}
@@ -45,6 +46,13 @@ SUMMARY = {along: made(summary, {"n": along}) for along in ("data", ("data", "mo
     chunk=st.sampled_from([1, 6, 16]),
     along=st.sampled_from(["data", ("data", "model")]),
     odd=st.sampled_from([0.0, np.nan, -np.inf]),
+)
+@examples(
+    {"n": 2, "chunk": 1, "along": "data", "odd": 0.0},  # fewer rows than devices
+    {"n": 7, "chunk": 6, "along": ("data", "model"), "odd": np.nan},  # a rest of one
+    {"n": 32, "chunk": 16, "along": "data", "odd": -np.inf},  # chunks that fit, and that the devices divide
+    {"n": 13, "chunk": 16, "along": ("data", "model"), "odd": 0.0},  # all in one chunk
+    {"n": 40, "chunk": 6, "along": "data", "odd": np.nan},
 )
 def test_any_length_in_any_chunks_is_what_numpy_has(n, chunk, along, odd):
     """Rests that the devices do not divide too."""

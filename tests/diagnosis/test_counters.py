@@ -14,9 +14,10 @@ from jaxtyping import Array, Float
 
 import jitney._body.body as body_module
 from jitney import optimize
+from tests._arrays import array
 from tests._monitor import listening
 
-X = jnp.ones(5)
+X = array(np.ones(5))
 
 
 def annotated(fn):
@@ -168,6 +169,7 @@ def programs(folder):
     return {path.name for path in folder.rglob("*lambda*")}
 
 
+@pytest.mark.rest
 def test_a_second_process_hits_the_persistent_cache(tmp_path):
     """Compiled in the first, read in the second; `cache=False` neither writes nor reads."""
     assert in_a_process(tmp_path, "False") == [1, 0, 0]

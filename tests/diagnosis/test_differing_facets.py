@@ -14,6 +14,8 @@ from jaxtyping import Array, Float
 
 from jitney import optimize
 from jitney._jax.settings import settings_of_programs
+from tests._arrays import array, weak
+from tests._examples import examples
 
 
 class Part(eqx.Module):
@@ -23,9 +25,9 @@ class Part(eqx.Module):
     power: int = eqx.field(static=True)
 
 
-STRONG, WEAK = jnp.float32(1), jnp.asarray(1.0)
-FREE = jnp.ones(2)
-HELD = jax.device_put(jnp.ones(2), jax.devices()[0])
+STRONG, WEAK = array(1.0), weak(1.0)
+FREE = array(np.ones(2))
+HELD = jax.device_put(FREE, jax.devices()[0])
 
 FACETS = {
     ("shape", "x", "n", "3", "5"): lambda on: {"x": np.ones(5 if on else 3, np.float32)},
@@ -43,6 +45,12 @@ FACETS = {
     ("setting", "jax_enable_x64", None, "False", "True"): lambda on: {"x64": on},
     ("setting", "jax_default_matmul_precision", None, "None", "'highest'"): lambda on: {"precision": on},
 }
+
+
+def facets(*arguments):
+    """Those of these arguments and settings."""
+    assert set(arguments) <= {argument for _, argument, *_ in FACETS}
+    return {facet for facet in FACETS if facet[1] in arguments}
 
 
 @functools.cache
@@ -90,6 +98,15 @@ def reversed_if(facet, on):
     before=st.sets(st.sampled_from(sorted(FACETS, key=repr))),
     changed=st.sets(st.sampled_from(sorted(FACETS, key=repr)), min_size=1, max_size=3),
 )
+@examples(
+    {"before": facets(), "changed": facets("x")},
+    {"before": facets("x", "z"), "changed": facets("x", "y", "w")},
+    {"before": facets("mode", "fn"), "changed": facets("part.weight", "part.power", "mode")},
+    {"before": facets("tree['b']", "scale"), "changed": facets("tree['b']", "mask", "fn")},
+    {"before": facets("jax_enable_x64", "w"), "changed": facets("scale", "which", "z")},
+    {"before": facets("mask", "which"), "changed": facets("jax_default_matmul_precision", "mask")},
+    {"before": set(FACETS), "changed": facets("jax_enable_x64", "z", "w")},
+)
 def test_exactly_what_differs_is_named(before, changed):
     """Whatever the rest of the call is."""
     program = program_of()
@@ -102,6 +119,11 @@ def test_exactly_what_differs_is_named(before, changed):
 
 @settings(max_examples=6, deadline=None, derandomize=True)
 @given(calls=st.lists(st.sets(st.sampled_from(sorted(FACETS, key=repr)), max_size=2), min_size=3, max_size=5, unique_by=frozenset))
+@examples(
+    {"calls": [facets(), facets("x", "scale"), facets("scale")]},
+    {"calls": [facets("mode", "w"), facets(), facets("mode"), facets("mode", "mask")]},
+    {"calls": [facets("z"), facets("jax_enable_x64"), facets("z", "tree['b']"), facets("fn", "y")]},
+)
 def test_of_several_calls_the_nearest_is_compared(calls):
     """As few things are named as there are to the nearest call before."""
     program = program_of()
@@ -141,10 +163,10 @@ OTHER = {
 @pytest.mark.parametrize(
     ("first", "second"),
     [
-        (np.ones(3, np.float32), jnp.ones(3)),
+        (np.ones(3, np.float32), array(np.ones(3))),
         (np.ones(3, np.float32), np.ones(3, np.float64)),
-        (jnp.ones(3), jnp.zeros(3)),
-        ([np.ones(3, np.float32)], [jnp.ones(3)]),
+        (array(np.ones(3)), array(np.zeros(3))),
+        ([np.ones(3, np.float32)], [array(np.ones(3))]),
         ({"a": FREE, "b": FREE}, {"b": FREE, "a": FREE}),
     ],
 )

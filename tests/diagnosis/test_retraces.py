@@ -140,6 +140,7 @@ def test_an_outer_trace_is_a_decision_not_a_static_value():
     assert f.stats.retraces[1].startswith("jit: donates x -> under an outer trace")
 
 
+@pytest.mark.rest
 @pytest.mark.filterwarnings("ignore:.*static 'n' takes its 9th value")
 def test_a_hundred_causes_are_kept():
     """The latest ones."""

@@ -2,14 +2,14 @@
 
 import warnings
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from jaxtyping import Array, Float
 
 import jitney
+from tests._arrays import array
 
-X = jnp.arange(12.0)
+X = array(np.arange(12.0))
 
 
 def picks():

@@ -13,8 +13,9 @@ from jaxtyping import Array, Float
 from jitney import ContractError, JitneyWarning, TraceError, optimize
 from jitney._diagnosis.tracer_errors import low_product_error
 from jitney._errors import Where
+from tests._arrays import array
 
-X = jnp.asarray(np.linspace(-1, 1, 4, dtype=np.float32))
+X = array(np.linspace(-1, 1, 4, dtype=np.float32))
 
 
 def place(fn, text):

@@ -9,6 +9,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests._patience import patience
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -32,13 +34,13 @@ def free_port():
         return found.getsockname()[1]
 
 
-def start(job, count, *, devices=2, timeout=120, env=None, arguments=None, **more):
+def start(job, count, *, devices=2, timeout=None, env=None, arguments=None, **more):
     """Run a job of `_jobs` in so many processes, and wait until all have ended.
 
     Args:
         env: More variables; `{i}` stands for the process, and None takes one away.
     """
-    arguments = {**(arguments or {}), **more}
+    arguments, timeout = {**(arguments or {}), **more}, timeout or patience(120)
     port = free_port()
     base = {name: value for name, value in os.environ.items() if "proxy" not in name.lower()}
     base |= {

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 import jitney
+from tests._arrays import array
 
 
 class Pair(NamedTuple):
@@ -36,7 +37,7 @@ def residual(model: Decay, t: Float[Array, "points"], y: Float[Array, "points"],
 
 
 def decay() -> Decay:
-    return Decay(jnp.asarray(0.3, jnp.float32), 2)
+    return Decay(array(0.3), 2)
 
 
 def data(points: int) -> tuple[Array, Array]:

@@ -13,8 +13,9 @@ from jaxtyping import Array, Float
 import jitney
 from jitney import ExportError
 from jitney._export.container import read, write
+from tests._arrays import array
 
-X = jnp.arange(6.0)
+X = array(np.arange(6.0))
 
 
 @pytest.fixture

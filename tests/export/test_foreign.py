@@ -17,10 +17,12 @@ from jaxtyping import Array
 import jitney
 from jitney import ContractError, DerivativeError, ExportError
 from jitney._export import container
+from tests._arrays import array
+from tests._patience import patience
 
 from ._models import decay, saved
 
-X = jnp.arange(1.0, 7.0)
+X = array(np.arange(1.0, 7.0))
 
 
 def test_the_order_of_an_ordered_dict_is_a_part_of_the_program(tmp_path):
@@ -78,13 +80,14 @@ except eqx.EquinoxRuntimeError as error:
 """
 
 
+@pytest.mark.rest
 def test_a_check_of_a_file_raises_whatever_eqx_on_error_is(tmp_path):
     """The program holds it, and what it gives behind it is wrong."""
     f = jitney.optimize(lambda x: eqx.error_if(x, jnp.any(x < 0), "must not be negative"))
     f.export(tmp_path / "f.jitney", jnp.ones(3))
     env = {**os.environ, "EQX_ON_ERROR": "nan", "PYTHONWARNINGS": "ignore"}
     command = [sys.executable, "-c", CHECKED, str(tmp_path / "f.jitney")]
-    done = subprocess.run(command, text=True, capture_output=True, env=env, timeout=120, check=False)
+    done = subprocess.run(command, text=True, capture_output=True, env=env, timeout=patience(120), check=False)
     assert done.stdout == "True\n", done.stderr
 
 

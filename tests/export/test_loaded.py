@@ -11,10 +11,12 @@ from jaxtyping import Array, Float
 
 import jitney
 from jitney import ContractError, DerivativeError, ExportError
+from tests._arrays import array, filled, random_key
 
 from ._models import Decay, Mode, Pair, data, decay, residual, saved, to_the_bit
 
-X = jnp.arange(1.0, 7.0)
+N = np.arange(1.0, 7.0)
+X = array(N)
 
 
 def test_a_loaded_function_gives_what_jax_jit_gives(tmp_path):
@@ -98,17 +100,17 @@ def test_a_mapped_axis_has_sizes_too(tmp_path):
     ("f", "args"),
     [
         (lambda x: (jnp.full(3, 2.0), jnp.sin(3.0), x, 3, "text"), (X,)),
-        (lambda s: Pair(s.second, {"q": [s.first, None, Mode.PLAIN]}), (Pair(X, X * 2),)),
-        (lambda x: x + x, (X.astype(jnp.int4),)),
-        (lambda x: (x * 2, jnp.sum(x)), (X.astype(jnp.bfloat16),)),
-        (lambda a, b, c: (a + 1, ~b, c * 1j), (jnp.arange(3, dtype=jnp.uint8), jnp.array([True]), jnp.ones(2, jnp.complex64))),
-        (lambda k: (jax.random.normal(k, (3,)), jax.random.split(k)), (jax.random.key(1),)),
-        (lambda x: jax.vjp(lambda i: i * 1, x)[1](np.zeros(x.shape, jax.dtypes.float0)), (jnp.arange(3),)),
+        (lambda s: Pair(s.second, {"q": [s.first, None, Mode.PLAIN]}), (Pair(X, array(N * 2)),)),
+        (lambda x: x + x, (array(N, jnp.int4),)),
+        (lambda x: (x * 2, jnp.sum(x)), (array(N, jnp.bfloat16),)),
+        (lambda a, b, c: (a + 1, ~b, c * 1j), (array(np.arange(3), np.uint8), array([True]), array(np.ones(2), np.complex64))),
+        (lambda k: (jax.random.normal(k, (3,)), jax.random.split(k)), (random_key(1),)),
+        (lambda x: jax.vjp(lambda i: i * 1, x)[1](np.zeros(x.shape, jax.dtypes.float0)), (array(np.arange(3)),)),
         (lambda: jnp.ones(3), ()),
         (lambda model: (model.rate * 2, model), (decay(),)),
-        (lambda model, x: (model, model(x)), (eqx.nn.MLP(2, 1, 4, 1, key=jax.random.key(0)), jnp.ones(2))),
+        (lambda model, x: (model, model(x)), (filled(lambda: eqx.nn.MLP(2, 1, 4, 1, key=jax.random.key(0))), array(np.ones(2)))),
         (lambda x: jax.lax.while_loop(lambda s: s[0] < 5, lambda s: (s[0] + 1, s[1] * 2), (0, x)), (X,)),
-        (lambda a: (jnp.linalg.solve(a, a), jnp.linalg.eigh(a)), (jnp.eye(3) + 1,)),
+        (lambda a: (jnp.linalg.solve(a, a), jnp.linalg.eigh(a)), (array(np.eye(3) + 1),)),
     ],
 )
 def test_results_are_those_of_the_program(tmp_path, f, args):

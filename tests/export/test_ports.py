@@ -30,6 +30,7 @@ def test_residuals_of_a_curve_for_any_number_of_points(tmp_path):
     np.testing.assert_allclose(loaded(p, t, y, sigma), (2 * np.exp(-0.5 * t) - y) / sigma, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.rest
 def test_equilibrium_conditions_and_their_jacobian(tmp_path):
     """Of the macro port, in float64, against `jax.jit` and `jax.jacfwd` of the equations."""
     model = brock_mirman.MODEL
@@ -45,6 +46,7 @@ def test_equilibrium_conditions_and_their_jacobian(tmp_path):
         np.testing.assert_allclose(blocks["x"], jax.jacfwd(equations, 2)(*at), rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.rest
 def test_exact_sums_of_the_expert(tmp_path):
     """Of the neural port, mapped, padded and in float64, for any number of examples: `jax.vmap` of the plain function under x64."""
     local = np.random.default_rng(3).normal(size=(5, 3, 4))

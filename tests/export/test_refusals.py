@@ -8,8 +8,9 @@ from jaxtyping import Array, Float
 
 import jitney
 from jitney import ContractError, ExportError, OptionError
+from tests._arrays import array
 
-X = jnp.arange(6.0)
+X = array(np.arange(6.0))
 
 
 class Hashed:

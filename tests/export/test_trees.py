@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 import jitney
+from tests._arrays import array
 
+from .._examples import examples
 from ._models import Decay, Mode, Pair, to_the_bit
 
 _DTYPES = ("float32", "float16", "bfloat16", "int32", "int8", "uint16", "bool", "complex64")
@@ -40,6 +42,10 @@ _TREES = st.recursive(
 )
 
 
+def _of(dtype, *shape):
+    return array(np.ones(shape, dtype))
+
+
 def _changed(tree):
     """Something of each array, in the structure as it is."""
     return jax.tree.map(lambda x: (x + x, x.T) if isinstance(x, jax.Array) else x, tree), tree
@@ -47,6 +53,14 @@ def _changed(tree):
 
 @pytest.mark.sweep
 @hypothesis.given(tree=_TREES)
+@examples(
+    {"tree": []},
+    {"tree": [*(_of(dtype, 1, 3) for dtype in _DTYPES), _of("bool"), _of("bfloat16", 0)]},
+    {"tree": (None, True, 1, 1.0, -0.0, "", "ab", b"\0", Mode.SQUARED, Mode.PLAIN)},
+    {"tree": {"b": (_of("int8", 2), [], {}), "a": [None, {"c": 2, "b": _of("bool")}], "c": ()}},
+    {"tree": OrderedDict(z=_of("float16", 2), x=OrderedDict(y="y", x=_of("bfloat16", 0)))},
+    {"tree": Pair(Decay(_of("float32"), 2), [Decay("a", 0), Pair(None, {"a": _of("complex64")})])},
+)
 def test_any_tree_goes_through_a_file(tmp_path_factory, tree):
     """Lists, tuples, dicts in their order, named tuples and modules of arrays and static values: to the bit what the program gives."""
     path = tmp_path_factory.mktemp("export") / "f.jitney"
@@ -58,6 +72,22 @@ def test_any_tree_goes_through_a_file(tmp_path_factory, tree):
 
 @pytest.mark.sweep
 @hypothesis.given(tree=_TREES, place=st.integers(0, 7), leaf=st.one_of(_array(), _STATIC, _TREES))
+@examples(
+    {"tree": [_of("float32", 2), 1], "place": 0, "leaf": array([3, 3], "float32")},
+    {"tree": [_of("float32", 2), 1], "place": 0, "leaf": array([-0.0, np.nan], "float32")},
+    {"tree": [_of("float32", 2), 1], "place": 0, "leaf": _of("float32", 1, 3)},
+    {"tree": {"b": _of("int32"), "a": 1}, "place": 1, "leaf": _of("bool")},
+    {"tree": {"b": _of("int32"), "a": 1}, "place": 1, "leaf": 1},
+    {"tree": {"b": _of("int32"), "a": 1}, "place": 0, "leaf": True},
+    {"tree": {"b": _of("int32"), "a": 1}, "place": 2, "leaf": 1},
+    {"tree": (0.0, Mode.PLAIN), "place": 0, "leaf": -0.0},
+    {"tree": (0.0, Mode.PLAIN), "place": 1, "leaf": Mode.SQUARED},
+    {"tree": Pair("a", b"a"), "place": 1, "leaf": "a"},
+    {"tree": Decay(_of("float16"), 2), "place": 0, "leaf": 0 * _of("float16")},
+    {"tree": Decay(_of("float16"), 2), "place": 0, "leaf": None},
+    {"tree": OrderedDict(y=_of("complex64", 0), x=2), "place": 7, "leaf": [2]},
+    {"tree": _of("uint16", 2), "place": 0, "leaf": OrderedDict(x=_of("uint16", 2))},
+)
 def test_what_is_exported_for_one_tree_is_right_for_another_or_a_sentence(tmp_path_factory, tree, place, leaf):
     """One leaf of the arguments is another: its value or its type, its shape, a tree in its place."""
     path = tmp_path_factory.mktemp("export") / "f.jitney"

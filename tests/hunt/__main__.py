@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import selectors
 import subprocess
@@ -13,9 +14,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tests._patience import patience
+
 from ._report import Report, shown
 
-HANGS_AFTER = 120.0  # seconds in one step
+HANGS_AFTER = 120.0  # seconds in one step, on an idle machine
 # XLA for CPUs changes numbers by itself where it fuses products so; eight devices for `shard`; and most of a hunt's time is XLA's compiler.
 FLAGS = (
     "--xla_cpu_experimental_ynn_fusion_type= --xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0 "
@@ -25,11 +28,11 @@ FLAGS = (
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.hunt", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--minutes", type=float, default=None, help="10, if no number of cases is given")
     parser.add_argument("--seed", type=int, default=None, help="fresh if it is left out")
     parser.add_argument("--index", type=int, default=None, help="this case alone")
     parser.add_argument("--first", type=int, default=0, help="the case to begin with")
-    parser.add_argument("--most", type=int, default=1_000_000, help="so many cases, should the minutes allow it")
+    parser.add_argument("--cases", type=int, default=None, help="so many; without `--minutes`, however long they take")
     parser.add_argument("--only", default="", help="options, separated by commas: pad,chunk,stream,...")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--save", type=Path, default=None, help="a file for all findings, as JSON")
@@ -38,8 +41,11 @@ def main() -> int:
     if options.table:
         return subprocess.run([sys.executable, "-m", "tests.hunt._table"], env=_environment(None), check=False).returncode
     seed = options.seed if options.seed is not None else int(time.time())
+    if options.minutes is None and options.cases is None:
+        options.minutes = 10.0
+    limits = [f"{options.minutes:g} minutes"] * (options.minutes is not None) + [f"{options.cases} cases"] * (options.cases is not None)
     report = Report(seed)
-    print(f"hunt: seed {seed}, {options.minutes:g} minutes", flush=True)
+    print(f"hunt: seed {seed}, {', at most '.join(limits)}", flush=True)
     with tempfile.TemporaryDirectory(prefix="jitney-hunt-") as folder:
         crew = [_Crew(options, seed, k, folder, report) for k in range(1 if options.index is not None else options.workers)]
         try:
@@ -69,15 +75,15 @@ class _Crew:
         self.options, self.seed, self.folder, self.report = options, seed, folder, report
         self.step = options.workers if options.index is None else 1
         self.next = options.first + number if options.index is None else options.index
-        self.end = options.first + options.most
-        self.until = time.time() + (60 * options.minutes if options.index is None else 3600)
+        self.end = options.first + options.cases if options.cases is not None else math.inf
+        self.until = time.time() + 60 * options.minutes if options.index is None and options.minutes is not None else math.inf
         self.process: subprocess.Popen[str] | None = None
         self.doing, self.at, self.current = "start", time.time(), -1
         self.told_at = time.time()
         self.start()
 
     def start(self) -> None:
-        cases = 1 if self.options.index is not None else min(60, -(-(self.end - self.next) // self.step))
+        cases = 1 if self.options.index is not None else int(min(60, (self.end - self.next + self.step - 1) / self.step))
         command = [
             sys.executable,
             "-m",
@@ -133,7 +139,8 @@ class _Crew:
 
     def late(self) -> bool:
         """End a worker that hangs, and go on behind it; whether the hunt goes on."""
-        if time.time() - self.at < HANGS_AFTER:
+        quiet = time.time() - self.at
+        if quiet < HANGS_AFTER or quiet < patience(HANGS_AFTER):
             return True
         print(f"\n{shown(self.report.hang(self.current, self.doing))}", flush=True)
         self.current = -1

@@ -10,9 +10,10 @@ from jax import lax
 from jaxtyping import Array, Shaped
 
 from jitney import AxisError, JitneyWarning, optimize
+from tests._arrays import random_key
 from tests.hunt._judge import difference, leaves_of
 
-KEY = jax.random.key(1)
+KEY = random_key(1)
 ROWS = lax.ScatterDimensionNumbers((), (0,), (0,))
 
 
@@ -48,6 +49,7 @@ FOUND = {
 }  # fmt: skip
 
 
+@pytest.mark.core("*-{'pad*")
 @pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
 @pytest.mark.parametrize("options", [{"pad": {"n": "pow2"}}, {"chunk": {"n": 2}}, {"chunk": {"n": 300}}], ids=str)
 @pytest.mark.parametrize("name", FOUND)
@@ -86,6 +88,7 @@ def test_what_a_derivative_returns_as_it_came(rate):
     assert shapes == [(), (7,), (3,), (7,)]
 
 
+@pytest.mark.core("<lambda>0-{'pad*", "<lambda>1-{'chunk*")
 @pytest.mark.parametrize("options", [{"pad": {"n": "pow2"}}, {"chunk": {"n": 3}}], ids=str)
 @pytest.mark.parametrize("read", [lambda x, i, w: w[i], lambda x, i, w: x[np.array([0, 0, -1, 99, -30])], lambda x, i, w: x[i[:3] * 9]])
 def test_what_is_beyond_an_array_is_dropped_on_the_way_back(read, options):
@@ -101,6 +104,7 @@ def test_what_is_beyond_an_array_is_dropped_on_the_way_back(read, options):
     assert difference(leaves_of(got), leaves_of(jax.value_and_grad(f, (0, 2))(*given)), "close") is None
 
 
+@pytest.mark.core("7-{'pad*")
 @pytest.mark.parametrize("options", [{"pad": {"n": "pow2"}}, {"chunk": {"n": 3}}], ids=str)
 @pytest.mark.parametrize("count", [2, 7, 8])
 def test_the_derivative_of_a_map_has_its_axes_where_they_are(count, options):

@@ -11,14 +11,16 @@ import pytest
 from jaxtyping import Array, Float, Int
 
 from jitney import DerivativeError, OptionError, TraceError, axes, lazy_derivatives, optimize, strategy, stream
+from tests._arrays import array, weak
 from tests._tracing import count_traces
 
 
 def rows(*shape):
-    return jnp.asarray(np.random.default_rng(list(shape)).normal(size=shape), jnp.float32)
+    return array(np.random.default_rng(list(shape)).normal(size=shape))
 
 
 X, Z = rows(4), rows(3)
+DX, DZ = array(np.asarray(X) * 2), array(np.asarray(Z) + 1)  # directions
 
 
 def vector(x: Float[Array, "n"], z: Float[Array, "k"]) -> Float[Array, "n"]:
@@ -45,12 +47,12 @@ NAMED = {
         {},
         lambda: {a: dict(zip("xz", row, strict=True)) for a, row in zip("xz", jax.hessian(scalar, BOTH)(X, Z), strict=True)},
     ),
-    "jvp": (vector, {"tangents": {"x": X * 2, "z": Z + 1}}, lambda: jax.jvp(vector, (X, Z), (X * 2, Z + 1))),
-    "vjp": (vector, {"cotangent": X + 1}, lambda: (vector(X, Z), dict(zip("xz", jax.vjp(vector, X, Z)[1](X + 1), strict=True)))),
+    "jvp": (vector, {"tangents": {"x": DX, "z": DZ}}, lambda: jax.jvp(vector, (X, Z), (DX, DZ))),
+    "vjp": (vector, {"cotangent": DX}, lambda: (vector(X, Z), dict(zip("xz", jax.vjp(vector, X, Z)[1](DX), strict=True)))),
     "hvp": (
         scalar,
-        {"tangents": {"x": X * 2, "z": Z + 1}},
-        lambda: dict(zip("xz", jax.jvp(jax.grad(scalar, BOTH), (X, Z), (X * 2, Z + 1))[1], strict=True)),
+        {"tangents": {"x": DX, "z": DZ}},
+        lambda: dict(zip("xz", jax.jvp(jax.grad(scalar, BOTH), (X, Z), (DX, DZ))[1], strict=True)),
     ),
 }
 SINGLE = {
@@ -59,9 +61,9 @@ SINGLE = {
     "jacobian": (vector, {}, lambda: jax.jacfwd(vector)(X, Z)),
     "value_and_jacobian": (vector, {}, lambda: (vector(X, Z), jax.jacfwd(vector)(X, Z))),
     "hessian": (scalar, {}, lambda: jax.hessian(scalar)(X, Z)),
-    "jvp": (vector, {"tangents": X * 2}, lambda: jax.jvp(lambda x: vector(x, Z), (X,), (X * 2,))),
-    "vjp": (vector, {"cotangent": X + 1}, lambda: (vector(X, Z), jax.vjp(lambda x: vector(x, Z), X)[1](X + 1)[0])),
-    "hvp": (scalar, {"tangents": X * 2}, lambda: jax.hessian(scalar)(X, Z) @ (X * 2)),
+    "jvp": (vector, {"tangents": DX}, lambda: jax.jvp(lambda x: vector(x, Z), (X,), (DX,))),
+    "vjp": (vector, {"cotangent": DX}, lambda: (vector(X, Z), jax.vjp(lambda x: vector(x, Z), X)[1](DX)[0])),
+    "hvp": (scalar, {"tangents": DX}, lambda: jax.hessian(scalar)(X, Z) @ DX),
 }
 OPTIONS = [{}, {"remat": True}, {"pad": {"n": [8]}}, {"chunk": {"n": 3}}, {"memory": "1GiB"}, {"precision": "f64"}, {"compiler": "fast"}]
 
@@ -76,6 +78,7 @@ SQUARE = ("jacobian", "value_and_jacobian", "hessian")  # has blocks with an axi
 PAIRS = [(kind, options) for kind in NAMED for options in OPTIONS if kind not in SQUARE or not {"pad", "chunk"} & set(options)]
 
 
+@pytest.mark.core("*-{}", "grad-*", "hvp-{'pad*", "jvp-{'chunk*", "jacobian-{'remat*")
 @pytest.mark.parametrize(("kind", "options"), PAIRS, ids=str)
 def test_derivatives_are_those_of_jax(kind, options, recwarn):
     """By name, for one argument, by keyword: with every option, JAX's numbers in jitney's structure."""
@@ -157,7 +160,7 @@ class Layer(eqx.Module):
         return jnp.sum((self.weight @ x) ** k)
 
 
-LAYER = Layer(rows(2, 3), jnp.asarray(1), "layer")
+LAYER = Layer(rows(2, 3), weak(1), "layer")
 
 
 def test_derivatives_of_modules_are_modules():
@@ -174,6 +177,7 @@ def test_derivatives_of_modules_are_modules():
     assert Layer.loss.grad.program().stats.traces == 1
 
 
+@pytest.mark.rest
 def test_derivatives_of_trees_have_their_structure():
     """Dicts, tuples and lists, in arguments and results; the arguments' keys may be any."""
 
@@ -206,6 +210,7 @@ def test_what_has_a_backward_pass_only_is_made_in_reverse():
     close(f.jacobian(X, wrt="x")[:4], jnp.diag(3 * X**2))
 
 
+@pytest.mark.core("auto")
 @pytest.mark.parametrize("mode", ["forward", "reverse", "auto"])
 def test_modes_give_the_same(mode):
     """Of tall and wide Jacobians."""
@@ -234,6 +239,7 @@ def test_the_plan_says_how():
     assert "dots_saveable" in lines["remat"]
 
 
+@pytest.mark.rest
 def test_padded_gradients_share_a_program():
     """Seven sizes of a bucket; gradients with the axis come back at their true length, bit for bit those of a loop over rows."""
     f = optimize(pad={"n": [16]})(scalar)
@@ -253,6 +259,7 @@ def slopes_of_norms(w, x):
     return dict(zip("wx", jax.grad(norms, BOTH)(w, x), strict=True)), jax.hessian(norms)(w, x) @ w
 
 
+@pytest.mark.core("9-{'pad*", "15-{'chunk*")
 @pytest.mark.parametrize("options", [{"pad": {"n": [16]}}, {"chunk": {"n": 4}}], ids=str)
 @pytest.mark.parametrize("n", [9, 15, 16])
 def test_no_nan_comes_from_padding(options, n):
@@ -288,6 +295,7 @@ def test_other_transforms_go_around_it():
     close(jax.jacfwd(lambda x: f.grad(x, Z, wrt="x"))(X), jax.hessian(scalar)(X, Z))
 
 
+@pytest.mark.rest
 def test_gradients_stream():
     """Over data in pieces; facts and strategies are of derivatives too."""
 
@@ -455,6 +463,7 @@ def test_the_gradient_of_a_mapped_loss_is_one_for_each_example_and_the_plan_says
     assert "one for each batch (`vmap`)" in str(loss.grad.plan(w, xs, wrt="w"))
 
 
+@pytest.mark.core("{'roll': 'auto'}", "{'remat': True}")
 @pytest.mark.parametrize("options", [{"roll": "auto"}, {"remat": True}, {"memory": "1GiB"}], ids=str)
 def test_a_rule_that_closes_over_a_value_of_the_trace_is_a_sentence(options):
     """What was traced first is over when the rule runs. Without the option, and with the value handed in, it is JAX's gradient."""

@@ -14,14 +14,16 @@ import pytest
 from jaxtyping import Array, Float
 
 from jitney import ContractError, OptionError, Program, StaticError, TraceError, no_compiles, optimize
+from tests._arrays import array, filled, random_key, weak
 from tests._monitor import listening
 from tests._tracing import count_traces
 
 Point = namedtuple("Point", ["x", "y"])
-X = jnp.asarray(np.linspace(0.0, 1.0, 4, dtype=np.float32))
-I = jnp.arange(6).reshape(2, 3)
-KEY = jax.random.key(0)
-MLP = eqx.nn.MLP(4, 2, 3, 1, key=KEY)
+N = np.linspace(0.0, 1.0, 4, dtype=np.float32)
+X = array(N)
+I = array(np.arange(6).reshape(2, 3))
+KEY = random_key(0)
+MLP = filled(lambda: eqx.nn.MLP(4, 2, 3, 1, key=KEY))
 
 
 class Counter(eqx.Module):
@@ -79,20 +81,20 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = {
     "a Python float": (lambda k: k * jnp.ones(2), (3.5,), {}),
     "a Python bool": (lambda k: jnp.ones(2) if k else jnp.zeros(2), (True,), {}),
     "a Python complex": (lambda k: k, (1 + 2j,), {}),
-    "weak type in": (lambda x: x * 2, (jnp.asarray(2.0),), {}),
+    "weak type in": (lambda x: x * 2, (weak(2.0),), {}),
     "weak type out": (lambda x: jnp.asarray(3) + 1, (X,), {}),
-    "strong scalar": (lambda x: x * 2, (jnp.float32(2),), {}),
+    "strong scalar": (lambda x: x * 2, (array(2.0),), {}),
     "int32": (lambda x: x // 2, (I,), {}),
-    "uint8 overflow": (lambda x: x + jnp.uint8(200), (jnp.arange(100, dtype=jnp.uint8),), {}),
-    "bool": (lambda x: ~x, (jnp.array([True, False]),), {}),
-    "bfloat16": (lambda x: x * x, (X.astype(jnp.bfloat16),), {}),
-    "float16": (lambda x: x * x, (X.astype(jnp.float16),), {}),
-    "complex64": (lambda x: x.conj(), (X.astype(jnp.complex64) * 1j,), {}),
-    "zero-size": (lambda x: (x.sum(), x * 2), (jnp.zeros((0, 3)),), {}),
-    "NaN and infinity": (lambda x: (x / x, -x), (jnp.array([0.0, jnp.inf, jnp.nan]),), {}),
+    "uint8 overflow": (lambda x: x + jnp.uint8(200), (array(np.arange(100), np.uint8),), {}),
+    "bool": (lambda x: ~x, (array([True, False]),), {}),
+    "bfloat16": (lambda x: x * x, (array(N, jnp.bfloat16),), {}),
+    "float16": (lambda x: x * x, (array(N, np.float16),), {}),
+    "complex64": (lambda x: x.conj(), (array(N * 1j, np.complex64),), {}),
+    "zero-size": (lambda x: (x.sum(), x * 2), (array(np.zeros((0, 3))),), {}),
+    "NaN and infinity": (lambda x: (x / x, -x), (array([0.0, np.inf, np.nan]),), {}),
     "a new-style key": (lambda k: jax.random.normal(k, (3,)), (KEY,), {}),
     "keys in and out": (lambda k: jax.random.split(k), (KEY,), {}),
-    "an old-style key": (lambda k: jax.random.split(k), (jax.random.PRNGKey(1),), {}),
+    "an old-style key": (lambda k: jax.random.split(k), (array([0, 1], np.uint32),), {}),
     "a dict": (lambda d: {**d, "c": d["a"]}, ({"b": X, "a": 1},), {}),
     "an ordered dict": (lambda d: d, (OrderedDict(z=X, a=X),), {}),
     "a list": (lambda x: [*x, x[0]], ([X, 2, "s"],), {}),
@@ -112,7 +114,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = {
     "a network": (lambda m, x: m(x), (MLP, X), {}),
     "gradients of a network": (eqx.filter_grad(lambda m, x: jnp.sum(m(x) ** 2)), (MLP, X), {}),
     "filter_value_and_grad": (eqx.filter_value_and_grad(lambda m, x: jnp.sum(m(x) ** 2)), (MLP, X), {}),
-    "filter_vmap": (eqx.filter_vmap(MLP), (jnp.stack([X, X]),), {}),
+    "filter_vmap": (eqx.filter_vmap(MLP), (array([N, N]),), {}),
     "filter_jvp": (lambda x: eqx.filter_jvp(jnp.sin, (x,), (x,)), (X,), {}),
     "an eqx.Partial": (lambda p, x: p(x), (eqx.Partial(jnp.multiply, X), X), {}),
     "jacfwd": (jax.jacfwd(lambda x: x**2), (X,), {}),
@@ -161,6 +163,13 @@ def alike(got, want):
 OLDEST_FILTER_JVP = pytest.mark.filterwarnings("ignore:jax.core.find_top_trace is deprecated")  # Equinox asks jax 0.10.0 for it
 
 
+@pytest.mark.core(
+    "an array", "a keyword", "*args and **kwargs", "None", "a NumPy scalar", "a Python *",
+    "weak type *", "strong scalar", "bfloat16", "zero-size", "NaN and infinity", "keys in and out",
+    "a named tuple", "nested containers", "a function in and out", "the argument itself",
+    "a module out", "gradients of a network", "a custom derivative", "an inner program",
+    "a passing error_if",
+)  # fmt: skip
 @OLDEST_FILTER_JVP
 @pytest.mark.parametrize("case", CASES)
 def test_results_are_those_of_filter_jit(case):
@@ -173,6 +182,11 @@ def test_results_are_those_of_filter_jit(case):
         jax.tree.map(alike, got, want)
 
 
+@pytest.mark.core(
+    "a keyword", "a default number", "*args and **kwargs", "a Python int", "weak type in",
+    "a dict", "a named tuple", "a lambda out", "a module", "gradients of a network",
+    "an eqx.Partial", "a mutable default",
+)  # fmt: skip
 @OLDEST_FILTER_JVP
 @pytest.mark.parametrize("case", CASES)
 def test_the_same_arguments_need_one_trace(case):
@@ -185,19 +199,19 @@ def test_the_same_arguments_need_one_trace(case):
 
 
 TRACES = {
-    "another value of an array": ((X,), (X + 1,)),
+    "another value of an array": ((X,), (array(N + 1),)),
     "NumPy for JAX": ((X,), (np.asarray(X),)),
-    "another shape": ((X,), (X[1:],)),
-    "another dtype": ((X,), (X.astype(jnp.int32),)),
-    "weak type": ((jnp.float32(2),), (jnp.asarray(2.0),)),
+    "another shape": ((X,), (array(N[1:]),)),
+    "another dtype": ((X,), (array(N, np.int32),)),
+    "weak type": ((array(2.0),), (weak(2.0),)),
     "another number": ((2,), (3,)),
     "another container": (([X],), ((X,),)),
     "None for an array": ((X,), (None,)),
     "another string": (("a",), ("b",)),
     "another function": ((jnp.sin,), (jnp.cos,)),
-    "an array for a number": ((2,), (jnp.asarray(2),)),
-    "the same network made again": ((MLP,), (eqx.nn.MLP(4, 2, 3, 1, key=jax.random.key(1)),)),
-    "another depth": ((MLP,), (eqx.nn.MLP(4, 2, 3, 2, key=KEY),)),
+    "an array for a number": ((2,), (weak(2),)),
+    "the same network made again": ((MLP,), (filled(lambda: eqx.nn.MLP(4, 2, 3, 1, key=KEY), seed=1),)),
+    "another depth": ((MLP,), (filled(lambda: eqx.nn.MLP(4, 2, 3, 2, key=KEY)),)),
 }
 
 
@@ -461,6 +475,7 @@ def test_the_persistent_cache_is_on():
     assert events.count("persistent hit") + events.count("persistent miss") == 1
 
 
+@pytest.mark.core("{}", "{'pad': {'n': [16]}}", "{'precision': 'f64'}", "{'compiler': 'fast'}")
 @pytest.mark.parametrize("options", [{}, {"pad": {"n": [16]}}, {"precision": "f64"}, {"compiler": "fast"}, {"donate": "x"}], ids=str)
 def test_after_compile_a_function_with_checks_compiles_nothing(options):
     """Nor is it traced again; its first call raises."""

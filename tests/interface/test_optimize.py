@@ -15,6 +15,7 @@ import pytest
 from jaxtyping import Array, Float
 
 from jitney import ContractError, Program, optimize
+from tests._arrays import array, weak
 
 X = np.arange(3, dtype=np.float32)
 
@@ -80,8 +81,8 @@ CALLS = [
     ((X,), {}, X * 2),
     ((X, 3.0), {}, X * 3),
     ((X,), {"by": 3.0}, X * 3),
-    ((X, 1.0, jnp.ones(()), jnp.ones(())), {}, X + 2),
-    ((X,), {"shift": 1.0, "a": jnp.ones(()), "b": jnp.ones(())}, X * 2 + 3),
+    ((X, 1.0, array(1.0), array(1.0)), {}, X + 2),
+    ((X,), {"shift": 1.0, "a": array(1.0), "b": array(1.0)}, X * 2 + 3),
 ]
 
 
@@ -169,7 +170,7 @@ def test_instances_share_a_program():
     assert Line.__call__.stats.traces == before + 2
 
 
-@pytest.mark.parametrize("on", [Line, Line(jnp.array(1.0))], ids=["class", "instance"])
+@pytest.mark.parametrize("on", [Line, Line(weak(1.0))], ids=["class", "instance"])
 def test_static_and_class_methods(on):
     """In both orders of decorators, through the class and an instance."""
     np.testing.assert_allclose(on.inner_static(X), X * 3)

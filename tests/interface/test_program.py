@@ -10,6 +10,7 @@ import pytest
 from jaxtyping import Array, Float
 
 from jitney import ContractError, TraceError, optimize
+from tests._arrays import weak
 from tests._monitor import listening
 
 
@@ -21,7 +22,7 @@ def residual(model: Decay, t: Float[Array, "points"], y: Float[Array, "points"],
     return jnp.exp(-model.rate * t) - y if kind == "exp" else t - y
 
 
-MODEL = Decay(jnp.array(0.5))
+MODEL = Decay(weak(0.5))
 
 
 def made(**options):

@@ -9,6 +9,7 @@ from tests.perf.styles import CASES
 SOME = ("predict", "heat", "regression_step", "adamw_step", "implicit_step", "schools_gradient", "k_means", "low_pass")
 
 
+@pytest.mark.core("jax: heat")
 @pytest.mark.parametrize(
     "case", [pytest.param(case, id=case.name, marks=() if case.fn.__name__ in SOME else pytest.mark.slow) for case in CASES]
 )

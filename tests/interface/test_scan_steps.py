@@ -13,9 +13,10 @@ from jaxtyping import Array, Float
 
 import jitney
 from jitney import ContractError, OptionError, optimize, scan_steps
+from tests._arrays import array
 
 F = np.float32
-X = jnp.arange(3, dtype=F)
+X = array(np.arange(3, dtype=F))
 ZERO, TWO = F(0), F(2)
 
 

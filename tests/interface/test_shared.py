@@ -8,9 +8,10 @@ import pytest
 from jaxtyping import Array, Float
 
 from jitney import OptionError, optimize, shared
+from tests._arrays import array
 from tests._tracing import count_traces
 
-X = jnp.linspace(0.1, 1.0, 4)
+X = array(np.linspace(0.1, 1.0, 4))
 
 
 def model():

@@ -8,9 +8,10 @@ import pytest
 
 import jitney
 from jitney import OptionError
+from tests._arrays import array, filled, random_key, weak
 
-KEYS = jax.random.split(jax.random.key(0), 4)
-LAYERS = [eqx.nn.Linear(3, 3, key=key) for key in KEYS]
+KEYS = [random_key(seed) for seed in range(4)]
+LAYERS = [filled(lambda: eqx.nn.Linear(3, 3, key=KEYS[0]), seed) for seed in range(4)]
 
 
 class Gated(eqx.Module):
@@ -23,7 +24,7 @@ class Gated(eqx.Module):
     activation: object
 
 
-GATED = [Gated(jnp.ones(2) * k, jnp.array([True, k > 1]), np.int32([k]), KEYS[k], jnp.tanh) for k in range(4)]
+GATED = [Gated(array(np.ones(2) * k), array([True, k > 1]), np.int32([k]), KEYS[k], jnp.tanh) for k in range(4)]
 
 
 def same(a, b):
@@ -37,6 +38,7 @@ def same(a, b):
     )
 
 
+@pytest.mark.core("linear")
 @pytest.mark.parametrize("layers", [LAYERS, GATED], ids=["linear", "gated"])
 def test_it_is_iterated_indexed_and_measured_like_the_list(layers):
     """From either end, and by slices; behind the last it ends."""
@@ -69,10 +71,10 @@ def test_a_model_computes_and_learns_with_it_as_with_the_list():
     ("layers", "says"),
     [
         ([], "there are no layers"),
-        ([LAYERS[0], eqx.nn.Linear(3, 2, key=KEYS[0])], "another structure"),
-        ([jnp.ones(2), jnp.ones(3)], r"layer 1 differs from layer 0 in layers\[1\]: float32\[3\] for float32\[2\]"),
-        ([jnp.ones(2), jnp.ones(2, jnp.int32)], r"int32\[2\] for float32\[2\]"),
-        ([jnp.ones(()), jnp.asarray(1.0)], r"float32\[\] \(weak\) for float32\[\]"),
+        ([LAYERS[0], filled(lambda: eqx.nn.Linear(3, 2, key=KEYS[0]))], "another structure"),
+        ([array(np.ones(2)), array(np.ones(3))], r"layer 1 differs from layer 0 in layers\[1\]: float32\[3\] for float32\[2\]"),
+        ([array(np.ones(2)), array(np.ones(2), np.int32)], r"int32\[2\] for float32\[2\]"),
+        ([array(1.0), weak(1.0)], r"float32\[\] \(weak\) for float32\[\]"),
         ([np.array(["a"]), np.array(["b"])], r"differs from layer 0 in layers\[1\]"),
         ([{"f": 1.0}, {"f": 2.0}], r"layers\[1\]\['f'\]: 2.0 for 1.0"),
     ],

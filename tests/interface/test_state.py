@@ -14,6 +14,7 @@ from jaxtyping import Array, Float
 
 import jitney
 from jitney import State, StateError, derived, optimize
+from tests._examples import examples
 
 COUNT = []
 
@@ -64,6 +65,17 @@ def test_one_split_each_way():
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.lists(st.integers(0, 3), max_size=2), max_size=5), st.booleans())
+@examples(
+    {"shapes": [], "traced": False},
+    {"shapes": [], "traced": True},
+    {"shapes": [[]], "traced": False},
+    {"shapes": [[0]], "traced": False},
+    {"shapes": [[1], [], [1, 1]], "traced": False},  # fields of one number each
+    {"shapes": [[0, 3], [3, 0], [0, 0]], "traced": True},
+    {"shapes": [[2], [2], [], [], [2, 2]], "traced": True},  # equal shapes, and numbers beside each other
+    {"shapes": [[3, 2], [0], [2, 3], [], [1, 3]], "traced": True},
+    {"shapes": [[3, 2], [0], [2, 3], [], [1, 3]], "traced": False},
+)
 def test_any_shapes_come_back(shapes, traced):
     """NumPy stays NumPy; empty fields and fields of rank 0 to 2."""
     fields = {f"f{i}": np.asarray(np.random.default_rng(i).normal(size=shape).astype(np.float32)) for i, shape in enumerate(shapes)}

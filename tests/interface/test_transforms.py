@@ -48,6 +48,7 @@ def _without_jit(f):
         return f(W, X)
 
 
+@pytest.mark.core("*-{}", "grad-*", "vmap-*")
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("outer", OUTER)
 def test_the_numbers_are_those_of_the_plain_function(outer, options):

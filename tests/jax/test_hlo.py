@@ -4,6 +4,8 @@ import pytest
 
 from jitney._jax.hlo import collectives
 
+pytestmark = pytest.mark.real_xla
+
 MESH = {"data": 4, "model": 2}
 ROW = '  %x.1 = f32[2,3]{{1,0}} all-reduce(%y), channel_id=1, {groups}, to_apply=%add, metadata={{op_name="jit(f)/sum"}}'
 

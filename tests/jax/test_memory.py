@@ -10,6 +10,9 @@ from jaxtyping import Array, Float
 
 from jitney import AxisError, ContractError, lazy_derivatives, optimize
 from jitney._jax.memory import Fit, Misfit, fit, text
+from tests._examples import examples
+
+pytestmark = pytest.mark.real_xla
 
 RNG = np.random.default_rng(0)
 N = 60_000
@@ -43,6 +46,7 @@ def distances(x: Float[Array, "n"], c: Float[Array, "k"]) -> Float[Array, "k"]:
 BODIES = [variance, gram, gradient, scores, distances]
 
 
+@pytest.mark.core("variance-500000", "gradient-1MiB")
 @pytest.mark.parametrize("budget", [500_000, 700_000, "1MiB", 3_000_000, "1GiB"], ids=str)
 @pytest.mark.parametrize("body", BODIES, ids=lambda body: body.__name__)
 def test_the_compiled_program_stays_under_it(body, budget):
@@ -74,6 +78,7 @@ def test_what_fits_is_not_cut():
     assert "while" not in f.lower(rows(N), rows(32)).as_text()
 
 
+@pytest.mark.rest
 def test_memory_alone_takes_the_longest_axis_that_can_be_cut():
     """Of two, the longer one is sorted."""
 
@@ -105,6 +110,7 @@ def test_auto_is_what_is_free():
     assert f.plan(x, c).plan.stage("chunk").budget > 2**20
 
 
+@pytest.mark.rest
 def test_too_little_is_an_error_that_says_how_much_would_do():
     """And that is so."""
     x, c = rows(N), rows(32)
@@ -147,6 +153,18 @@ def test_the_contract_is_checked_first():
     each=st.integers(0, 1000),
     jump=st.integers(1, 10**6),
     budget=st.integers(1, 10**9),
+)
+@examples(
+    {"size": 1, "fixed": 0, "each": 0, "jump": 1, "budget": 1000},  # one element, that just fits
+    {"size": 1, "fixed": 0, "each": 0, "jump": 1, "budget": 999},  # and just not
+    {"size": 10**9, "fixed": 10**6, "each": 1, "jump": 10, "budget": 10**6},  # what is fixed is all
+    {"size": 10**9, "fixed": 0, "each": 0, "jump": 10**6, "budget": 10**9},  # only jumps, and all of it fits
+    {"size": 10**9, "fixed": 0, "each": 0, "jump": 10**6, "budget": 999},  # up to the first jump
+    {"size": 10**9, "fixed": 5000, "each": 16, "jump": 10**6, "budget": 2**20},  # a line
+    {"size": 1000, "fixed": 0, "each": 1, "jump": 500, "budget": 1500},  # to the element in front of a jump or behind it
+    {"size": 10**9, "fixed": 10**6, "each": 1000, "jump": 1, "budget": 10**9},
+    {"size": 2, "fixed": 0, "each": 1000, "jump": 2, "budget": 2000},
+    {"size": 10**6, "fixed": 17, "each": 3, "jump": 7, "budget": 1234567},
 )
 def test_whatever_the_compiler_says_the_width_fits(size, fixed, each, jump, budget):
     """A width is found wherever one element fits, though memory grows by jumps."""
@@ -198,6 +216,7 @@ def layered(w: Float[Array, "layer k k"], x: Float[Array, "n k"]) -> Float[Array
     return jnp.mean(jax.lax.scan(layer, x, w)[0] ** 2)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("kind", ["grad", "value_and_grad"])
 def test_loops_are_recomputed_where_that_fits_memory(kind):
     """As the compiler counts it, and the plan says so; the numbers are the same. `remat` said outright comes first."""

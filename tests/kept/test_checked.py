@@ -52,6 +52,7 @@ def message(call):
     return words_of(raised.value)
 
 
+@pytest.mark.core("program")
 @pytest.mark.parametrize("name", ["program", "mapped"])
 def test_its_checks_raise_what_they_raise_where_it_is_traced(folder, tmp_path, name):
     """By type and message, of the one that fails first; and numbers are to the bit those of `eqx.filter_jit`."""
@@ -68,6 +69,7 @@ def test_its_checks_raise_what_they_raise_where_it_is_traced(folder, tmp_path, n
             assert lab.notes(program) == note
 
 
+@pytest.mark.rest
 def test_a_check_of_several_messages_raises_the_one_that_it_chooses(folder, tmp_path):
     """Those that count from the end too."""
     lab.write(tmp_path, {"lab_main.py": TEXT})
@@ -90,6 +92,7 @@ def test_a_check_in_a_loop_is_kept(folder, tmp_path):
             assert lab.notes(main.loop) == note
 
 
+@pytest.mark.rest
 def test_a_late_check_is_raised_late(folder, tmp_path):
     """`jitney.wait` raises it."""
     lab.write(tmp_path, {"lab_main.py": TEXT})
@@ -100,6 +103,7 @@ def test_a_late_check_is_raised_late(folder, tmp_path):
             assert lab.notes(main.late) == note
 
 
+@pytest.mark.rest
 def test_a_message_that_is_made_of_a_global_is_that_of_now(folder, tmp_path):
     """The limit too."""
     lab.write(tmp_path, {"lab_main.py": TEXT})
@@ -111,6 +115,7 @@ def test_a_message_that_is_made_of_a_global_is_that_of_now(folder, tmp_path):
         assert message(lambda: main.program(np.array([144.0], np.float32))) == "above 11.0"
 
 
+@pytest.mark.rest
 def test_a_message_that_is_edited_is_that_of_now(folder, tmp_path):
     """Though no number changes."""
     lab.write(tmp_path, {"lab_main.py": TEXT})
@@ -121,6 +126,7 @@ def test_a_message_that_is_edited_is_that_of_now(folder, tmp_path):
             assert lab.notes(main.program) == KEPT
 
 
+@pytest.mark.rest
 def test_what_equinox_does_on_errors_is_a_part_of_the_key(folder, tmp_path, monkeypatch):
     """As it does it, whatever the environment says by now."""
     lab.write(tmp_path, {"lab_main.py": TEXT})
@@ -133,6 +139,7 @@ def test_what_equinox_does_on_errors_is_a_part_of_the_key(folder, tmp_path, monk
         assert lab.notes(main.program) == KEPT
 
 
+@pytest.mark.rest
 def test_under_outer_transforms_checks_are_equinoxs(folder, tmp_path):
     """Whether or not the program was found."""
     lab.write(tmp_path, {"lab_main.py": TEXT})
@@ -145,6 +152,7 @@ def test_under_outer_transforms_checks_are_equinoxs(folder, tmp_path):
                 eqx.filter_jit(lambda x: main.program(x))(-x)
 
 
+@pytest.mark.rest
 def test_lineax_fails_in_its_own_words(folder, tmp_path):
     """Its checks are in an operation of its own."""
     text = """

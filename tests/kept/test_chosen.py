@@ -62,6 +62,7 @@ def numbers(value):
     return np.concatenate([np.ravel(part) for part in jax.tree.leaves(value)])
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow if name == "recomputed" else ()) for name in CHOICES])
 def test_what_was_chosen_is_found_and_told_again(folder, tmp_path, name):
     """The numbers of plain JAX, and one plan in both processes; a helper that is edited is the one that is computed with."""

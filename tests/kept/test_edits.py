@@ -41,6 +41,7 @@ def run(path, context, numbers, change=str):
         return lab.notes(main.program), main.program.stats.traces
 
 
+@pytest.mark.core("plain-set_member", "grad-custom_body", "while-comprehension")
 @pytest.mark.parametrize(("context", "place"), cases(EDITS, GATE))
 def test_an_edited_number_is_the_one_that_is_computed_with(shared, tmp_path, context, place):
     """Wherever it stands: the program of before is not found, and the result is the new one."""
@@ -58,6 +59,7 @@ def test_an_edit_that_changes_nothing_keeps_its_program(shared, tmp_path, contex
     assert (traces, again[0][1]) == (0, "found: neither traced nor lowered in this process")
 
 
+@pytest.mark.core("what an alias is of")
 @pytest.mark.parametrize("what", [pytest.param(what, marks=() if i % 11 == 3 else pytest.mark.slow) for i, what in enumerate(AROUND)])
 def test_what_lies_around_a_function_is_never_stale(folder, tmp_path, monkeypatch, what):
     """Kept or not: the second process computes with what it has."""

@@ -67,6 +67,7 @@ def test_a_result_comes_back_as_it_was(folder, tmp_path):
             assert eqx.tree_equal(main.program(*main.arguments()), want)
 
 
+@pytest.mark.rest
 def test_it_is_found_by_the_first_call_of_a_fresh_process(tmp_path):
     """Where what JAX imports later, to lower and to write programs, is not imported yet: nothing has been compiled."""
     lab.write(tmp_path, {"lab_main.py": "import jitney\n\n\n@jitney.optimize(cache='program')\ndef double(x):\n    return x * 2\n"})
@@ -126,6 +127,7 @@ print("scipy.linalg" in sys.modules)
 """
 
 
+@pytest.mark.rest
 def test_lapack_is_found_without_the_rest_of_scipy(tmp_path):
     """JAX imports `scipy.linalg` where it lowers a program that solves. Where such a program is found two modules of it do, and whoever
     imports the rest later has all of it; a program that calls nothing outside of XLA does without."""
@@ -139,6 +141,7 @@ def test_lapack_is_found_without_the_rest_of_scipy(tmp_path):
     assert said == [f"{KEPT} {KEPT} False True\n", f"{FOUND} {FOUND} False False\n"]
 
 
+@pytest.mark.rest
 def test_lapack_is_found_so_for_loaded_programs_too(tmp_path):
     """Not where another thread runs, which may be about to import the same modules: then JAX finds it as it does by itself."""
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]), "JITNEY_CACHE": "off"}
@@ -313,6 +316,7 @@ REFUSED = {
 }  # fmt: skip
 
 
+@pytest.mark.core("checks around callbacks")
 @pytest.mark.parametrize("what", REFUSED)
 def test_what_is_not_sure_is_not_kept_and_the_plan_says_why(folder, tmp_path, what):
     """With the name of what was read."""
@@ -599,6 +603,7 @@ def test_processes_at_once_and_one_that_is_killed_while_it_writes(tmp_path):
     assert len(values) == 1
 
 
+@pytest.mark.rest
 def test_off_is_off(tmp_path):
     """JITNEY_CACHE=off keeps nothing."""
     if len(jax.devices()) != 1:

@@ -60,6 +60,7 @@ def check_shares(program, x):
     assert name == "shares"
 
 
+@pytest.mark.core("mapped")
 @pytest.mark.parametrize("name", ["padded", "mapped"])
 def test_another_process_finds_it_for_all_sizes_of_the_bucket(folder, tmp_path, name):
     """Its results are cut to each size, along what the body sees and along what is mapped."""
@@ -119,6 +120,7 @@ def test_a_contract_is_checked_in_each_process(folder, tmp_path):
                 main.padded(upto(4).reshape(2, 2))
 
 
+@pytest.mark.rest
 def test_a_check_of_a_padded_program_looks_at_the_true_size(folder, tmp_path):
     """And raises its message in each process."""
     lab.write(tmp_path, {"lab_main.py": TEXT})
@@ -139,6 +141,7 @@ EDITS = {
 }
 
 
+@pytest.mark.core("another bucket rule", "another result")
 @pytest.mark.parametrize("edit", EDITS)
 def test_an_edit_of_what_pads_is_another_program(folder, tmp_path, edit):
     """Whether or not its numbers differ."""
@@ -155,6 +158,7 @@ def test_an_edit_of_what_pads_is_another_program(folder, tmp_path, edit):
         assert lab.notes(main.padded) == KEPT
 
 
+@pytest.mark.rest
 def test_verify_compares_padded_programs_too(folder, tmp_path):
     """What is found is traced, and is the same."""
     lab.write(tmp_path, {"lab_main.py": TEXT})

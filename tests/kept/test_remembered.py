@@ -61,6 +61,7 @@ def sums(k):
     return [6 * k, 1 + 6 * k + k, 10 * k + 15 * k]
 
 
+@pytest.mark.rest
 def test_a_process_that_finds_one_program_finds_the_next(folder, tmp_path):
     """Though the one that made them remembered more and more; an edited number is the one that is computed with."""
     for number, note in ((2.0, KEPT), (2.0, FOUND), (3.0, KEPT), (3.0, FOUND)):

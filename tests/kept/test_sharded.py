@@ -104,6 +104,7 @@ TOGETHER = ("chunk", "pad")
 SEVERAL = ("several", "annotated", "loss", *TOGETHER, "context")
 
 
+@pytest.mark.rest
 @pytest.mark.skipif(os.name != "posix", reason="owners and modes")
 def test_results_lie_where_they_lie_where_it_is_traced(tmp_path):
     """With equal numbers; a helper that is edited is the one that is computed with. Chunks, padding and what is computed again go together

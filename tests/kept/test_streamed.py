@@ -79,6 +79,7 @@ def numbers(value):
 AUTO = pytest.param("summary", "auto", marks=pytest.mark.slow)
 
 
+@pytest.mark.core("summary-20")
 @pytest.mark.parametrize(("name", "chunk"), [("summary", 20), ("gradient", 20), ("wide", 20), ("sorting", 20), AUTO])
 def test_what_is_found_gives_the_bits_of_what_is_traced(folder, tmp_path, name, chunk):
     """Of whole chunks and of a shorter one in the end; a helper that is edited is the one that is computed with."""
@@ -93,6 +94,7 @@ def test_what_is_found_gives_the_bits_of_what_is_traced(folder, tmp_path, name, 
             assert (numbers(value) == numbers(want[0])) == (k == 1.5 or name == "sorting")
 
 
+@pytest.mark.rest
 def test_other_chunks_and_lengths_are_other_steps(folder, tmp_path):
     """And what is found in one process is not looked for again."""
     write(tmp_path)
@@ -104,6 +106,7 @@ def test_other_chunks_and_lengths_are_other_steps(folder, tmp_path):
             assert jitney.stream(main.PROGRAMS["gradient"], data, chunk={"n": 20}, progress=False).stats.kept == note
 
 
+@pytest.mark.rest
 def test_a_checkpoint_of_a_traced_run_is_gone_on_with_by_a_found_one(folder, tmp_path):
     """The steps are of one computation, whoever made them."""
 
@@ -132,6 +135,7 @@ def test_a_checkpoint_of_a_traced_run_is_gone_on_with_by_a_found_one(folder, tmp
         assert (stats.kept, stats.chunks, numbers(value)) == (FOUND, 3, want)
 
 
+@pytest.mark.rest
 def test_run_time_checks_are_not_kept_in_a_stream(folder, tmp_path):
     """The reason is told."""
     write(tmp_path)

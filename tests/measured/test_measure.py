@@ -12,6 +12,9 @@ import pytest
 import jitney
 from jitney import OptionError, VerificationError
 from jitney._measured.rounds import one_round
+from tests._arrays import array
+
+pytestmark = pytest.mark.real_xla
 
 X = np.linspace(0.0, 1.0, 64, dtype=np.float32)
 QUICK = {"seconds": 0.02, "rounds": 8}
@@ -49,11 +52,11 @@ def test_results_are_compared_first():
 @pytest.mark.parametrize(
     ("ours", "theirs", "why"),
     [
-        (jnp.ones(3), jnp.ones(4), r"float32\[3\], and float32\[4\]"),
-        (jnp.ones(3), jnp.ones(3, int), r"float32\[3\], and int32\[3\]"),
-        ((jnp.ones(3),), [jnp.ones(3)], "built differently"),
-        (jnp.arange(3), jnp.arange(3).at[2].set(9), r"result\[2\] is 2, and 9"),
-        ({"a": jnp.array([1.0, jnp.nan])}, {"a": jnp.array([1.0, 2.0])}, r"result\['a'\]\[1\] is nan, and 2\.0"),
+        (array(np.ones(3)), array(np.ones(4)), r"float32\[3\], and float32\[4\]"),
+        (array(np.ones(3)), array(np.ones(3), int), r"float32\[3\], and int32\[3\]"),
+        ((array(np.ones(3)),), [array(np.ones(3))], "built differently"),
+        (array([0, 1, 2]), array([0, 1, 9]), r"result\[2\] is 2, and 9"),
+        ({"a": array([1.0, np.nan])}, {"a": array([1.0, 2.0])}, r"result\['a'\]\[1\] is nan, and 2\.0"),
         ("adam", "sgd", "'adam', and 'sgd'"),
     ],
 )
@@ -176,6 +179,7 @@ def test_it_is_a_table_and_data():
     assert data["verdict"]["text"] == str(found.verdict)
 
 
+@pytest.mark.rest
 def test_programs_and_modules_are_measured():
     """A decorated function, on a module, against `eqx.filter_jit`."""
     model = eqx.nn.MLP(2, 2, 4, 1, key=jax.random.key(0))

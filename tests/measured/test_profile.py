@@ -14,6 +14,8 @@ from jaxtyping import Array, Float
 
 import jitney
 
+pytestmark = pytest.mark.real_xla
+
 DATA = np.linspace(0.0, 1.0, 1000, dtype=np.float32)
 
 
@@ -66,6 +68,7 @@ def row(p: jitney.Profile, name: str):
     return found
 
 
+@pytest.mark.rest
 def test_calls_are_those_made(profile: jitney.Profile):
     """Of each Program as many as the script calls, a derivative's apart; of a function that is not decorated they are unknown."""
     assert {each.name: each.calls for each in profile.programs} == {"misfit": 3, "misfit.grad": 1, "running": 2, "undecorated": None}

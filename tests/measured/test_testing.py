@@ -10,6 +10,8 @@ from jitney import JitneyWarning, OptionError, VerificationError
 from jitney._measured.faster import faster
 from jitney.testing import Temporaries, assert_faster, assert_memory, assert_no_recompile
 
+pytestmark = pytest.mark.real_xla
+
 X = np.linspace(0.0, 1.0, 64, dtype=np.float32)
 
 

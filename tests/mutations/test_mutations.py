@@ -44,7 +44,7 @@ def test_a_copy_passes_as_it_is(copy):
     assert seen.verdict == "survived", seen.printed
 
 
-@pytest.mark.rest
+@pytest.mark.sweep
 @every_mutation
 def test_the_core_sees_it(mutation, copy):
     """With the mistake, one of its tests fails."""

@@ -11,6 +11,7 @@ from jax import lax
 
 import jitney
 from jitney import LossScale, OptionError, optimize
+from tests._arrays import array
 
 
 def history(scale, finite):
@@ -44,8 +45,8 @@ def test_scaling_is_undone_to_the_bit_and_keeps_types():
     assert [float(back["a"]), float(back["h"])] == [float(tree["a"]), float(tree["h"])]
 
 
-W = jnp.full((4, 4), 0.5, jnp.float32)
-X = jnp.ones((2, 4))
+W = array(np.full((4, 4), 0.5))
+X = array(np.ones((2, 4)))
 
 
 @optimize(precision="fp16")
@@ -106,6 +107,9 @@ def test_numbers_that_contradict_each_other_are_refused(bad):
         jitney.LossScale(**bad)
 
 
+@pytest.mark.core(
+    "float16", "bfloat16", "float32", "float8_e4m3fn", "float8_e5m2", "complex64", "float",
+)  # fmt: skip
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float8_e4m3fn", "float8_e5m2", "complex64", "float", "complex"])
 def test_every_kind_of_gradient_is_unscaled(dtype):
     """What `all_finite` looks at, `scale` and `unscale` take too: complex numbers, narrow floats, and numbers of Python."""

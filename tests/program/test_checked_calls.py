@@ -17,7 +17,9 @@ from jaxtyping import Array, Float
 
 from jitney import lazy_derivatives, no_compiles, optimize
 from jitney._program import checked_calls
+from tests._arrays import array
 from tests._checked import X, positive, total
+from tests._patience import patience
 from tests._tracing import count_traces
 
 
@@ -92,15 +94,18 @@ def solved(matrix, b):
     return lx.linear_solve(operator, b, lx.CG(1e-5, 1e-5, max_steps=20)).value
 
 
-M = jnp.asarray(np.random.default_rng(0).normal(size=(3, 3)), jnp.float32)
+N = np.asarray(X)
+M, B, MANY = array(np.random.default_rng(0).normal(size=(3, 3))), array(N[:3]), array(np.outer(N, N[:3]))
+INFINITE, ALL_INFINITE = array(N[:3] * np.inf), array(np.outer(N, N[:3] * np.inf))
 SOLVERS = {
-    "diffrax": (ode, (jnp.float32(2.0), X), (jnp.float32(np.nan), X), "maximum number of solver steps"),
-    "optimistix": (fit, (jnp.array([-1.2, 1.0]), jnp.float32(10.0)), (jnp.array([-1e9, 1e9]), jnp.float32(1e9)), "."),
-    "lineax": (solved, (M, X[:3]), (M, X[:3] * jnp.inf), "non-finite"),
-    "lineax, mapped": (jax.vmap(solved, (None, 0)), (M, jnp.outer(X, X[:3])), (M, jnp.outer(X, X[:3] * jnp.inf)), "non-finite"),
+    "diffrax": (ode, (array(2.0), X), (array(np.nan), X), "maximum number of solver steps"),
+    "optimistix": (fit, (array([-1.2, 1.0]), array(10.0)), (array([-1e9, 1e9]), array(1e9)), "."),
+    "lineax": (solved, (M, B), (M, INFINITE), "non-finite"),
+    "lineax, mapped": (jax.vmap(solved, (None, 0)), (M, MANY), (M, ALL_INFINITE), "non-finite"),
 }
 
 
+@pytest.mark.core("diffrax")
 @pytest.mark.parametrize("name", SOLVERS)
 @pytest.mark.usefixtures("data_only")
 def test_solvers_of_others_have_their_numbers_and_errors(name):
@@ -116,6 +121,7 @@ def test_solvers_of_others_have_their_numbers_and_errors(name):
     assert said == expected
 
 
+@pytest.mark.rest
 @pytest.mark.usefixtures("data_only")
 def test_the_gradient_of_an_ode_is_that_of_filter_jit():
     """To the bit, with the checks of its backward pass."""
@@ -210,10 +216,13 @@ print(np.asarray(f(jnp.ones(2))), np.asarray(f(-jnp.ones(2))))
 ON_ERROR = {"nan": "[3. 3.] [nan nan]", "off": "[3. 3.] [-1. -1.]", "breakpoint": "[3. 3.] [nan nan]"}
 
 
+@pytest.mark.core("nan")
 @pytest.mark.parametrize("how", ON_ERROR)
 def test_eqx_on_error_is_honoured(how):
     """What Equinox does under it, the program does."""
     env = {**os.environ, "EQX_ON_ERROR": how, "PYTHONWARNINGS": "ignore"}
-    done = subprocess.run([sys.executable, "-c", SCRIPT], input="c\n" * 4, text=True, capture_output=True, env=env, timeout=120, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT], input="c\n" * 4, text=True, capture_output=True, env=env, timeout=patience(120), check=True
+    )
     assert ON_ERROR[how] in done.stdout
     assert ("must not be negative" in done.stdout) == (how == "breakpoint")

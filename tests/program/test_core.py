@@ -16,9 +16,10 @@ from jaxtyping import Array, Float
 from jitney import ContractError, OptionError, optimize
 from jitney._program.core import Registry
 from jitney._signature.options import Options
+from tests._arrays import array
 from tests._tracing import count_traces
 
-X = jnp.arange(3.0)
+X = array(np.arange(3.0))
 
 
 def double(x):

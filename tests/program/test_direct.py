@@ -1,6 +1,7 @@
 """Calls that give each parameter one array find their program by the types of the call."""
 
 import functools
+import itertools
 
 import jax.numpy as jnp
 import numpy as np
@@ -9,8 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jitney import ContractError, optimize
+from tests._examples import examples
 
-KINDS = st.lists(st.sampled_from([jnp.float32, lambda v: np.full(2, v, np.float32), float]), min_size=3, max_size=3)
+
+def pair(v):
+    return np.full(2, v, np.float32)
+
+
+KINDS = st.lists(st.sampled_from([jnp.float32, pair, float]), min_size=3, max_size=3)
 
 
 def plain(a, b, *, c):
@@ -21,6 +28,14 @@ PROGRAM = optimize(plain)
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.permutations("abc"), KINDS), max_size=12))
+@examples(
+    {"calls": []},
+    {"calls": [(2, "abc", [jnp.float32] * 3), (2, "abc", [jnp.float32] * 3)]},
+    {"calls": [(0, "cba", [jnp.float32, pair, float]), (0, "bac", [jnp.float32, pair, float]), (1, "cab", [jnp.float32, pair, float])]},
+    {"calls": [(2, "abc", [float] * 3), (2, "abc", [pair] * 3), (2, "abc", [float] * 3), (0, "cab", [pair] * 3)]},  # there and back
+    {"calls": [(1, "acb", kinds) for kinds in itertools.permutations([jnp.float32, pair, float])]},  # each kind at each place
+    {"calls": [(count, "bca", [pair, pair, jnp.float32]) for count in (0, 2, 1, 0)]},
+)
 @settings(max_examples=40, deadline=None)
 def test_any_way_of_writing_a_call_gives_the_same(calls):
     """Positions, keywords in any order, and kinds of values, one after the other."""

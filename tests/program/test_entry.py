@@ -11,9 +11,10 @@ import pytest
 from jaxtyping import Array, Float
 
 from jitney import ContractError, optimize
+from tests._arrays import array
 from tests._tracing import count_traces
 
-X = jnp.asarray(np.linspace(0, 1, 4, dtype=np.float32))
+X = array(np.linspace(0, 1, 4, dtype=np.float32))
 
 
 def residual(t: Float[Array, "points"], y: Float[Array, "points"]) -> Float[Array, "points"]:

@@ -53,6 +53,7 @@ FAILS = {
 REMEMBERED = {"tracer": 10}  # objects of each, of a log that holds the last ones
 
 
+@pytest.mark.core("check")
 @pytest.mark.parametrize("name", FAILS)
 @pytest.mark.filterwarnings("ignore::jitney.JitneyWarning")
 def test_a_call_that_fails_leaves_nothing_behind(name, tmp_path):

@@ -53,6 +53,7 @@ def test_a_size_crosses_to_the_host_until_a_program_is_cheaper(monkeypatch):
     assert counts.crossings == 16
 
 
+@pytest.mark.rest
 def test_on_a_cpu_no_size_has_a_program():
     """Arrays of seven sizes of one bucket, on the host or the device, are filled, run and cut without a compile."""
     f = optimize(pad={"n": [16]})(shares)
@@ -76,6 +77,10 @@ def test_small_results_of_one_size_are_cut_by_a_program_once_that_pays(monkeypat
     assert (counts.crossings, counts.programs) == (0, 1)
 
 
+@pytest.mark.core(
+    "<class 'numpy.float32'>", "<class 'numpy.int8'>", "<class 'bool'>",
+    "<class 'jax.numpy.bfloat16'>",
+)  # fmt: skip
 @pytest.mark.parametrize("dtype", [np.float32, np.int8, bool, jnp.bfloat16, np.complex64], ids=str)
 def test_programs_fill_and_cut_as_the_host_does(monkeypatch, dtype):
     """True arrays of the true size, along each axis, from the first call on, and in one program of the body."""

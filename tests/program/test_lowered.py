@@ -8,9 +8,10 @@ import pytest
 from jaxtyping import Array, Float
 
 from jitney import ContractError, StaticError, optimize
+from tests._arrays import array
 from tests._monitor import listening
 
-X = jnp.asarray(np.linspace(0, 1, 4, dtype=np.float32))
+X = array(np.linspace(0, 1, 4, dtype=np.float32))
 
 
 @optimize

@@ -33,6 +33,7 @@ def close(got, want):
 W = rows(3)
 
 
+@pytest.mark.rest
 def test_gradients_of_a_padded_loss_share_a_program():
     """`eqx.filter_value_and_grad` at seven sizes of one bucket: one trace of the body, and nothing is compiled after the first size."""
     loss = optimize(pad={"n": "pow2"})(plain)
@@ -62,6 +63,7 @@ TRANSFORMS = {
 }
 
 
+@pytest.mark.core("grad")
 @pytest.mark.parametrize("transform", TRANSFORMS.values(), ids=TRANSFORMS)
 def test_a_transform_of_the_chunked_function_is_that_of_the_plain_one(transform):
     """And it is cut: nothing is said."""
@@ -69,6 +71,7 @@ def test_a_transform_of_the_chunked_function_is_that_of_the_plain_one(transform)
     close(transform(f, W, x, y), transform(plain, W, x, y))
 
 
+@pytest.mark.core("grad")
 @pytest.mark.parametrize("transform", TRANSFORMS.values(), ids=TRANSFORMS)
 def test_a_transform_of_the_padded_function_is_that_of_the_plain_one(transform):
     """And it is padded: the body is traced once for two sizes."""
@@ -79,6 +82,7 @@ def test_a_transform_of_the_padded_function_is_that_of_the_plain_one(transform):
     assert f.stats.traces == 1
 
 
+@pytest.mark.rest
 def test_results_that_are_padded_are_cut():
     """Of a derivative too, whose tangents and cotangents have the true size."""
 
@@ -105,6 +109,7 @@ HARD = {
 }
 
 
+@pytest.mark.core("the logarithm of a difference, which is 0 where the last element is repeated")
 @pytest.mark.parametrize("fn", HARD.values(), ids=HARD)
 def test_what_is_filled_in_reaches_no_derivative(fn):
     """Where a derivative of it would be infinite or tie, those of the function are JAX's at exact size, NaN for NaN."""
@@ -153,6 +158,7 @@ def test_of_chunks_nothing_is_kept_for_the_way_back():
     assert kept(optimize(chunk={"n": 64})(deep)) < 1.2 * x.nbytes < kept(jax.jit(deep)) / 5
 
 
+@pytest.mark.rest
 def test_a_mapped_function_is_cut_along_what_is_mapped():
     """`vmap` of its own, in chunks, under a derivative."""
     w, x = rows(8, 8), rows(11, 5, 8)
@@ -226,6 +232,7 @@ def test_inside_a_scan_it_says_so_too():
     assert out.shape == (4,)
 
 
+@pytest.mark.rest
 def test_inside_a_padded_function_it_is_a_part_of_that():
     """No warning, as the size is a symbol there; nor at sizes 0 and 1, which every padded function runs as they are."""
     inner = optimize(pad={"n": "pow2"})(plain)
@@ -239,6 +246,7 @@ def test_inside_a_padded_function_it_is_a_part_of_that():
         close(outer(W, x, y), jax.value_and_grad(plain)(W, x, y))
 
 
+@pytest.mark.rest
 def test_under_two_derivatives_it_says_that_it_is_not_padded():
     """What is proven is one derivative at a time: `hessian` of a Program takes two in one program."""
     f, x, y = optimize(pad={"n": "pow2"})(plain), rows(11, 3), rows(11)
@@ -274,6 +282,7 @@ def test_a_derivative_that_cannot_be_padded_runs_at_exact_size():
         close(jax.grad(f)(x), jax.grad(looped)(x))
 
 
+@pytest.mark.core("an axis of vmap-grad", "an axis of vmap-vjp", "an axis of vmap-vmap of grad")
 @pytest.mark.parametrize("through", ["grad", "vjp", "vmap of grad"])
 @pytest.mark.parametrize("padded", ["an axis of vmap", "an axis of the signature"])
 def test_a_body_with_backward_rules_of_its_own_runs_at_exact_size(padded, through):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from jitney import TraceError, optimize
+from tests._arrays import array
 from tests._monitor import listening
 from tests._tracing import count_traces
 
@@ -38,9 +39,10 @@ def work(x):
     return x
 
 
-X = jnp.asarray(np.linspace(0, 0.1, 7, dtype=np.float32))
+X = array(np.linspace(0, 0.1, 7, dtype=np.float32))
 
 
+@pytest.mark.core("False-options0", "False-options2")
 @pytest.mark.parametrize(
     "options", [{}, {"donate": "y"}, {"debug_nans": True}, {"compiler": "fast"}, {"cache": False}, {"precision": "f64"}]
 )
@@ -67,6 +69,7 @@ def test_one_key_is_traced_and_compiled_once(options, warm):
     assert now.hits - before.hits == THREADS - 1
 
 
+@pytest.mark.rest
 def test_different_keys_go_their_own_ways():
     """Each of four shapes twice, mixed with static values."""
     body = count_traces(lambda x, k: work(x) * k)
@@ -158,6 +161,7 @@ def test_compile_and_call_at_once():
     assert body.traces == 1
 
 
+@pytest.mark.rest
 def test_nested_programs_in_several_threads():
     """Two outer programs and an outer jit share an inner one."""
     inner = optimize(work)

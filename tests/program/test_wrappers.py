@@ -8,10 +8,11 @@ import pytest
 from jaxtyping import Array, Float
 
 from jitney import JitneyWarning, NonFiniteError, optimize
+from tests._arrays import array
 from tests._monitor import listening
 from tests._tracing import count_traces
 
-X = jnp.asarray(np.linspace(0, 1, 4, dtype=np.float32))
+X = array(np.linspace(0, 1, 4, dtype=np.float32))
 
 
 def bad(x):

@@ -3,6 +3,8 @@
 import gc
 import types
 
+import pytest
+
 from jitney._record import instructions
 
 WRITTEN = """
@@ -20,6 +22,7 @@ def f(module, name, x):
 """
 
 
+@pytest.mark.rest
 def test_instructions_are_read_as_python_reads_them(monkeypatch):
     """As `dis` does, of all functions that are here, and of one that does what is looked for."""
     codes = {value.__code__ for value in gc.get_objects() if type(value) is types.FunctionType}

@@ -5,9 +5,11 @@ from itertools import pairwise
 from xml.etree import ElementTree
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from jitney import optimize
+from tests._arrays import array
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -28,8 +30,8 @@ def texts(svg):
     return [text.text or "" for text in ElementTree.fromstring(svg).iter(f"{SVG}text")]
 
 
-PADDED = residual.plan(0.5, jnp.ones(100), jnp.ones((8, 100)))
-CUT = standardised.plan(jnp.arange(1000.0))
+PADDED = residual.plan(0.5, array(np.ones(100)), array(np.ones((8, 100))))
+CUT = standardised.plan(array(np.arange(1000.0)))
 
 
 def test_stages_that_are_taken_stand_from_the_outside_to_the_inside():

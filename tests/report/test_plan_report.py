@@ -7,11 +7,13 @@ import sys
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from jaxtyping import Array, Float
 from rich.console import Console
 
 from jitney import ContractError, optimize
+from tests._arrays import array
 
 
 class Model(eqx.Module):
@@ -23,7 +25,7 @@ def residual(model: Model, t: Float[Array, "points"], y: Float[Array, "points"],
     return model.rate * t - y
 
 
-ARGS = (Model(jnp.float32(1)), jnp.ones((8, 5)), jnp.ones((8, 5)))
+ARGS = (Model(array(1.0)), array(np.ones((8, 5))), array(np.ones((8, 5))))
 
 
 def lines(report):

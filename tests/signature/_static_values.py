@@ -3,6 +3,7 @@
 import dataclasses
 import enum
 import functools
+import itertools
 import math
 from typing import Any, NamedTuple
 
@@ -93,6 +94,33 @@ VALUES = st.recursive(
     ),
     max_leaves=6,
 )
+
+
+def values():
+    """Values of each kind, beside those that are equal or look alike; new objects in each call."""
+    return [
+        *(0, False, 0.0, -0.0, 0j, complex(0, -0.0), complex(-0.0, 0)),
+        *(1, True, 1.0, 1 + 0j, -3, 1e300, math.nan, math.inf, -math.inf),
+        *(None, "", "0", b"", b"0", Colour.RED, Colour.BLUE, int, float, math.sin),
+        *((), (1, 2), (True, 2), Pair(1, 2), Pair(1, 2.0), Pair(None, None)),
+        *(Frozen(1), Frozen(1.0), Frozen((1, (0.0,))), Frozen([1]), Frozen(Loose({"k": [1]}))),
+        *(frozenset(), frozenset({1, "a"}), frozenset({True, "a"}), set(), {1, "a"}, {True, "a"}),
+        *([], [1, 2], [True, 2], [2, 1], [[1], {"k": (1, [0.0])}], [[1], {"k": (1, [-0.0])}]),
+        *({}, {"a": 1, "b": 2}, {"b": 2, "a": 1}, {1: [1]}, {1: 0}, {True: 0}, {math.nan: {}}),
+        *(Loose(1), Loose(1.0), Loose(None, 1), Loose(Loose([]), {"k": {0}})),
+        *(slice(0, 1), slice(False, 1), slice([1], None), slice(-0.0, ())),
+        *(functools.partial(max, n, key=key) for n, key in ((1, 2), (True, 2), ([1], {}))),
+        *(np.array(1), np.array([1]), np.array([1, 0]), np.array([1], "int8"), np.array([1], bool)),
+        *(np.zeros(0, "f4"), np.zeros(0, "i4"), np.zeros(1), -np.zeros(1), np.zeros(1, "float16")),
+        *(np.array(1j, "complex64"), [np.arange(3.0), (np.array([math.nan]),)]),
+        *(np.bool_(True), np.int8(1), np.int64(1), np.uint8(0), np.float32(0), np.float64(0)),
+    ]
+
+
+def neighbours():
+    """Each of `values()` beside the next one, and every sixth beside itself made anew."""
+    made, anew = values(), values()
+    return [*itertools.pairwise(made), *zip(made[::6], anew[::6], strict=True)]
 
 
 def shown(value):

@@ -18,6 +18,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Float32, Int, Key, PRNGKeyA
 
 from jitney._signature.annotations import fields_of, hints_of, read
 from jitney._signature.hints import AnyHint, ArrayHint, ContainerHint, ModuleHint, ScalarHint, StaticHint, TreeHint, UnionHint
+from tests._arrays import array, random_key
 
 
 class Colour(enum.Enum):
@@ -105,8 +106,8 @@ def test_exact_dtype_needs_exactly_one_dtype():
 NAMES = [name for name in dir(jaxtyping) if isinstance(getattr(jaxtyping, name), type)]
 DTYPES = [name for name in NAMES if issubclass(getattr(jaxtyping, name), jaxtyping.AbstractDtype) and name != "AbstractDtype"]
 VALUES = [np.zeros((), d) for d in ("bool", "int8", "uint8", "int32", "uint32", "float16", "float32", "float64", "complex64")]
-VALUES += [jnp.zeros((), d) for d in ("bool", "int4", "int32", "bfloat16", "float8_e4m3fn", "float32", "complex64")]
-VALUES += [jax.random.key(0), np.zeros((), [("a", "i4")])]
+VALUES += [array(0, jnp.dtype(d)) for d in ("bool", "int4", "int32", "bfloat16", "float8_e4m3fn", "float32", "complex64")]
+VALUES += [random_key(0), np.zeros((), [("a", "i4")])]
 
 
 @pytest.mark.parametrize("name", DTYPES)
@@ -312,7 +313,7 @@ def test_methods_see_the_names_of_their_class():
     assert unresolved == ()
 
 
-MODEL = Linear(jnp.zeros((2, 3)), None)
+MODEL = Linear(array(np.zeros((2, 3))), None)
 
 
 @pytest.mark.parametrize(

@@ -13,15 +13,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from beartype import beartype
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, given, settings
 from jaxtyping import Array, Float, jaxtyped
 
 from jitney import optimize
 from jitney._errors import Where
 from jitney._signature.binding import Binder, signature_of, where_of
+from tests._arrays import array
+from tests._examples import examples
 from tests._tracing import count_traces
 
-X = jnp.arange(3.0)
+X = array(np.arange(3.0))
 MANY = settings(max_examples=max(200, settings.default.max_examples))
 HERE = Where("f", "here.py", 1)
 
@@ -93,6 +95,70 @@ def fitting_calls(draw):
     return signature, tuple(args), {name: kwargs[name] for name in names}
 
 
+@st.composite
+def two_calls_of_one_pattern(draw):
+    """A call that fits its signature, and one with other values in the same places."""
+    signature, args, kwargs = draw(fitting_calls())
+    other_args = tuple(draw(st.integers()) for _ in args)
+    other_kwargs = {name: draw(st.integers()) for name in kwargs}
+    return signature, (args, kwargs), (other_args, other_kwargs)
+
+
+def call_of(fn, /, *args, **kwargs):
+    """A call as the strategies draw it: the signature of `fn`, and what it is called with."""
+    return inspect.signature(fn), args, kwargs
+
+
+def tenfold(call):
+    """The call, and one of the same pattern with other values."""
+    signature, args, kwargs = call
+    others = tuple(10 * n for n in args), {name: 10 * n for name, n in kwargs.items()}
+    return signature, (args, kwargs), others
+
+
+FITTING = (
+    call_of(lambda: None),
+    call_of(lambda p0: None, 1),
+    call_of(lambda p0: None, p0=1),
+    call_of(lambda p0, /: None, 1),
+    call_of(lambda p0, /, **more: None, 1, p0=2),
+    call_of(lambda p0, p1, p2="c": None, 1, p2=3, p1=2),
+    call_of(lambda p0="a", p1="b": None, p1=2),
+    call_of(lambda p0, p1="b", /, p2="c", p3="d": None, 1),
+    call_of(lambda p0, p1="b", /, p2="c", p3="d": None, 1, 2, p3=4),
+    call_of(lambda p0="a", /, p1="b", *, k0="k": None),
+    call_of(lambda p0="a", /, p1="b", *, k0="k": None, 1, 2),
+    call_of(lambda *rest: None),
+    call_of(lambda *rest: None, 1, 2, 3),
+    call_of(lambda p0, *rest, k0: None, 1, k0=2),
+    call_of(lambda p0="a", *rest, k0="k": None, 1, 2, 3),
+    call_of(lambda p0, p1="b", *rest, k0="k": None, 1),
+    call_of(lambda *, k0="k", k1: None, k1=1),
+    call_of(lambda *, k0, k1="k": None, k1=2, k0=1),
+    call_of(lambda **more: None, self=1, args=2, other=3),
+    call_of(lambda p0="a", /, *rest, k0="k", **more: None),
+    call_of(lambda p0, /, p1, *rest, k0, k1="k", **more: None, 1, 2, 3, 4, self=7, k1=6, k0=5),
+)
+OTHERS = (
+    call_of(lambda p0, *, k0="k": None, None, k0=None),
+    call_of(lambda p0: None),
+    call_of(lambda p0, /, p1, *, k0, k1: None),
+    call_of(lambda p0: None, 1, 2),
+    call_of(lambda p0: None, 1, p0=2),
+    call_of(lambda p0, p1: None, 1, p0=None),
+    call_of(lambda p0, /: None, p0=1),
+    call_of(lambda p0="a", /: None, p0=1),
+    call_of(lambda p0="a", /: None, 1, p0=1),
+    call_of(lambda p0, /, **more: None, p0=2),
+    call_of(lambda *, k0: None),
+    call_of(lambda *, k0: None, 1, k0=2),
+    call_of(lambda *rest: None, 1, rest=2),
+    call_of(lambda **more: None, 1, self=2),
+    call_of(lambda: None, other=1),
+    call_of(lambda p0, p1: None, p1=1, other=1),
+)
+
+
 def as_python_binds(signature, args, kwargs):
     bound = signature.bind(*args, **kwargs)
     bound.apply_defaults()
@@ -113,6 +179,7 @@ def outcome_of(bind, prefix=""):
 
 @MANY
 @given(fitting_calls())
+@examples(*({"call": call} for call in FITTING))
 def test_any_call_that_fits_binds_as_python_binds_it(call):
     """Each parameter gets the value that `inspect.signature(...).bind` and its defaults give it."""
     signature, args, kwargs = call
@@ -122,8 +189,7 @@ def test_any_call_that_fits_binds_as_python_binds_it(call):
 
 @MANY
 @given(calls())
-@example((inspect.signature(lambda x, /, **more: None), (1,), {"x": 2}))
-@example((inspect.signature(lambda x, /, **more: None), (), {"x": 2}))
+@examples(*({"call": call} for call in (*FITTING, *OTHERS)))
 def test_any_call_fits_or_fails_as_in_python(call):
     """A TypeError in Python's words, behind the function, file and line, before its rule; or what Python binds."""
     signature, args, kwargs = call
@@ -134,20 +200,20 @@ def test_any_call_fits_or_fails_as_in_python(call):
 
 
 @MANY
-@given(fitting_calls(), st.data())
-def test_any_two_calls_of_one_pattern_bind_their_own_values(call, data):
+@given(two_calls_of_one_pattern())
+@examples(*({"calls": tenfold(call)} for call in FITTING))
+def test_any_two_calls_of_one_pattern_bind_their_own_values(calls):
     """How a pattern binds is worked out once; the values are those of each call."""
-    signature, args, kwargs = call
+    signature, (args, kwargs), (other_args, other_kwargs) = calls
     binder = Binder(HERE, signature)
     binder.bind(args, kwargs)
-    other_args = tuple(data.draw(st.integers()) for _ in args)
-    other_kwargs = {name: data.draw(st.integers()) for name in kwargs}
     expected = dict(as_python_binds(signature, other_args, other_kwargs).arguments)
     assert binder.named(binder.bind(other_args, other_kwargs)) == expected
 
 
 @MANY
 @given(fitting_calls())
+@examples(*({"call": call} for call in FITTING))
 def test_any_bound_call_reaches_the_body_as_it_was_written(call):
     """`call` undoes `bind`: positional parameters by position, the others by name, defaults filled in."""
     signature, args, kwargs = call
@@ -158,6 +224,7 @@ def test_any_bound_call_reaches_the_body_as_it_was_written(call):
 
 @MANY
 @given(fitting_calls())
+@examples(*({"call": call} for call in FITTING if not call[2]))
 def test_any_positional_call_and_its_tail_are_the_bound_call(call):
     """The short way of a program, positional arguments plus defaults, gives what binding gives."""
     signature, args, kwargs = call

@@ -1,10 +1,13 @@
 """Ladders of buckets."""
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from jitney import Bucket
+from tests._examples import examples
 
 LADDERS = st.one_of(
     st.just(Bucket(ladder="pow2")),
@@ -12,9 +15,20 @@ LADDERS = st.one_of(
     st.integers(1, 300).map(lambda multiple: Bucket(multiple=multiple)),
     st.lists(st.integers(1, 5000), min_size=1, max_size=8).map(Bucket),
 )
+BY_HAND = (
+    Bucket(ladder="pow2"),
+    Bucket(ladder="aligned"),
+    Bucket(multiple=1),
+    Bucket(multiple=128),
+    Bucket([1]),
+    Bucket([5000, 5, 64]),
+)
+SIZES = (0, 1, 2, 5, 6, 64, 65, 128, 129, 5000, 5001)
+DIVIDED = [*itertools.product(BY_HAND, SIZES[1::2], (1, 3, 64))]
 
 
 @given(bucket=LADDERS, size=st.integers(0, 6000))
+@examples(*({"bucket": bucket, "size": size} for bucket in BY_HAND for size in SIZES))
 def test_a_size_lies_in_its_range_and_shares_it(bucket, size):
     """Every size of a range has that range, and the range's last size is the bucket."""
     found = bucket.range(size)
@@ -27,6 +41,7 @@ def test_a_size_lies_in_its_range_and_shares_it(bucket, size):
 
 
 @given(bucket=LADDERS, size=st.integers(0, 6000), divisor=st.integers(1, 70))
+@examples(*({"bucket": bucket, "size": size, "divisor": n} for bucket, size, n in DIVIDED))
 def test_buckets_that_divide(bucket, size, divisor):
     """Rounded up to a multiple, a bucket is still shared by all sizes of its range, and by its own."""
     found = bucket.range(size, divisor)
@@ -67,6 +82,17 @@ def test_thousand_sizes_need_few_powers_of_two():
 
 
 @given(sizes=st.lists(st.integers(2, 2000), min_size=1, max_size=60), waste=st.floats(0, 1))
+@examples(
+    {"sizes": [2], "waste": 0.0},
+    {"sizes": [2, 2, 2], "waste": 1.0},
+    {"sizes": [2, 4, 2000], "waste": 1.0},
+    {"sizes": [2000, 3, 7, 3], "waste": 0.0},
+    {"sizes": [10, 11, 12, 100, 110, 111], "waste": 0.1},  # 11 and 110 are just within a tenth
+    {"sizes": [999, 1000, 1001], "waste": 1e-9},
+    {"sizes": list(range(2, 62)), "waste": 0.0},
+    {"sizes": list(range(2000, 1940, -1)), "waste": 0.01},
+    {"sizes": [2**n for n in range(1, 11)], "waste": 0.999},
+)
 def test_fit_wastes_no_more_than_asked(sizes, waste):
     """No size seen is padded by more than the part, none is left out, and a bucket is a size that was seen."""
     bucket = Bucket.fit(sizes, waste)

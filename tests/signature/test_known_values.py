@@ -1,6 +1,7 @@
 """A static value that is known has the key that would be made of it."""
 
-import jax.numpy as jnp
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -8,17 +9,30 @@ from hypothesis import given, settings
 from jitney import optimize
 from jitney._signature.known_values import Known, is_alike
 from jitney._signature.static_values import Opaque, snapshot, static_key
+from tests._arrays import array
 
-from ._static_values import VALUES, change
+from .._examples import examples
+from ._static_values import VALUES, change, neighbours, values
 
 MANY = settings(max_examples=max(200, settings.default.max_examples))
-X = jnp.ones(2)
+X = array(np.ones(2))
 
 
 @MANY
 @given(VALUES, VALUES)
+@examples(*({"a": a, "b": b} for a, b in neighbours()))
 def test_any_two_values_that_are_alike_have_one_key(a, b):
     """As they come, and each beside a copy of itself."""
+    assert_one_key_if_alike(a, b)
+
+
+def test_each_two_values_of_the_table_that_are_alike_have_one_key():
+    """The property above, for all pairs of the values that are written by hand."""
+    for a, b in itertools.product(values(), values()):
+        assert_one_key_if_alike(a, b)
+
+
+def assert_one_key_if_alike(a, b):
     for one, other in (
         (a, b),
         (a, snapshot(a)),
@@ -33,6 +47,7 @@ def test_any_two_values_that_are_alike_have_one_key(a, b):
 
 @MANY
 @given(VALUES)
+@examples(*({"value": value} for value in values()))  # changed in place, so made anew
 def test_no_change_in_place_is_overlooked(value):
     """What is known is a copy."""
     known = Known()

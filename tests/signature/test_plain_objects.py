@@ -26,6 +26,7 @@ from scipy.interpolate import CubicSpline
 
 import jitney
 from jitney import optimize
+from tests._examples import examples
 
 X = np.ones(3, np.float32)
 
@@ -759,6 +760,7 @@ def test_what_a_body_writes_for_itself_is_no_argument():
     assert Scratch.__call__.stats.traces == 2
 
 
+@pytest.mark.core("options0", "options1", "options2")
 @pytest.mark.parametrize("options", [{"pad": {"n": "pow2"}}, {"chunk": {"n": 2}}, {"vmap": "batch"}, {"remat": True}, {"cache": "program"}])
 def test_under_every_option(options):
     """And its gradient, which is a program of its own."""
@@ -779,6 +781,12 @@ def test_under_every_option(options):
 @pytest.mark.filterwarnings("ignore:.*takes its 9th value:jitney.JitneyWarning")
 @settings(max_examples=15, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["scale", "weights", "table", "grid"]), st.integers(-2, 2)), min_size=1, max_size=8))
+@examples(
+    {"changes": [("scale", 0)]},
+    {"changes": [("grid", 1), ("grid", 1), ("grid", 0), ("grid", 1)]},
+    {"changes": [("scale", -1), ("table", 2), ("scale", 2), ("table", 2), ("scale", -1)]},
+    {"changes": [("weights", 1), ("weights", -2), ("table", 0), ("weights", 1), ("grid", 0)]},
+)
 def test_any_changes_between_calls(changes):
     """One after another, to values that were there before or not."""
     it = Settings()

@@ -5,18 +5,31 @@ import copy
 import functools
 import math
 
-import jax.numpy as jnp
+import numpy as np
 from hypothesis import given, settings
 
 from jitney._signature.static_values import snapshot, static_key
-from tests.signature._static_values import VALUES, Colour, Frozen, Loose, Pair, change, shown, with_unit
+from tests._arrays import array
+from tests._examples import examples
+from tests.signature._static_values import (
+    VALUES,
+    Colour,
+    Frozen,
+    Loose,
+    Pair,
+    change,
+    shown,
+    values,
+    with_unit,
+)
 
-X = jnp.arange(3.0)
+X = array(np.arange(3.0))
 MANY = settings(max_examples=max(200, settings.default.max_examples))
 
 
 @MANY
 @given(VALUES)
+@examples(*({"value": value} for value in values()))
 def test_any_snapshot_is_the_same_value(value):
     """In words and in key."""
     twin = snapshot(value)
@@ -26,6 +39,7 @@ def test_any_snapshot_is_the_same_value(value):
 
 @MANY
 @given(VALUES)
+@examples(*({"value": value} for value in values()))  # changed in place, so made anew
 def test_no_change_in_place_reaches_a_key_or_a_snapshot(value):
     """Lists, dicts, sets, arrays and records, at any depth, changed after the call."""
     key, twin, words = static_key(value), snapshot(value), shown(value)

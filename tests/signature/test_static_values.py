@@ -12,10 +12,12 @@ import pytest
 from hypothesis import given, settings
 
 from jitney import StaticError, optimize
+from tests._arrays import array
+from tests._examples import examples
 from tests._tracing import count_traces
-from tests.signature._static_values import VALUES, Frozen, Loose, Scale, shown
+from tests.signature._static_values import VALUES, Colour, Frozen, Loose, Pair, Scale, shown
 
-X = jnp.arange(3.0)
+X = array(np.arange(3.0))
 
 
 class Keyless:
@@ -35,6 +37,7 @@ def test_a_value_without_a_key_is_refused_by_the_name_of_its_argument():
         optimize(static="mode")(lambda x, **rest: x)(X, mode=Keyless(), other=2)
 
 
+@pytest.mark.core("<lambda>0")
 @pytest.mark.parametrize("around", [lambda f: jax.jit(f), lambda f: lambda x: jax.lax.scan(lambda c, _: (f(c), None), x, None, 1)[0]])
 def test_random_keys_are_static_inside_of_a_trace_too(around):
     """Their numbers are there, though an operation that takes them out would be traced."""
@@ -71,6 +74,16 @@ def test_a_traced_value_is_refused():
 
 
 @given(VALUES)
+@examples(
+    {"value": True},
+    {"value": complex(-0.0, 0)},
+    {"value": None},
+    {"value": (b"\0", ["", Colour.RED, float])},
+    {"value": [np.float32(1), np.array(1j, "complex64"), np.zeros(0, "int8")]},
+    {"value": {"b": {True, -0.0}, 1: {"a": [math.nan]}, math.inf: frozenset()}},
+    {"value": Loose(Frozen([1]), Pair(1, {"k": np.array([True, False])}))},
+    {"value": functools.partial(max, slice([-1], None), key=math.sin)},
+)
 @settings(max_examples=10)
 def test_any_static_value_reaches_the_body_as_it_was(value):
     """As what it was, in type and value, under `static=`; another of the same value finds the program."""
@@ -225,6 +238,10 @@ def remainder(x, n):
     return x * (n % 7)
 
 
+@pytest.mark.core(
+    "int-{}", "int-{'cache': 'program'}", "int-{'verify': True}", "list-{}",
+    "list-{'cache': 'program'}", "list-{'verify': True}", "record-{}",
+)  # fmt: skip
 @pytest.mark.parametrize("options", [{}, {"cache": "program"}, {"verify": True}], ids=str)
 @pytest.mark.parametrize("held", [lambda n: n, lambda n: [n], lambda n: Frozen(n)], ids=["int", "list", "record"])
 def test_an_int_that_python_does_not_show_is_a_static_value(options, held):
@@ -283,6 +300,10 @@ class Holder:
         return x * self.config.rate
 
 
+@pytest.mark.core(
+    "keys-{}", "keys-{'verify': True}", "object-{}", "object-{'verify': True}", "slots-{}",
+    "slots-{'verify': True}", "text-{}", "text-{'verify': True}",
+)  # fmt: skip
 @pytest.mark.parametrize("options", [{}, {"cache": "program"}, {"verify": True}, {"on_trace_error": "eager"}], ids=str)
 @pytest.mark.parametrize("make", [lambda: Keys(rate=2.0), Anything, InSlots, lambda: Text("a")], ids=["keys", "object", "slots", "text"])
 def test_whatever_a_class_makes_of_names_that_it_does_not_have(make, options):

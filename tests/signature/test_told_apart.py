@@ -19,9 +19,10 @@ import jitney
 from jitney import optimize
 from jitney._jax.beside_leaves import beside_leaves, beside_leaves_by_node
 from jitney._signature.told_apart import are_one, exactly
+from tests._arrays import array
 from tests._tracing import count_traces
 
-X = jnp.arange(3)
+X = array(np.arange(3))
 
 
 class Text(enum.StrEnum):

@@ -15,6 +15,7 @@ import pytest
 from jaxtyping import Array, BFloat16, Float
 
 import jitney
+from tests._patience import patience
 
 DEVICE = jitney.Device(
     "toy", memory=4096, bandwidth=1e6, peak={"f32": 1e6, "bf16": 4e6}, vector=1e5, group=4, link=1e6, network=1e5,
@@ -69,6 +70,7 @@ def test_what_does_not_fit_says_what_takes_the_most(sweep):
     assert "data=2048" in str(sweep)
 
 
+@pytest.mark.rest
 def test_sixteen_bits_are_sent_and_multiplied_as_such():
     """The compiler for CPUs, which counts, widens them."""
 
@@ -82,6 +84,7 @@ def test_sixteen_bits_are_sent_and_multiplied_as_such():
     assert "upper bounds" in " ".join(found.notes)
 
 
+@pytest.mark.rest
 def test_what_is_computed_anew_is_counted_again():
     """Forward two products a layer but in the last, whose value nobody asks for; one anew; backward four, but one of the first layer's."""
 
@@ -136,6 +139,7 @@ def test_callbacks_are_refused(body, message):
     caught.match(f"(?s){message}")
 
 
+@pytest.mark.rest
 def test_run_time_checks_are_numbers():
     """On devices too; the products are those of the function without them."""
 
@@ -198,6 +202,7 @@ print("over", flush=True)
 """
 
 
+@pytest.mark.rest
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks whether a process lives")
 @pytest.mark.parametrize("killed", [True, False])
 def test_nothing_is_left_behind(tmp_path, killed):
@@ -206,12 +211,12 @@ def test_nothing_is_left_behind(tmp_path, killed):
     with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True, env=environment) as parent:
         other = int(parent.stdout.readline())
         if killed:
-            end = time.monotonic() + 60
+            end = time.monotonic() + patience(60)
             while not list(tmp_path.iterdir()) and time.monotonic() < end:
                 pass
             parent.send_signal(signal.SIGKILL)
         assert parent.stdout.readline() == ("" if killed else "over\n")
-    end = time.monotonic() + 60
+    end = time.monotonic() + patience(60)
     while (_lives(other) or list(tmp_path.iterdir())) and time.monotonic() < end:
         pass
     assert not _lives(other)

@@ -12,9 +12,11 @@ from jitney import lazy_derivatives
 from jitney._sparsity.dependence import dependence
 from jitney._sparsity.pattern import Pattern
 from jitney._sparsity.settled import settled
+from tests._arrays import array
+from tests._examples import examples
 
 N = 24
-V = jnp.asarray(np.random.default_rng(0).normal(size=N) + 0.1, jnp.float32)
+V = array(np.random.default_rng(0).normal(size=N) + 0.1)
 
 
 def whole():
@@ -68,6 +70,10 @@ INDICES = {
 }  # fmt: skip
 
 
+@pytest.mark.core(
+    "negative to unsigned", "remainder of negatives", "shifts beyond the width", "bfloat16",
+    "sums",
+)  # fmt: skip
 @pytest.mark.parametrize("case", INDICES)
 def test_indices_are_those_of_jax(case):
     """What a gather reads, against JAX's own Jacobian; each row has one element, so the positions are known."""
@@ -198,6 +204,7 @@ ODD = {
 }
 
 
+@pytest.mark.core("times NaN", "root of zero", "mask of an infinity")
 @pytest.mark.parametrize("case", ODD)
 def test_infinite_derivatives_are_never_zero(case):
     """0 times infinity is NaN in a plain Jacobian, and no zero in a coloured one; what is finite is equal."""
@@ -272,6 +279,18 @@ USES = {
     st.lists(st.tuples(st.sampled_from(sorted(STEPS)), st.integers(-5, 300)), min_size=1, max_size=4),
     st.sampled_from(sorted(USES)),
     st.sampled_from([5, 12]),
+)
+@examples(
+    {"dtype": np.uint8, "steps": [("add", 250), ("times", 3), ("right", 1)], "use": "read", "size": 12},  # it wraps around
+    {"dtype": np.int8, "steps": [("left", 5), ("quotient", -3)], "use": "fill", "size": 5},  # the sign is shifted in
+    {"dtype": np.int16, "steps": [("remainder", 0), ("add", -5), ("narrow", 0)], "use": "clip", "size": 5},
+    {"dtype": np.uint32, "steps": [("add", -5), ("unsigned", 0), ("different", 7)], "use": "add", "size": 12},
+    {"dtype": np.int32, "steps": [("by float32", 0), ("by bfloat16", 0), ("order", 0)], "use": "slice", "size": 12},
+    {"dtype": np.uint16, "steps": [("by float16", 300), ("sum", 0)], "use": "update", "size": 5},
+    {"dtype": np.int32, "steps": [("by infinity", 0)], "use": "mask", "size": 12},  # and a NaN
+    {"dtype": np.int16, "steps": [("choose", 3), ("largest", -5), ("left", 15)], "use": "factor", "size": 12},
+    {"dtype": np.int8, "steps": [("right", 300)], "use": "matrix", "size": 5},  # beyond the width
+    {"dtype": np.uint8, "steps": [("quotient", 3), ("remainder", 300)], "use": "groups", "size": 12},
 )
 def test_any_known_values(dtype, steps, use, size):
     """Random arithmetic of literals: what is not JAX's Jacobian is wrong."""

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from jax.experimental.sparse import BCOO
 from jaxtyping import Array, Float
@@ -67,6 +67,7 @@ def padded(fn, what="jacobian", **options):
     return getattr(lazy_derivatives(**{"wrt": "x", "mode": "coloured", **options})(optimize(pad={"n": "pow2"})(fn)), what)
 
 
+@pytest.mark.core("decided by floats")
 @pytest.mark.parametrize("case", CASES)
 def test_one_program_has_the_coloured_jacobians_of_a_bucket(case):
     """At each true size it gives what JAX's dense Jacobian gives there, and what ours gives without padding, to the bit."""
@@ -81,6 +82,7 @@ def test_one_program_has_the_coloured_jacobians_of_a_bucket(case):
     assert jacobian.stats.compiles + jacobian.stats.persistent_hits <= 1
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(("n", "how"), [(100, "forward: dense passes"), (300, "coloured: 3 forward passes at each size")])
 def test_structure_is_read_at_each_size_where_that_pays(n, how):
     """A trace of each size costs more than a hundred dense passes; the plan says what is done under padding."""
@@ -89,6 +91,7 @@ def test_structure_is_read_at_each_size_where_that_pays(n, how):
     np.testing.assert_allclose(jacobian(at("n", n)), jax.jacfwd(heat)(at("n", n)), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.rest
 def test_hessians_of_a_bucket_are_coloured():
     """By forward passes over the backward one."""
 
@@ -101,6 +104,7 @@ def test_hessians_of_a_bucket_are_coloured():
         np.testing.assert_allclose(hessian(at("n", n)), jax.hessian(energy)(at("n", n)), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.rest
 def test_several_arguments_and_results_have_blocks():
     """Along the axis or not, numbers among them."""
 
@@ -129,6 +133,7 @@ def test_derivatives_that_are_nan_spread_as_without_padding():
         np.testing.assert_array_equal(jacobian(at("n", n)), exact(at("n", n)))
 
 
+@pytest.mark.rest
 def test_a_size_of_another_structure_runs_exact():
     """It needs more passes than the program of its bucket makes: a warning, and the right numbers."""
 
@@ -153,6 +158,7 @@ def test_a_body_that_fails_at_other_sizes_of_its_bucket_runs_exact():
     np.testing.assert_allclose(got, np.diag(2 * np.asarray(at("n", 20)) * np.arange(20)), rtol=1e-6)
 
 
+@pytest.mark.core("auto")
 @pytest.mark.parametrize("mode", ["auto", "reverse"])
 def test_two_padded_axes_of_which_either_may_be_the_longer(mode):
     """Which dense passes are cheaper is not the same at all sizes: it is asked for, and padded once it is said."""
@@ -179,6 +185,7 @@ def test_sparse_arrays_are_not_padded():
     assert "at exact size: makes a sparse Jacobian" in str(jacobian.plan(sizes={"n": 20}))
 
 
+@pytest.mark.rest
 def test_an_outer_transform_takes_dense_passes():
     """Each size is not traced there, so no structure is known."""
     jacobian = padded(heat)
@@ -189,6 +196,9 @@ def test_an_outer_transform_takes_dense_passes():
 
 @settings(max_examples=4, deadline=None)
 @given(st.lists(st.tuples(st.integers(-3, 3), st.sampled_from(["roll", "shift"])), min_size=1, max_size=3), st.integers(17, 32))
+@example(steps=[(0, "roll")], n=17)
+@example(steps=[(-3, "shift"), (3, "shift")], n=32)
+@example(steps=[(1, "roll"), (-2, "shift"), (3, "roll")], n=25)
 def test_random_stencils_at_random_sizes(steps, n):
     """Products with neighbours, in a ring or with zeros beyond the ends."""
 

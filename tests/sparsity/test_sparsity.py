@@ -19,16 +19,19 @@ from jitney._sparsity import timed as _timed
 from jitney._sparsity.colours.colouring import WAYS, scheme_of
 from jitney._sparsity.dependence import dependence
 from jitney._sparsity.pattern import Pattern, TooDenseError
+from tests._arrays import array
+from tests._examples import examples
+from tests._patience import patience
 from tests._tracing import count_traces
 
 
 def rows(*shape):
-    return jnp.asarray(np.random.default_rng(list(shape)).normal(size=shape), jnp.float32)
+    return array(np.random.default_rng(list(shape)).normal(size=shape))
 
 
 BAND = np.triu(np.tril(np.asarray(rows(24, 24)), 1), -1)
 FULL = np.asarray(rows(24, 24))
-LOWER = jnp.asarray(np.tril(np.ones((8, 3, 3))), jnp.float32)
+LOWER = array(np.tril(np.ones((8, 3, 3))))
 V, M, S = rows(24), rows(8, 3), rows(6, 4)
 
 
@@ -107,7 +110,7 @@ CASES = {
     "cholesky": (lambda x: jax.vmap(lambda r: jnp.linalg.cholesky(jnp.eye(3) + jnp.outer(r, r)))(x), M, 220),
     "eigenvalues": (lambda x: jax.vmap(lambda r: jnp.linalg.eigvalsh(jnp.diag(jnp.arange(3.0)) + jnp.outer(r, r)))(x), M, 72),
     "fourier": (lambda x: jnp.abs(jnp.fft.fft(x, axis=1)), S, 576),
-    "transposes": (lambda x: jnp.flip(x.T.reshape(2, 12).T, 0).ravel(), V.reshape(6, 4), 24),
+    "transposes": (lambda x: jnp.flip(x.T.reshape(2, 12).T, 0).ravel(), array(np.asarray(V).reshape(6, 4)), 24),
     "split and stack": (lambda x: jnp.stack([jnp.split(x, 3)[1], *jnp.unstack(x.reshape(3, 8))], 1), V, 32),
     "interpolation": (lambda x: jnp.interp(x, jnp.arange(5.0), jnp.arange(5.0) ** 2), V, 24),
     "checkpoint": (jax.checkpoint(lambda x: jnp.sin(x) * jnp.roll(x, 2)), V, 48),
@@ -115,14 +118,19 @@ CASES = {
     "own rule": (leaky, V, 48),
     "backward only": (backward_only, V, 48),
     "constant": (lambda x: jnp.ones(24), V, 0),
-    "one number": (lambda x: x**2, jnp.float32(3.0), 1),
-    "nothing": (lambda x: x**2, jnp.zeros((0, 3)), 0),
+    "one number": (lambda x: x**2, array(3.0), 1),
+    "nothing": (lambda x: x**2, array(np.zeros((0, 3))), 0),
 }  # fmt: skip
 
 
 AS_SPARSE = ("tridiagonal", "dense", "arrow", "groups", "outer product", "solves", "backward only", "constant", "one number", "nothing")
 
 
+@pytest.mark.core(
+    "tridiagonal-*", "dense-auto-False", "scan with carry-auto-False", "while-auto-False",
+    "cond-auto-False", "known slice-*", "updates-auto-False", "own rule-auto-False",
+    "arrow-coloured-True", "backward only-coloured-True", "one number-auto-False", "nothing-*",
+)  # fmt: skip
 @pytest.mark.parametrize(
     ("case", "mode", "sparse"), [(case, "auto", False) for case in CASES] + [(case, "coloured", True) for case in AS_SPARSE]
 )
@@ -138,6 +146,11 @@ def test_jacobians_are_those_of_jax(case, mode, sparse):
     np.testing.assert_allclose(value, plain, rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.core(
+    "tridiagonal", "mask", "dense", "scan with carry", "while that spreads", "convolution",
+    "slices", "updates", "unknown index", "known slice", "sort of rows", "groups", "solves",
+    "own rule", "nothing",
+)  # fmt: skip
 @pytest.mark.parametrize("case", [case for case in CASES if case != "backward only"])
 def test_patterns_hold_and_are_tight(case):
     """Every element that is not zero is in the pattern, at any values; and not many more are."""
@@ -179,6 +192,14 @@ OPS = {
 
 @settings(max_examples=15, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(sorted(OPS)), st.integers(0, 7)), min_size=1, max_size=5), st.sampled_from([6, 10]))
+@examples(
+    {"steps": [("sine", 0)], "size": 6},  # a diagonal
+    {"steps": [("roll", 7), ("neighbour", 0), ("reverse", 0), ("mask", 1)], "size": 10},  # parts of a band, moved
+    {"steps": [("take", 3), ("sort pairs", 0), ("choose", 2), ("groups", 0)], "size": 6},
+    {"steps": [("matrix", 5), ("set", 7), ("neighbour", 0)], "size": 10},  # two diagonals, and a longer row
+    {"steps": [("scan", 2), ("branch", 1)], "size": 10},
+    {"steps": [("largest", 1), ("largest", 4)], "size": 6},  # places and choices that hang on the values
+)
 def test_any_program(steps, size):
     """Random programs: coloured Jacobians are dense ones."""
 
@@ -195,10 +216,26 @@ def test_any_program(steps, size):
 MATRICES = st.tuples(st.integers(1, 12), st.integers(1, 12), st.integers(0, 2**31)).map(
     lambda t: np.random.default_rng(t[2]).random(t[:2]) < np.random.default_rng(t[2]).choice([0.05, 0.2, 0.6])
 )
+ARROW = np.eye(9, dtype=bool)
+ARROW[0] = ARROW[:, 0] = True
+STRUCTURES = {
+    "one zero": np.zeros((1, 1), bool),
+    "zeros": np.zeros((3, 5), bool),
+    "ones": np.ones((4, 3), bool),
+    "a row": np.ones((1, 12), bool),
+    "a column": np.ones((12, 1), bool),
+    "diagonal": np.eye(12, dtype=bool),
+    "band": np.tri(12, k=1, dtype=bool) & ~np.tri(12, k=-2, dtype=bool),
+    "triangle": np.tri(6, dtype=bool),
+    "arrow": ARROW,
+    "long rows apart": np.concatenate([ARROW[:, 1:], ARROW[:2, 1:]]),
+    "blocks": np.kron(np.eye(3), np.ones((2, 4))).astype(bool),
+}
 
 
 @settings(max_examples=200, deadline=None)
 @given(MATRICES, st.sampled_from([("forward",), ("reverse",), WAYS]))
+@examples(*({"matrix": matrix, "ways": ways} for matrix in STRUCTURES.values() for ways in (("forward",), ("reverse",), WAYS)))
 def test_colourings_tell_all_elements_apart(matrix, ways):
     """Columns of a colour share no row, but for rows that are made by themselves; and no scheme costs more than one pass for each."""
     pattern = Pattern.of_pairs(*np.nonzero(matrix), *matrix.shape)
@@ -215,6 +252,7 @@ def test_colourings_tell_all_elements_apart(matrix, ways):
 
 @settings(max_examples=10, deadline=None)
 @given(MATRICES)
+@examples(*({"matrix": STRUCTURES[name]} for name in ("one zero", "zeros", "a row", "band", "arrow", "blocks")))
 def test_matrices_come_back(matrix):
     """The Jacobian of a product with a known sparse matrix is the matrix."""
     values = jnp.asarray(matrix * (1.0 + np.arange(matrix.size).reshape(matrix.shape)), jnp.float32)
@@ -235,6 +273,7 @@ INDICES = {
 }
 
 
+@pytest.mark.core("row", "rows", "pairs", "negative", "outside", "clipped", "along")
 @pytest.mark.parametrize("case", INDICES)
 def test_gathers_read_where_jax_does(case):
     """Positions against JAX's own indexing of an array of positions."""
@@ -347,6 +386,7 @@ def attention(x):
     return jax.nn.softmax(x @ x.T, axis=-1) @ x
 
 
+@pytest.mark.rest
 def test_near_ties_are_timed_once(tmp_path, monkeypatch):
     """A dense square Jacobian is made the way that was faster; the next process reads which, unless the file is damaged."""
     monkeypatch.setattr(_timed, "folder", lambda name: tmp_path / name)
@@ -412,7 +452,7 @@ def test_threads_agree_on_what_was_faster(monkeypatch):
     together, counted = threading.Barrier(count), itertools.count(1)
 
     def measured(*_):
-        together.wait(timeout=60)
+        together.wait(timeout=patience(60))
         return {"once": float(next(counted))}
 
     monkeypatch.setattr(_timed, "_measured", measured)

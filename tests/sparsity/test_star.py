@@ -4,12 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from jitney import lazy_derivatives
 from jitney._sparsity.colours.star import has_symmetric_hessian, star_scheme
 from jitney._sparsity.pattern import Pattern
+from tests._examples import examples
 
 
 def arrow(x):
@@ -41,6 +42,7 @@ def point(size):
     return jnp.asarray(np.random.default_rng(size).normal(size=size), jnp.float32)
 
 
+@pytest.mark.core("arrow-2")
 @pytest.mark.parametrize(("fn", "passes"), [(arrow, 2), (grid, 6), (band, 5)])
 def test_hessians_are_those_of_jax(fn, passes):
     """An arrow takes 2 passes where columns take all 64, a grid 6 instead of 7, and a band what its columns take."""
@@ -82,8 +84,26 @@ MATRICES = st.tuples(st.integers(1, 14), st.integers(0, 2**31), st.sampled_from(
 )
 
 
+PLACES = np.arange(9)
+STRUCTURES = {
+    "one zero": np.zeros((1, 1), bool),
+    "one": np.ones((1, 1), bool),
+    "zeros": np.zeros((5, 5), bool),
+    "diagonal": np.eye(6, dtype=bool),
+    "ones": np.ones((5, 5), bool),
+    "a pair": PLACES[:3, None] - PLACES[:3] == 2,  # and no diagonal
+    "arrow": (PLACES[:, None] == PLACES) | (PLACES == 0),
+    "path": PLACES[:, None] - PLACES == 1,
+    "ring": (PLACES[:, None] - PLACES) % 9 == 1,
+    "band": abs(PLACES[:, None] - PLACES) <= 2,
+    "grid": (abs(PLACES[:, None] // 3 - PLACES // 3) + abs(PLACES[:, None] % 3 - PLACES % 3)) <= 1,
+    "two sides": (PLACES[:, None] < 4) & (PLACES >= 4),
+}
+
+
 @settings(max_examples=200, deadline=None)
 @given(MATRICES)
+@examples(*({"half": half} for half in STRUCTURES.values()))
 def test_every_element_is_alone_in_its_pass(half):
     """Of a random symmetric matrix, by what the passes give of it: sums over the columns of a colour."""
     pattern = half | half.T
@@ -100,6 +120,8 @@ def test_every_element_is_alone_in_its_pass(half):
 
 @settings(max_examples=6, deadline=None)
 @given(st.integers(0, 2**31), st.integers(4, 24))
+@example(seed=0, count=4)
+@example(seed=2, count=24)
 def test_hessians_of_random_sparse_functions(seed, count):
     """Sums of products of pairs of elements, a hub among them."""
     draw = np.random.default_rng(seed)

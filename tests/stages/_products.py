@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from jaxtyping import Array, Float
 
+from tests._arrays import array, filled
+
 rng = np.random.default_rng(5)
-W = jnp.asarray(rng.normal(size=(6, 4)).astype(np.float32))
-X = jnp.asarray(rng.normal(size=(3, 6)).astype(np.float32))
+W = array(rng.normal(size=(6, 4)))
+X = array(rng.normal(size=(3, 6)))
 LOW = {"bf16": jnp.bfloat16, "fp16": jnp.float16}
 HOST = {"bf16": ml_dtypes.bfloat16, "fp16": np.float16}
 
@@ -66,7 +68,7 @@ class Net(eqx.Module):
         return self.head(self.norm(x))
 
 
-NET = Net()
+NET = filled(Net)
 
 
 def loss(model: Net, x: Float[Array, "n 6"]) -> Float[Array, ""]:

@@ -13,6 +13,7 @@ from jax.extend import core
 from jaxtyping import Array, Float
 
 from jitney import OptionError, optimize
+from tests._examples import examples
 from tests.stages._products import LOW, W, X, lines, products, rounded
 from tests.stages._products import native as native
 
@@ -35,6 +36,7 @@ def test_many_small_terms_do_not_vanish_in_the_sum():
     assert optimize(precision="bf16")(lambda a, b: a @ b)(ones, ones.T) == 4096
 
 
+@pytest.mark.core("bf16")
 @pytest.mark.parametrize("policy", LOW)
 def test_a_convolution_is_cast_in_both_directions(policy):
     """Its gradient too, which plain JAX cannot take of low factors with a float32 result."""
@@ -126,6 +128,7 @@ def called(x, w):
     return jax.jit(lambda x: x @ w[:4])(x) + jnp.einsum("ij,jk->ik", x, w[:4])
 
 
+@pytest.mark.core("looped", "whiled")
 @pytest.mark.parametrize("body", [looped, whiled, branched, rematted, called])
 def test_products_inside_of_other_operations_are_cast(body):
     """In loops, branches, rematerialised parts and inner calls; what comes out is near, and so is a gradient."""
@@ -179,6 +182,7 @@ def test_a_function_with_its_own_derivative_keeps_rule_and_type(own, slope):
     assert any(f"{own.__name__} (1 product)" in line for line in lines(f, X, W))
 
 
+@pytest.mark.rest
 def test_solves_and_what_stands_next_to_them_stay():
     """Normal equations and their solution equal those of the plain function; a product behind a nonlinearity is cast."""
 
@@ -235,6 +239,12 @@ def test_casting_all_refuses_solves_and_factorisations(body, name):
     seed=st.integers(0, 99),
     policy=st.sampled_from(["bf16", "fp16"]),
     first=st.booleans(),
+)
+@examples(
+    {"sizes": [1, 1], "seed": 0, "policy": "bf16", "first": False},
+    {"sizes": [3, 4], "seed": 1, "policy": "fp16", "first": True},  # the only layer is pinned
+    {"sizes": [2, 5, 3], "seed": 2, "policy": "fp16", "first": False},
+    {"sizes": [5, 1, 4, 2], "seed": 3, "policy": "bf16", "first": True},
 )
 def test_any_chain_of_products_is_that_of_rounded_factors(sizes, seed, policy, first):
     """Against NumPy's doubles, layer by layer; the first layer may be pinned."""

@@ -79,6 +79,7 @@ def attention(layers, x):
     return jnp.mean(x**2)
 
 
+@pytest.mark.rest
 def test_on_a_cpu_rounded_factors_are_multiplied_in_float32(monkeypatch):
     """The same numbers; gradients and padded Gram matrices, for some of which XLA has no low kernel there, run. The plan says so."""
     monkeypatch.undo()

@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, Key
 
 import jitney
 from jitney import AxisError, ContractError, JitneyWarning, OptionError, optimize
+from tests._examples import examples
 
 RNG = np.random.default_rng(0)
 
@@ -31,6 +32,7 @@ chunked = optimize(chunk={"n": 8})(residual)
 
 @settings(max_examples=15, deadline=None)
 @given(n=st.integers(1, 40))
+@examples({"n": 1}, {"n": 7}, {"n": 8}, {"n": 9}, {"n": 40})
 def test_any_size_equals_the_whole(n):
     """Less than a chunk, whole chunks and a rest."""
     w, x, y = rows(3), rows(n, 3), rows(n)

@@ -13,6 +13,7 @@ from hypothesis.extra import numpy as hnp
 from jaxtyping import Array
 
 from jitney import DonationError, OptionError, optimize
+from tests._examples import examples
 from tests._monitor import listening
 from tests._tracing import count_traces
 
@@ -36,6 +37,17 @@ def why(program, stage, *args):
         st.sampled_from([np.float32, np.float16, np.int32, np.uint8, np.complex64, np.bool_]),
         hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4),
     )
+)
+@examples(
+    {"x": np.array(-0.0, np.float32)},
+    {"x": np.array([np.nan, np.inf, -np.inf, -0.0], np.float32)},
+    {"x": np.zeros((2, 0, 3), np.float32)},
+    {"x": np.array([[65504, 300, 6e-8, -0.0]], np.float16)},  # the sum and the square overflow, the least of all is lost
+    {"x": np.array([2**31 - 1, -(2**31), 46341, -1], np.int32)},  # the sum and the square wrap around
+    {"x": np.arange(250, 258).reshape(2, 2, 2).astype(np.uint8)},
+    {"x": np.array([complex(np.inf, np.nan), complex(-0.0, 0.0), 1j], np.complex64)},
+    {"x": np.array([[True], [False]])},
+    {"x": np.array([], np.bool_)},
 )
 def test_elementwise_results_equal_jax_jit_to_the_bit(x):
     """For any shape and dtype."""

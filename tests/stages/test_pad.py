@@ -18,6 +18,7 @@ from jaxtyping import Array, Float, Int, Key, PyTree
 
 import jitney
 from jitney import Bucket, ContractError, JitneyWarning, OptionError, optimize
+from tests._examples import examples
 from tests._tracing import count_traces
 
 RNG = np.random.default_rng(0)
@@ -54,6 +55,18 @@ class Decay(eqx.Module):
 
 @settings(max_examples=30, deadline=None)
 @given(n=st.integers(0, 70), on_device=st.booleans())
+@examples(
+    {"n": 0, "on_device": False},
+    {"n": 1, "on_device": False},
+    {"n": 1, "on_device": True},
+    {"n": 2, "on_device": False},
+    {"n": 4, "on_device": True},  # a whole bucket
+    {"n": 5, "on_device": True},  # the first of the next one
+    {"n": 5, "on_device": False},
+    {"n": 7, "on_device": False},
+    {"n": 8, "on_device": True},
+    {"n": 70, "on_device": True},
+)
 def test_any_size_equals_exact(n, on_device):
     """NumPy or device arrays, empty and single ones too; results have the true size."""
     t, y = rows(n), rows(n)
@@ -183,6 +196,7 @@ def test_results_may_hold_more_than_arrays():
     assert (out["name"], out["fn"], out["none"]) == ("a", jnp.sin, None)
 
 
+@pytest.mark.rest
 @pytest.mark.filterwarnings("ignore:.*not padded inside an outer")
 def test_outer_transforms_see_the_numbers_of_a_plain_function():
     """Under grad and vmap, which are padded, and under jit, which is not."""

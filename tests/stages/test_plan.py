@@ -7,10 +7,11 @@ from jaxtyping import Array, Float
 
 from jitney import optimize
 from jitney._stages.plan import Plan, difference
+from tests._arrays import array
 from tests._monitor import listening
 from tests._tracing import count_traces
 
-X = jnp.ones(3)
+X = array(np.ones(3))
 
 
 def body(x: Float[Array, "n"], y: Float[Array, "n"]) -> Float[Array, ""]:

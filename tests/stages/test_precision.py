@@ -8,8 +8,9 @@ import pytest
 from jaxtyping import Array, Float, Float32
 
 from jitney import JitneyWarning, OptionError, optimize
+from tests._arrays import array
 
-X = jnp.asarray(np.linspace(0, 1, 5, dtype=np.float32))
+X = array(np.linspace(0, 1, 5, dtype=np.float32))
 TYPES = {"bf16-all": jnp.bfloat16, "fp16-all": jnp.float16, "f32": jnp.float32, "f64": np.float64}
 
 
@@ -279,6 +280,7 @@ def max_pool(x):
     return jnp.sum(jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (2,), (2,), "VALID") ** 2)
 
 
+@pytest.mark.core("pool")
 @pytest.mark.parametrize("body", [max_pool, lambda x: jnp.sum(jax.scipy.special.i1e(x))], ids=["pool", "bessel"])
 def test_f64_whose_derivative_an_outer_jit_cannot_lower_is_a_sentence(body):
     """Forward and backward. The value, and the derivative with 64 bits around it, are right."""

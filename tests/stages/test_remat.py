@@ -7,9 +7,10 @@ import pytest
 from jaxtyping import Array, Float
 
 from jitney import OptionError, optimize
+from tests._arrays import array
 
-W = jnp.asarray(np.linspace(-1, 1, 64, dtype=np.float32).reshape(8, 8))
-X = jnp.asarray(np.linspace(0, 1, 8, dtype=np.float32))
+W = array(np.linspace(-1, 1, 64, dtype=np.float32).reshape(8, 8))
+X = array(np.linspace(0, 1, 8, dtype=np.float32))
 
 
 def deep(w: Float[Array, "n n"], x: Float[Array, "n"]) -> Float[Array, ""]:
@@ -43,6 +44,7 @@ def reference():
     return grad
 
 
+@pytest.mark.core("False", "True", "everything_saveable", "nothing_saveable")
 @pytest.mark.parametrize(
     "policy",
     [

@@ -6,19 +6,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from jaxtyping import Array, Float
 
 import jitney
 from jitney import OptionError, optimize
+from tests._arrays import array, random_key
 
 LAYERS, ROWS, WIDTH = 6, 8, 8
 RNG = np.random.default_rng(0)
-WS = [jnp.asarray(RNG.normal(size=(WIDTH, WIDTH)) / WIDTH**0.5, jnp.float32) for _ in range(LAYERS)]
-BS = [jnp.asarray(RNG.normal(size=WIDTH), jnp.float32) for _ in range(LAYERS)]
-X = jnp.asarray(RNG.normal(size=(ROWS, WIDTH)), jnp.float32)
-KEY = jax.random.key(0)
+WS = [array(RNG.normal(size=(WIDTH, WIDTH)) / WIDTH**0.5) for _ in range(LAYERS)]
+BS = [array(RNG.normal(size=WIDTH)) for _ in range(LAYERS)]
+X = array(RNG.normal(size=(ROWS, WIDTH)))
+KEY = random_key(0)
 
 
 def half(x, w, b):
@@ -135,7 +136,7 @@ def looping(x, w, b, _):
     return x + jnp.sum(ys) / 100 + jnp.mean(work(x, w, b))
 
 
-CONSTANT = jnp.asarray(RNG.normal(size=(ROWS, WIDTH)), jnp.float32)
+CONSTANT = array(RNG.normal(size=(ROWS, WIDTH)))
 MODELS = {
     "plain": in_turn(lambda x, w, b, _: work(x, w, b)),
     "relu and softmax": in_turn(lambda x, w, b, _: jax.nn.softmax(jax.nn.relu(work(x, w, b)))),
@@ -186,6 +187,7 @@ def layers_of(report):
     return [(d["taken"], d["why"]) for d in report.to_dict()["decisions"] if d["name"] == "layers"]
 
 
+@pytest.mark.core("plain", "keys")
 @pytest.mark.parametrize("name", MODELS)
 def test_layers_as_a_loop_have_the_values_and_the_gradient_of_the_function(name):
     """Below another program, which differentiates it; every result, to the last state."""
@@ -204,6 +206,7 @@ def test_layers_as_a_loop_have_the_values_and_the_gradient_of_the_function(name)
     close(fast(both(f))(WS, BS, X), fast(both(model))(WS, BS, X), 1e-3)
 
 
+@pytest.mark.core("keys")
 @pytest.mark.parametrize("name", ["relu and softmax", "keys"])
 def test_its_own_derivative_is_of_a_loop_and_the_plan_says_of_how_many_layers(name):
     """`f.grad`, with respect to all its arguments."""
@@ -215,6 +218,7 @@ def test_its_own_derivative_is_of_a_loop_and_the_plan_says_of_how_many_layers(na
     assert "6 equal layers are one loop" in str(f.grad.plan(WS, BS, X))
 
 
+@pytest.mark.core("plain")
 @pytest.mark.parametrize("name", ["plain", "two stacks"])
 def test_a_step_that_takes_its_gradient_itself_has_loops_both_ways(name):
     """The layers of the forward and those of the backward pass; the parameters are those of the plain step."""
@@ -280,6 +284,7 @@ def test_what_is_not_equal_or_not_worth_it_stays_and_the_plan_says_why(model, sa
     assert re.search(says, why)
 
 
+@pytest.mark.rest
 def test_rules_that_differ_are_each_layers_own():
     """A gradient whose layers have rules of their own."""
     loss = loss_of(in_turn(lambda x, w, b, k: RULES[k](work(x, w, b))))
@@ -287,6 +292,7 @@ def test_rules_that_differ_are_each_layers_own():
     close(f.grad(WS, BS, X, wrt="ws"), fast(jax.grad(loss))(WS, BS, X), 1e-3)
 
 
+@pytest.mark.rest
 def test_rules_that_differ_in_branches_are_each_layers_own():
     """JAX prints a branch without the rules of the functions in it, so its text does not say whether two are equal."""
 
@@ -331,6 +337,7 @@ def found(_):
     return rule
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("rule", [valued, pushed, underived, found])
 def test_a_function_with_a_rule_has_its_own_value_where_nothing_is_differentiated(rule):
     """Layers that differ in it alone stay apart; a rule that cannot be asked for two derivatives is not asked to be."""
@@ -340,6 +347,7 @@ def test_a_function_with_a_rule_has_its_own_value_where_nothing_is_differentiate
     close(optimize(roll="auto")(lambda *given: model(*given))(*layers, X), fast(model)(*layers, X), 1e-3)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("model", [before_that, from_the_first])
 def test_what_each_layer_reads_of_others_is_as_it_was(model):
     """Of the one before the one before, or of the first."""
@@ -347,6 +355,7 @@ def test_what_each_layer_reads_of_others_is_as_it_was(model):
     close(fast(lambda *a: jax.value_and_grad(f)(*a))(WS, BS, X), fast(jax.value_and_grad(loss_of(model)))(WS, BS, X), 1e-3)
 
 
+@pytest.mark.rest
 def test_weights_that_take_long_to_stack_stay_unless_they_are_stacked():
     """Wide layers for few rows; `jitney.stack` makes the loop worth it, and its gradient is that of the list."""
     width = 96
@@ -387,6 +396,7 @@ def test_without_the_option_nothing_is_rolled():
 # With other options.
 
 
+@pytest.mark.core("{'pad'*")
 @pytest.mark.parametrize(
     "options",
     [
@@ -407,6 +417,7 @@ def test_it_goes_with_other_options(options):
     assert any(taken for taken, _ in layers_of(f.grad.plan(WS, BS, X, wrt="ws")))
 
 
+@pytest.mark.rest
 def test_mapped_examples_share_the_loop():
     """A per-example loss under `vmap`."""
 
@@ -444,6 +455,9 @@ KINDS = [
 
 @settings(max_examples=3, deadline=None)
 @given(kinds=st.lists(st.tuples(st.integers(0, 3), st.integers(1, 5)), min_size=1, max_size=3), skip=st.booleans())
+@example(kinds=[(3, 1)], skip=True)  # one layer, that nothing repeats
+@example(kinds=[(0, 4), (1, 1), (0, 3)], skip=False)  # more layers than weights, one of another kind between two runs
+@example(kinds=[(2, 2), (3, 2)], skip=True)
 def test_any_stack_of_layers_has_the_value_and_the_gradient_of_the_unrolled_one(kinds, skip):
     """Runs of layers of any kinds in any order, with the first state read again at the end or not."""
 

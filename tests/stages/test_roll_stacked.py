@@ -10,12 +10,13 @@ from jaxtyping import Array, Float
 
 import jitney
 from jitney import optimize
+from tests._arrays import array
 
 LAYERS, ROWS, WIDTH = 14, 4, 6
 RNG = np.random.default_rng(1)
 WS = [RNG.normal(size=(WIDTH, WIDTH)).astype(np.float32) / WIDTH**0.5 for _ in range(LAYERS)]
 BS = [RNG.normal(size=WIDTH).astype(np.float32) / 8 for _ in range(LAYERS)]
-X = jnp.asarray(RNG.normal(size=(ROWS, WIDTH)), jnp.float32)
+X = array(RNG.normal(size=(ROWS, WIDTH)))
 
 
 def small(x, w, b):
@@ -88,6 +89,7 @@ def taken(report):
     return [int(re.match(r"\d+", line).group()) for line in lines]
 
 
+@pytest.mark.core("decayed")
 @pytest.mark.parametrize("loss", LOSSES)
 def test_the_gradient_of_stacked_layers_is_each_rows_own(loss):
     """Taken by the step itself, beside NumPy in float64; also where a row has two gradients, none, or another part."""

@@ -14,11 +14,14 @@ import jitney
 from jitney import BudgetError, OptionError, optimize
 from jitney._saving import EVERYTHING, Option, Point, Problem, choose
 from jitney._saving.flops import flops
+from tests._arrays import array
+
+pytestmark = pytest.mark.real_xla
 
 LAYERS, ROWS, WIDTH = 6, 256, 32
 RNG = np.random.default_rng(0)
-WS = [jnp.asarray(RNG.normal(size=(WIDTH, WIDTH)) / WIDTH**0.5, jnp.float32) for _ in range(LAYERS)]
-X = jnp.asarray(RNG.normal(size=(ROWS, WIDTH)), jnp.float32)
+WS = [array(RNG.normal(size=(WIDTH, WIDTH)) / WIDTH**0.5) for _ in range(LAYERS)]
+X = array(RNG.normal(size=(ROWS, WIDTH)))
 
 
 def loop(ws: list, x: Float[Array, "batch n"]) -> Float[Array, ""]:
@@ -83,6 +86,7 @@ def recomputes(fn, *arguments):
     return any(name in str(jax.make_jaxpr(fn)(*arguments)) for name in ("checkpoint[", "remat2["))
 
 
+@pytest.mark.rest
 def test_a_gradient_that_does_not_fit_recomputes_and_fits(whole):
     """Half-way to what recomputing all layers takes; the compiled program keeps to it, and the plan says how."""
     budget = int(0.8 * whole)
@@ -106,6 +110,7 @@ class Net(eqx.Module):
     name: str = eqx.field(static=True)
 
 
+@pytest.mark.rest
 def test_a_loss_inside_a_training_step_is_seen_with_its_choice_by_the_outer_gradient(whole_scanned):
     """`eqx.filter_grad` of the program inside another program: the step takes less, its gradient is the same."""
 
@@ -123,6 +128,7 @@ def test_a_loss_inside_a_training_step_is_seen_with_its_choice_by_the_outer_grad
     assert mine < 0.9 * plain
 
 
+@pytest.mark.rest
 def test_examples_share_the_memory(whole_scanned):
     """A per-example loss under `vmap`: what is chosen is for all of them, so it depends on how many there are."""
 
@@ -136,6 +142,7 @@ def test_examples_share_the_memory(whole_scanned):
     close(jax.grad(mean)(WS, X), reference(WS, X))
 
 
+@pytest.mark.rest
 def test_where_nothing_fits_the_error_names_the_least_that_does():
     """That much is enough then; and it lists what was found."""
     with pytest.raises(BudgetError, match="its gradient does not fit into 1 KiB") as caught:
@@ -183,6 +190,7 @@ OPTIONS = [
 ]
 
 
+@pytest.mark.core("loop-options0")
 @pytest.mark.parametrize(
     ("fn", "options"), [(loop, OPTIONS), (backwards, [Option("nothing", 5, 2)]), (scanned, [Option("dots", 6, 1), Option("nothing", 6, 3)])]
 )
@@ -256,6 +264,7 @@ def test_operations_are_counted_over_loops():
     assert flops(jax.make_jaxpr(body)(jnp.ones((3, 3)), jnp.ones((7, 3)))) == 5 * 2 * 7 * 3 * 3
 
 
+@pytest.mark.rest
 def test_results_that_are_no_numbers_pass(whole_scanned):
     """A loss with an auxiliary count and a name, under `jax.grad`."""
 
@@ -268,6 +277,7 @@ def test_results_that_are_no_numbers_pass(whole_scanned):
     assert (int(aux["rows"]), aux["name"]) == (ROWS, "loop")
 
 
+@pytest.mark.rest
 def test_the_frontier_is_a_table_and_a_picture(whole):
     """What is not dominated is on it, what fits and recomputes least is chosen, and what is not there has its reason."""
     from xml.etree import ElementTree as ET

@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 from jaxtyping import Array, Float, Int, PyTree
 
 from jitney import ContractError, OptionError, optimize
+from tests._arrays import array
+from tests._examples import examples
 from tests._tracing import count_traces
 
 
 def rows(*shape, start=0.0):
-    return jnp.asarray(np.linspace(start, start + 1, int(np.prod(shape)), dtype=np.float32).reshape(shape))
+    return array(np.linspace(start, start + 1, int(np.prod(shape)), dtype=np.float32).reshape(shape))
 
 
 def decision(program, *args, **keywords):
@@ -303,6 +305,14 @@ def test_gradients_pass_through():
 
 @settings(max_examples=20, deadline=None)
 @given(size=st.integers(0, 4), n=st.integers(1, 4), which=st.tuples(st.booleans(), st.booleans(), st.booleans()))
+@examples(
+    {"size": 0, "n": 2, "which": (True, True, True)},
+    {"size": 0, "n": 4, "which": (False, True, False)},
+    {"size": 1, "n": 1, "which": (True, True, True)},
+    {"size": 4, "n": 3, "which": (False, False, False)},
+    {"size": 3, "n": 3, "which": (True, False, False)},  # the size is that of another axis
+    {"size": 2, "n": 4, "which": (False, True, True)},
+)
 def test_equals_a_loop_that_stacks(size, n, which):
     """For each choice of mapped arguments, including none."""
     shapes = [(n, n), (n,), ()]

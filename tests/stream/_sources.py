@@ -7,12 +7,11 @@ import h5py
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import zarr
 from jaxtyping import Array, Float
 
 from jitney import optimize, stream
 from jitney._stream.resume import Checkpoint
-from tests.stream.test_stream import Chunks, Sliceable, archive, saved
+from tests.stream.test_stream import Chunks, Sliceable, archive, in_zarr, saved
 
 F = np.float32
 
@@ -42,6 +41,12 @@ def mapped(x, folder):
     return np.load(saved(x, folder), mmap_mode="r")
 
 
+def in_a_folder(x, folder):
+    import zarr  # here, since importing it is slow
+
+    return zarr.create_array(str(folder / "z"), data=x, chunks=(8,), overwrite=True)
+
+
 SOURCES = {
     "NumPy": lambda x, folder: x.copy(),
     "device": lambda x, folder: jnp.asarray(x),
@@ -51,8 +56,8 @@ SOURCES = {
     "paths": lambda x, folder: [saved(x[:30], folder, "a"), saved(x[30:], folder, "b")],
     "sliceable": lambda x, folder: Sliceable(x.copy()),
     "HDF5": hdf5,
-    "Zarr": lambda x, folder: zarr.create_array(str(folder / "z"), data=x, chunks=(8,), overwrite=True),
-    "Zarr in memory": lambda x, folder: zarr.array(x, chunks=(8,)),
+    "Zarr": in_a_folder,
+    "Zarr in memory": lambda x, folder: in_zarr(x, (8,)),
     "npz": lambda x, folder: archive(x[:, None], folder, np.savez),
     "compressed npz": lambda x, folder: archive(x[:, None], folder, np.savez_compressed),
     "chunks": lambda x, folder: Chunks(x.copy(), 7),

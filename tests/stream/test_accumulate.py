@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from jaxtyping import Array, Float, Int
 
 from jitney import AxisError, DerivativeError, OptionError, accumulate, optimize
+from tests._examples import examples
 
 RNG = np.random.default_rng(0)
 W = RNG.normal(size=(3, 2))
@@ -35,6 +36,14 @@ def loops(fn, *args):
 
 @settings(max_examples=6, deadline=None)
 @given(st.integers(2, 13), st.integers(1, 14))
+@examples(
+    {"n": 2, "microbatch": 1},
+    {"n": 12, "microbatch": 4},  # they fit
+    {"n": 13, "microbatch": 4},  # the last one is one row
+    {"n": 13, "microbatch": 12},
+    {"n": 13, "microbatch": 13},
+    {"n": 13, "microbatch": 14},
+)
 def test_microbatches_add_up_to_the_batch(n, microbatch):
     """For any size of either, a shorter last one and one for all included."""
     x, y = batch(n)
@@ -57,6 +66,7 @@ def net_loss(model: Net, x: Float[Array, "batch 3"], y: Float[Array, "batch 2"])
     return jnp.sum((jax.vmap(model)(x) - y) ** 2)
 
 
+@pytest.mark.rest
 def test_the_gradient_of_a_module_is_a_module():
     """Arrays have gradients, as Equinox gives them for the whole batch; what is static is None, or stays."""
     model, (x, y) = Net(eqx.nn.Linear(3, 2, key=jax.random.key(0)), "net"), batch(10)

@@ -10,6 +10,10 @@ from tests.stream._sources import SOURCES, F, Iterations, age, breaks_off, mean,
 from tests.stream.test_stream import rows, saved
 
 
+@pytest.mark.core(
+    "NumPy-second pass-new file", "path-first pass-old file", "HDF5-second pass-new file",
+    "chunks-first pass-new file",
+)  # fmt: skip
 @pytest.mark.parametrize("old", [True, False], ids=["old file", "new file"])
 @pytest.mark.parametrize("after", [6, 18], ids=["first pass", "second pass"])
 @pytest.mark.parametrize("kind", SOURCES)
@@ -30,6 +34,10 @@ def test_changed_data_are_not_mixed_with_what_they_were(kind, after, old, tmp_pa
     assert path.read_bytes() == before
 
 
+@pytest.mark.core(
+    "NumPy-first pass", "memory map-first pass", "parts-first pass", "sliceable-first pass",
+    "Zarr-first pass", "npz-first pass", "chunks-first pass",
+)  # fmt: skip
 @pytest.mark.parametrize("after", [6, 18], ids=["first pass", "second pass"])
 @pytest.mark.parametrize("kind", SOURCES)
 def test_data_that_are_the_same_are_gone_on_with(kind, after, tmp_path, monkeypatch):

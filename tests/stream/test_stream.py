@@ -9,13 +9,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import zarr
 from jaxtyping import Array, Float, Key
 
 from jitney import AxisError, ContractError, JitneyError, OptionError, optimize, stream
 
 RNG = np.random.default_rng(0)
 F = np.float32
+
+
+def in_zarr(x, chunks):
+    import zarr  # here, since importing it is slow
+
+    return zarr.array(x, chunks=chunks)
 
 
 def rows(*shape):
@@ -65,7 +70,7 @@ SOURCES = {
     "parts": lambda x, folder: [x[:3], x[3:4], x[4:]],
     "sliceable": lambda x, folder: Sliceable(x),
     "HDF5": lambda x, folder: h5py.File(folder / f"{x.ndim}.h5", "w").create_dataset("data", data=x, chunks=True),
-    "Zarr": lambda x, folder: zarr.array(x, chunks=(4,) * x.ndim),
+    "Zarr": lambda x, folder: in_zarr(x, (4,) * x.ndim),
     "npz": lambda x, folder: archive(x, folder, np.savez),
     "npz by column": lambda x, folder: archive(np.asfortranarray(x), folder, np.savez),
     "compressed npz": lambda x, folder: archive(x, folder, np.savez_compressed),
@@ -116,6 +121,10 @@ def test_a_bar_writes_nothing_where_nobody_looks(capsys):
     assert capsys.readouterr() == ("", "")
 
 
+@pytest.mark.core(
+    "23-NumPy", "23-path", "23-HDF5", "23-npz by column", "23-uneven chunks", "21-parts",
+    "7-NumPy", "7-Zarr",
+)  # fmt: skip
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("n", [23, 21, 7])
 def test_any_source_gives_the_results_of_one_call(source, n, tmp_path):
@@ -148,6 +157,7 @@ def test_only_a_chunk_is_read_at_a_time():
     assert data.longest == 64
 
 
+@pytest.mark.rest
 def test_each_pass_has_one_program():
     """However many chunks, and one for the last chunk, which is shorter; a second run over data of that length compiles nothing."""
     from tests._monitor import listening
@@ -245,6 +255,7 @@ print(out.stats.chunks, [np.asarray(a).tobytes().hex() for a in out.value])
 """
 
 
+@pytest.mark.rest
 def test_a_killed_process_goes_on_to_the_same_bits(tmp_path):
     """kill -9 in either pass; the process after it makes the rest only."""
 
@@ -493,6 +504,7 @@ def test_a_broken_pass_from_the_end_goes_on(tmp_path, after):
     assert stats.chunks <= 26 - after + 2
 
 
+@pytest.mark.rest
 def test_rows_that_come_in_order_cannot_be_read_from_the_end():
     """Each chunk would be found by reading all before it."""
     with pytest.raises(AxisError, match="'x' can only be read from its first row on, and a pass over 'n' runs from the end"):

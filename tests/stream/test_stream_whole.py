@@ -29,6 +29,7 @@ def loss(w: Float[Array, "k k"], x: Float[Array, "n k"]) -> Float[Array, ""]:
     return jnp.mean((jax.lax.scan(step, jnp.zeros(3, x.dtype), x)[1] - 0.3) ** 2)
 
 
+@pytest.mark.core("5")
 @pytest.mark.parametrize("chunk", [5, 22])
 def test_orders_and_places_are_those_of_one_call(chunk):
     value, stats = stream(optimize(summary), {"x": X}, chunk={"n": chunk}, progress=False)
@@ -37,6 +38,7 @@ def test_orders_and_places_are_those_of_one_call(chunk):
     assert stats.passes <= 3
 
 
+@pytest.mark.rest
 def test_backpropagation_through_a_loop_along_the_axis():
     """Forward from the first chunk, back from the last one."""
     program = optimize(loss).value_and_grad

@@ -22,11 +22,12 @@ from jitney._stream import verify as _verify_stream
 from jitney._stream.steps import Steps
 from jitney._switches import VERIFY
 from jitney._verify.difference import Allowed, compared
+from tests._arrays import array
 from tests._monitor import listening
 from tests._switched import configured, environment
 
-X = jnp.arange(1.0, 8.0)
-M = jnp.asarray(np.random.default_rng(0).normal(size=(7, 7)), jnp.float32)
+X = array(np.arange(1.0, 8.0))
+M = array(np.random.default_rng(0).normal(size=(7, 7)))
 Vector = Float[Array, "n"]
 
 
@@ -120,6 +121,7 @@ def test_an_element_that_is_missing_in_chunks_is_caught():
         optimize(chunk={"n": 2}, verify=True)(fresh())(X)
 
 
+@pytest.mark.rest
 @pytest.mark.usefixtures("forgets_the_end")
 def test_an_example_that_is_missing_in_microbatches_is_caught():
     """Against the gradient of the whole batch."""
@@ -132,6 +134,7 @@ def test_an_example_that_is_missing_in_microbatches_is_caught():
         jitney.accumulate(loss, axis="batch", microbatch=2, wrt="w")(jnp.float32(2), X)
 
 
+@pytest.mark.rest
 @pytest.mark.usefixtures("forgets_the_end")
 def test_a_wrong_program_inside_a_step_is_caught():
     """The step itself is plain `jax.jit`; what it calls is not."""
@@ -160,6 +163,7 @@ class Rows:
         return np.arange(40, dtype=np.float32)[rows]
 
 
+@pytest.mark.rest
 def test_a_piece_that_is_missing_in_a_stream_is_caught(monkeypatch):
     """Against one plain call on all of the data."""
     found = Steps.pieces.fget
@@ -182,6 +186,7 @@ def test_data_that_are_too_large_to_be_read_as_a_whole_are_left_out_with_a_warni
         jitney.stream(total, {"x": Rows()}, chunk={"n": 9}, progress=False)
 
 
+@pytest.mark.rest
 def test_an_element_that_is_missing_in_a_pattern_is_caught(monkeypatch):
     """The coloured Jacobian against that of `jax.jacfwd`."""
     found = Linearized.pattern
@@ -215,6 +220,7 @@ def test_a_wrong_recomputation_is_caught(monkeypatch):
 # What is honest passes.
 
 
+@pytest.mark.core("bf16", "f64")
 @pytest.mark.parametrize("precision", ["bf16", "fp16", "bf16-all", "tf32", "f64", {"default": "bf16"}, "auto:1e-1"])
 def test_what_a_low_type_rounds_is_no_difference(precision):
     """Sums of 500 products, and the differences of nearly equal ones."""
@@ -331,6 +337,7 @@ def test_checks_of_equinox_stay_as_they_are():
         checked(-X)
 
 
+@pytest.mark.rest
 def test_results_that_are_no_arrays_are_handed_on():
     """A tuple with a string, a linear function and a sparse Jacobian."""
     f = optimize(pad={"n": "pow2"}, verify=True)(lambda_mixed)
@@ -356,6 +363,7 @@ def test_off_nothing_stands_around_the_call():
     assert entry.run is entry.jitted or VERIFY.on
 
 
+@pytest.mark.rest
 def test_configure_counts_from_the_next_call_on_for_functions_that_have_run(unmasked):
     """Both ways; `verify=False` of a function comes before it."""
     unmasked("reduce_sum")
@@ -425,6 +433,7 @@ def shown(error):
     return abs(float(ours) - float(plain))
 
 
+@pytest.mark.rest
 def test_the_script_shows_the_difference_by_itself(unmasked):
     """Of a function that cannot be imported: its source is copied, with what it names."""
     unmasked("reduce_sum")
@@ -444,6 +453,7 @@ def test_the_script_shows_the_difference_by_itself(unmasked):
     assert float(found.stdout.rpartition("largest difference: ")[2]) == pytest.approx(shown(error))
 
 
+@pytest.mark.rest
 def test_the_script_imports_what_can_be_imported(unmasked):
     """And takes the arguments out of files, modules too."""
     unmasked("reduce_sum")

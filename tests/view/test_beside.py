@@ -11,6 +11,7 @@ from jaxtyping import Array, Float
 
 import jitney
 from jitney import AxisError, DerivativeError, JitneyWarning, OptionError, optimize
+from tests._arrays import array
 from tests._tracing import count_traces
 
 RNG = np.random.default_rng(0)
@@ -102,7 +103,7 @@ def unannotated(x: Float[Array, "n"], y) -> Float[Array, ""]:
 NOT_PADDED = [
     (closure, (), "an array of 12 elements, as many as 'n' has, is no argument with that axis"),
     (unannotated, (TWELVE,), "'y' has as many elements along axis 0 as 'n', and the signature does not name that axis"),
-    (Scale(2, jnp.asarray(TWELVE)).beside, (), "'self.weight' has as many elements along axis 0 as 'n'"),
+    (Scale(2, array(TWELVE)).beside, (), "'self.weight' has as many elements along axis 0 as 'n'"),
 ]
 
 
@@ -163,6 +164,7 @@ def test_an_f64_function_inside_one_in_chunks():
     equals_in_f64(optimize(chunk={"n": 5})(with_f64)(x, 3.0), in_f64(x, 3.0))
 
 
+@pytest.mark.core("5")
 @pytest.mark.parametrize("chunk", [5, "auto"])
 def test_an_f64_function_inside_a_stream(chunk):
     """What is carried from chunk to chunk has 64 bits, and the arguments keep their 32."""
@@ -181,6 +183,7 @@ def with_budget(budget):
     return energy, outer
 
 
+@pytest.mark.rest
 def test_a_budget_inside_a_padded_or_cut_function_that_all_of_it_keeps():
     """Nothing is cut inside."""
     x = rows(100)

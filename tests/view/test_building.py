@@ -16,11 +16,13 @@ from jitney._signature.static_values import snapshot
 from jitney._view.building import builder, holds_modules
 from jitney._view.flatten import Flattener
 from jitney._view.result import Outcome, is_computed
+from tests._arrays import array
+from tests._examples import examples
 from tests._tracing import count_traces
-from tests.view.test_result import TREES
+from tests.view.test_result import BY_HAND, TREES
 
 MANY = settings(max_examples=max(100, settings.default.max_examples))
-X = jnp.ones(2)
+X = array(np.ones(2))
 
 
 class Leaf(eqx.Module):
@@ -66,7 +68,7 @@ def scaled(model):
 
 
 def models():
-    inner = Leaf(X), Leaf(X * 3, "other")
+    inner = Leaf(X), Leaf(array(np.full(2, 3.0)), "other")
     return {
         "tuple": Model(inner),
         "list": Model(list(inner)),
@@ -92,6 +94,7 @@ def assert_same(got, want):
 
 @MANY
 @given(TREES)
+@examples(*({"result": result} for result in BY_HAND))
 def test_any_result_is_built_as_jax_builds_it(result):
     """The same nodes with the same leaves."""
     leaves, treedef = jax.tree.flatten(result)
@@ -171,6 +174,7 @@ def test_a_change_of_a_returned_model_is_seen():
             assert_same(f(model), scaled(model))
 
 
+@pytest.mark.rest
 def test_a_returned_model_that_is_let_go_is_forgotten():
     """With its arrays."""
     f = optimize(scaled)
@@ -188,6 +192,7 @@ def test_a_field_in_a_slot_is_left_to_jax():
     assert_same(build([X]), module)
 
 
+@pytest.mark.rest
 def test_a_method_of_a_returned_model_can_be_called():
     """It is a module as any other: hashing, printing, `tree_at`, `vars`."""
     f = optimize(scaled)

@@ -1,13 +1,13 @@
 """Modules are flattened as JAX flattens them, whoever does it, and whatever happens to them between two calls."""
 
 import gc
+import itertools
 import weakref
 from typing import Any
 
 import equinox as eqx
 import hypothesis.strategies as st
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -15,9 +15,11 @@ from hypothesis import given, settings
 from jitney import optimize
 from jitney._view import flatten
 from jitney._view.flatten import Flattener
+from tests._arrays import array
+from tests._examples import examples
 from tests._tracing import count_traces
 
-X = jnp.ones(2)
+X = array(np.ones(2))
 MANY = settings(max_examples=max(100, settings.default.max_examples))
 
 
@@ -82,8 +84,53 @@ def places(node):
     return [(node, name) for name in vars(node)] + found
 
 
+ONES, TWOS = np.full(2, 1), np.full(2, 2)
+
+
+def by_hand():
+    """Modules as the strategy draws them, made anew in each call."""
+    return (
+        Node(None, None),
+        Node(1, "a"),
+        Node(1, "b"),
+        Node(2, "a"),
+        Node(ONES, TWOS),
+        Node(TWOS, ONES, 2.0),
+        Node([], ()),
+        Node((), []),
+        Node(Leaf(ONES), Leaf(None, TWOS, "b")),
+        Node(Leaf(ONES), Leaf(None, TWOS, "a")),
+        Node((Leaf(ONES, 3), {"y": Leaf(""), "x": None}), [TWOS, 0]),
+        Node((Leaf(ONES, 3), {"y": Leaf(""), "z": None}), [TWOS, 0]),
+        Node(Node(Leaf(TWOS, "a", "b"), {}, 2.0), Node(([Leaf(Leaf(0))],), Node(1, None))),
+    )
+
+
+@st.composite
+def changes(draw):
+    """A module, the place of one of its fields, and what it becomes."""
+    module = draw(modules())
+    place = draw(st.integers(0, len(places(module)) - 1))
+    owner, name = places(module)[place]
+    new = st.just("other") if is_static(owner, name) else st.one_of(ATOMS, modules())
+    return module, place, draw(new)
+
+
+def is_static(owner, name):
+    return type(owner).__dataclass_fields__[name].metadata.get("static", False)
+
+
 @MANY
 @given(st.lists(st.one_of(modules(), ATOMS, st.tuples(ATOMS), st.tuples(modules())), max_size=3))
+@examples(
+    {"args": []},
+    {"args": [None, "a", ONES]},
+    {"args": [(3,), (None,), ("",)]},
+    {"args": [*by_hand()[:3]]},
+    {"args": [*by_hand()[6:9]]},
+    {"args": [by_hand()[10], 0, (by_hand()[12],)]},
+    {"args": [(by_hand()[12],), by_hand()[12]]},
+)
 def test_any_arguments_flatten_as_jax_flattens_them(args):
     """The same leaf objects in the same order, by JAX and by the functions that are written after some calls."""
     flattener = Flattener()
@@ -95,15 +142,26 @@ def test_any_arguments_flatten_as_jax_flattens_them(args):
 
 
 @MANY
-@given(modules(), st.data())
-def test_any_field_changed_behind_its_back_shows_at_once(module, data):
+@given(changes())
+@examples(
+    {"change": (Node(1, Leaf(ONES)), 0, 2)},  # `left`
+    {"change": (Node(1, Leaf(ONES)), 0, "a")},
+    {"change": (Node(1, Leaf(ONES)), 0, None)},
+    {"change": (Node(1, Leaf(ONES)), 2, "other")},  # `scale`, which is static
+    {"change": (Node(1, Leaf(ONES)), 3, TWOS)},  # `right.weight`
+    {"change": (Node(1, Leaf(ONES)), 4, TWOS)},  # `right.bias`, None before
+    {"change": (Node(1, Leaf(ONES)), 5, "other")},  # `right.name`, static
+    {"change": (Node(None, ONES), 1, Node([], Leaf(TWOS)))},  # `right`
+    {"change": (Node([Leaf(ONES)], {"x": (Leaf(1),)}), 6, Node("a", None))},  # of the last leaf
+    {"change": (Node(Leaf(0), {"z": Leaf("a"), "y": [TWOS]}), 8, "other")},  # its `name`
+)
+def test_any_field_changed_behind_its_back_shows_at_once(change):
     """`object.__setattr__` on any module of the tree, new leaf or new subtree, between two calls."""
+    module, place, new = change
     flattener = Flattener()
     for _ in range(5):
         flattener((module,))
-    owner, name = data.draw(st.sampled_from(places(module)))
-    field = next(f for f in type(owner).__dataclass_fields__.values() if f.name == name)
-    new = data.draw(st.just("other") if field.metadata.get("static") else st.one_of(ATOMS, modules()))
+    owner, name = places(module)[place]
     object.__setattr__(owner, name, new)
     for _ in range(5):
         leaves, key = flattener((module,))
@@ -118,6 +176,10 @@ def test_any_field_changed_behind_its_back_shows_at_once(module, data):
 
 @MANY
 @given(modules(), modules())
+@examples(
+    *({"a": a, "b": b} for a, b in itertools.combinations(by_hand(), 2)),
+    *({"a": a, "b": b} for a, b in zip(by_hand(), by_hand(), strict=True)),
+)
 def test_any_two_modules_share_a_key_just_if_jax_says_so(a, b):
     """Structure and types of leaves; of texts, which no call can change, the value may be in it too."""
 
@@ -271,6 +333,7 @@ def test_none_and_an_array_are_two_structures():
     assert counted.traces == 2
 
 
+@pytest.mark.rest
 def test_a_module_that_is_let_go_is_forgotten():
     """Nothing keeps a module, or its arrays, alive after the call."""
     f = optimize(value)

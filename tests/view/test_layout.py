@@ -17,9 +17,11 @@ import jitney._view.layout
 from jitney import optimize
 from jitney._signature.static_values import static_key
 from jitney._view.layout import described
+from tests._arrays import array, weak
+from tests._examples import examples
 from tests._tracing import count_traces
 
-X = jnp.arange(3.0)
+X = array(np.arange(3.0))
 FEW = settings(max_examples=min(25, settings.default.max_examples))
 
 
@@ -50,6 +52,18 @@ TREES = st.recursive(
 )
 
 
+BY_HAND = (
+    [],
+    [1, True, 1.0, -0.0, 1j, None, "", "ab", int, jnp.sin],
+    [np.float32(1.5), np.int8(-3), np.bool_(True), np.complex64(1j), np.uint16(7), np.float16(0.5)],
+    (np.zeros(()), array(np.zeros(0), "bfloat16")),
+    {"b": np.ones((1, 2), "int8"), "a": array(np.ones((2, 0)), bool), "c": {}},
+    Model(array([0, 1, 2], np.float32), 2),
+    Model(None, 0),
+    [Model(([np.ones(3, "complex64"), 2],), 1), {"a": {"b": (jnp.float32, np.float16(1))}}, ()],
+)
+
+
 def is_array(leaf):
     return isinstance(leaf, jax.Array | np.ndarray | np.generic)
 
@@ -71,6 +85,13 @@ def as_jax(leaf):
 
 @FEW
 @given(st.lists(TREES, max_size=3), st.dictionaries(st.sampled_from("abc"), TREES, max_size=2))
+@examples(
+    {"args": [], "kwargs": {}},
+    {"args": [], "kwargs": {"b": array([1, 1, 1], np.int32), "a": None}},
+    {"args": [True, np.bool_(True), 1.0], "kwargs": {"c": np.float32(1)}},
+    {"args": [*BY_HAND[:3]], "kwargs": {"a": BY_HAND[3], "c": BY_HAND[4]}},
+    {"args": [*BY_HAND[5:]], "kwargs": {}},
+)
 def test_any_argument_reaches_the_body_traced_or_as_it_is(args, kwargs):
     """Equinox's rule: array leaves are tracers of JAX's shape and dtype, all else is what it was, in the same tree."""
     seen = []
@@ -94,6 +115,7 @@ def test_any_argument_reaches_the_body_traced_or_as_it_is(args, kwargs):
 
 @FEW
 @given(TREES)
+@examples(*({"tree": tree} for tree in BY_HAND))
 def test_any_second_call_with_the_same_tree_is_no_new_trace(tree):
     """Arrays with other numbers, static values made anew."""
     counted = count_traces(lambda tree: [leaf for leaf in jax.tree.leaves(tree) if is_array(leaf)])
@@ -104,6 +126,15 @@ def test_any_second_call_with_the_same_tree_is_no_new_trace(tree):
 
 
 @given(LEAVES.filter(is_array))
+@examples(
+    *({"leaf": leaf} for leaf in BY_HAND[2]),
+    *({"leaf": np.zeros((1, 2), dtype)} for dtype in ("float64", "float32", "int8", "bool")),
+    *({"leaf": array(np.zeros(0), dtype)} for dtype in ("bfloat16", "float16", "complex64", "uint16")),
+    {"leaf": np.zeros((2, 0), "int64")},
+    {"leaf": np.float64(1)},
+    {"leaf": weak(1)},
+    {"leaf": weak(1.5)},
+)
 def test_any_array_is_described_as_jax_sees_it(leaf):
     """Shape, canonical dtype, weak type."""
     assert described(leaf) == as_jax(leaf)
@@ -190,14 +221,15 @@ def test_a_number_without_annotation_is_static():
     assert counted.traces == 3
 
 
+@pytest.mark.core("shape0-*")
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "bool", "float16", "bfloat16", "complex64"])
 @pytest.mark.parametrize("shape", [(), (0,), (2, 0, 3), (3,)])
 def test_every_dtype_and_empty_shape_comes_back(dtype, shape):
     """From NumPy and from JAX, as a result of the same shape, dtype and numbers."""
     f = optimize(lambda x: x)
     values = np.arange(np.prod(shape)).reshape(shape).astype(jnp.dtype(dtype))
-    for array in (values, jnp.asarray(values)):
-        got = f(array)
+    for each in (values, jnp.asarray(values)):
+        got = f(each)
         assert isinstance(got, jax.Array)
         assert (got.shape, got.dtype) == (shape, values.dtype)
         np.testing.assert_array_equal(np.asarray(got), values)

@@ -15,9 +15,11 @@ from hypothesis import given, settings
 
 from jitney import optimize
 from jitney._view.result import Mixed, Outcome, unmixed
+from tests._arrays import array
+from tests._examples import examples
 from tests._tracing import count_traces
 
-X = jnp.arange(3.0)
+X = array(np.arange(3.0))
 FEW = settings(max_examples=min(25, settings.default.max_examples))
 MANY = settings(max_examples=max(100, settings.default.max_examples))
 
@@ -64,6 +66,26 @@ TREES = st.recursive(
 )
 
 
+ONES = np.ones((1, 3), np.float32)
+BY_HAND = (
+    None,
+    ONES,
+    True,
+    [],
+    {},
+    (np.ones((), np.float32), np.ones((0,), np.float32)),
+    [None, False, 0, -(2**70), -0.0, float("inf"), "", "abc"],
+    [Mode.FAST, jnp.tanh, float, jnp.dtype("int8"), slice(1), frozenset({1})],
+    (jax.ShapeDtypeStruct((2,), jnp.int8), ONES),
+    {"b": ONES, "a": (1, np.ones((2, 0), np.float32)), "c": None},
+    collections.OrderedDict(c=ONES, a=[ONES, "a"], b={}),
+    Named(ONES, Named(1, None)),
+    Model(ONES, "p"),
+    Model([Model(None, "q"), (Model({"a": ONES}, "p"), 1.5)], "p"),
+    [Named({"b": 1}, [ONES]), collections.OrderedDict(b=Model((ONES, "x"), "q")), ()],
+)
+
+
 def assert_same(got, expected):
     """The same tree; arrays with the same numbers and dtypes, all else equal and of the same type."""
     leaves, treedef = jax.tree.flatten(got)
@@ -80,6 +102,7 @@ def assert_same(got, expected):
 
 @MANY
 @given(TREES)
+@examples(*({"result": result} for result in BY_HAND))
 def test_any_result_taken_apart_is_put_together_again(result):
     """Arrays aside, the rest in its place."""
     outcome = Outcome()
@@ -92,6 +115,7 @@ def test_any_result_taken_apart_is_put_together_again(result):
 
 @FEW
 @given(TREES)
+@examples(*({"result": result} for result in BY_HAND[5:]))
 def test_any_result_comes_back_from_every_call(result):
     """On the first call and on later ones, in the structure of the body."""
     arrays = [leaf for leaf in jax.tree.leaves(result) if isinstance(leaf, np.ndarray)]
@@ -109,6 +133,7 @@ def test_any_result_comes_back_from_every_call(result):
 
 @FEW
 @given(TREES)
+@examples(*({"result": result} for result in (*BY_HAND[:2], *BY_HAND[7:10], *BY_HAND[13:])))
 def test_any_result_comes_back_under_other_transforms(result):
     """Inside `jax.jit` and `jax.disable_jit`."""
     f = optimize(lambda x: (x + 1, result))

@@ -19,9 +19,16 @@ from hypothesis import given, settings
 from jitney import optimize
 from jitney._program import core
 from jitney._view.flatten import Flattener
+from tests._arrays import array
+from tests._examples import examples
 from tests._tracing import count_traces
 
-X = jnp.ones(2)
+
+def filled_with(number):
+    return array(np.full(2, number, np.float32))
+
+
+X = filled_with(1)
 
 
 class Layer(eqx.Module):
@@ -75,14 +82,16 @@ def not_taken_apart(monkeypatch):
     return lambda: monkeypatch.setattr(Flattener, "__call__", fail)
 
 
-LAYERS = st.builds(Layer, st.sampled_from([X, X * 2, np.float32([3, 4])]), st.sampled_from([jnp.tanh, jnp.sin]))
-MODELS = st.one_of(LAYERS, st.builds(Pair, st.builds(Layer, st.sampled_from([X, X * 3])), LAYERS))
+LAYERS = st.builds(Layer, st.sampled_from([X, filled_with(2.0), np.float32([3, 4])]), st.sampled_from([jnp.tanh, jnp.sin]))
+MODELS = st.one_of(LAYERS, st.builds(Pair, st.builds(Layer, st.sampled_from([X, filled_with(3.0)])), LAYERS))
 POOL = st.lists(MODELS, min_size=1, max_size=3)
-ARRAYS = st.sampled_from([X, X * 7, np.float32([0.5, 2])])
+ARRAYS = st.sampled_from([X, filled_with(7.0), np.float32([0.5, 2])])
+ELEVEN = filled_with(11.0)
+FACTORS = [filled_with(factor) for factor in (13.0, 17.0)]
 CALLS = st.lists(
     st.tuples(
-        st.integers(0, 2), st.integers(0, 2), st.sampled_from(["carry", "tuple", "empty"]), ARRAYS, st.sampled_from([None, X * 11]),
-        st.permutations(["state", "x", "key"]), st.integers(0, 3), st.integers(1, 4), st.none() | st.sampled_from([X * 13, X * 17]),
+        st.integers(0, 2), st.integers(0, 2), st.sampled_from(["carry", "tuple", "empty"]), ARRAYS, st.none() | st.just(ELEVEN),
+        st.permutations(["state", "x", "key"]), st.integers(0, 3), st.integers(1, 4), st.none() | st.sampled_from(FACTORS),
     ),
     max_size=8,
 )  # fmt: skip
@@ -92,7 +101,48 @@ PROGRAM = optimize(together)  # for all examples, so that each finds what the ot
 
 
 @pytest.mark.filterwarnings("ignore:.*takes its 9th value")
+def call(
+    model=0,
+    inner=0,
+    kind="carry",
+    x=X,
+    key=None,
+    order="state x key",
+    count=2,
+    times=1,
+    weight=None,
+):
+    """One of `CALLS`: `count` arguments are given by position; with 3, `key=None` is given too."""
+    return model, inner, kind, x, key, order.split(), count, times, weight
+
+
 @given(POOL, CALLS)
+@examples(
+    {"pool": [Layer(X)], "calls": [call(times=4), call(weight=filled_with(13)), call(weight=filled_with(17))]},
+    {
+        "pool": [Layer(X), Layer(filled_with(2), jnp.sin), Pair(Layer(filled_with(3)), Layer(np.float32([3, 4])))],
+        "calls": [call(n, i, times=times) for times in (3, 1) for n in range(3) for i in (n, 0)],
+    },
+    {
+        "pool": [Pair(Layer(X), Layer(X, jnp.sin)), Pair(Layer(X), Layer(X))],
+        "calls": [call(n, n, kind, times=4) for n in (0, 1) for kind in ("tuple", "empty")],
+    },
+    {
+        "pool": [Layer(np.float32([3, 4]), jnp.sin)],
+        "calls": [
+            call(count=1, times=4),
+            call(count=1, order="x key state", key=filled_with(11), times=4),
+            call(count=0, order="x state key", x=np.float32([0.5, 2]), times=4),
+            call(count=0, order="key x state", kind="empty", key=filled_with(11), times=2, weight=filled_with(13)),
+            call(count=3, kind="tuple", x=filled_with(7), times=4),
+            call(count=2, key=filled_with(11), times=4),
+        ],
+    },
+    {
+        "pool": [Pair(Layer(filled_with(3)), Layer(X)), Layer(X)],
+        "calls": [call(n, 1 - n, "tuple", weight=w) for w in (None, filled_with(13), filled_with(17)) for n in (0, 1)],
+    },
+)
 @settings(max_examples=max(50, settings.default.max_examples), deadline=None)
 def test_any_calls_one_after_another_give_what_the_function_gives(pool, calls):
     """Models of several structures and functions, tuples of them, positions and keywords in any order, weights changed behind the back."""
@@ -123,7 +173,7 @@ def test_a_known_pattern_is_not_taken_apart_step_by_step(not_taken_apart, kwargs
 
 def test_a_decorated_module_is_not_taken_apart_step_by_step(not_taken_apart):
     """Its `key=None` is left out, as everywhere in Equinox."""
-    model = Pair(Layer(X), Layer(X * 2, jnp.sin))
+    model = Pair(Layer(X), Layer(filled_with(2), jnp.sin))
     program = optimize(model)
     warm(program, X)
     not_taken_apart()
@@ -182,7 +232,7 @@ def test_numbers_that_are_leaves_stay_static():
 def test_a_tuple_of_another_length_is_another_call():
     """And one of another class."""
     program = optimize(lambda models, x: sum(model(x) for model in models) * (2.0 if isinstance(models, Carry) else 1.0))
-    a, b = Layer(X), Layer(X * 2)
+    a, b = Layer(X), Layer(filled_with(2))
     warm(program, (a, b), X)
     np.testing.assert_allclose(program((a,), X), a(X), rtol=2e-6)
     np.testing.assert_allclose(program((a, b, b), X), a(X) + 2 * b(X), rtol=2e-6)
@@ -212,7 +262,7 @@ def test_what_is_forgotten_is_traced_anew():
 def test_a_module_of_a_known_pattern_is_let_go():
     """Neither the pattern nor a decorated module's program keeps an argument alive."""
     program = optimize(lambda model, x: model(x))
-    model = Layer(X * 3)
+    model = Layer(filled_with(3))
     warm(program, model, X)
     gone = weakref.ref(model)
     del model
@@ -239,25 +289,31 @@ def of_leaves(tree, x):
 
 
 TREES = [
-    {"b": X, "a": X * 2},
-    {"a": X, "b": X * 3},
-    {"a": X, "c": X * 3},
+    {"b": X, "a": filled_with(2)},
+    {"a": X, "b": filled_with(3)},
+    {"a": X, "c": filled_with(3)},
     {"a": X, "b": X, "c": X},
     {"a": X, "b": None},
     {"a": None, "b": X},
     {"a": np.ones(2, np.float32) * 5, "b": X},
     {"a": X, "b": 4.0},
-    {"a": [X, {"k": X * 2}], "b": (X * 3, None)},
-    {"a": [X * 4, {"k": X}], "b": (None, X)},
-    {"a": [X * 4, {"k": X}], "b": [None, X]},
-    {"a": Carry(X, X * 6), "b": ()},
-    {"a": (X * 6, X), "b": ()},
-    {2: X, 1: X * 7},
+    {"a": [X, {"k": filled_with(2)}], "b": (filled_with(3), None)},
+    {"a": [filled_with(4), {"k": X}], "b": (None, X)},
+    {"a": [filled_with(4), {"k": X}], "b": [None, X]},
+    {"a": Carry(X, filled_with(6)), "b": ()},
+    {"a": (filled_with(6), X), "b": ()},
+    {2: X, 1: filled_with(7)},
     {},
 ]
 
 
 @given(st.lists(st.sampled_from(range(len(TREES))), min_size=1, max_size=12), st.booleans())
+@examples(
+    {"order": [0, 1, 2, 1, 0], "repeated": True},
+    {"order": [0, 3, 4, 5, 6, 0, 7, 5, 4, 3], "repeated": False},
+    {"order": [8, 9, 10, 8, 11, 12, 11], "repeated": True},
+    {"order": [14, 13, 14, 0], "repeated": True},
+)
 @settings(max_examples=60, deadline=None)
 def test_containers_one_after_another_give_what_the_function_gives(order, repeated):
     """Of equal types at first sight, and others inside: keys, lengths, what is an array and what is None."""
@@ -273,7 +329,7 @@ OF_LEAVES = optimize(of_leaves)
 def test_containers_of_a_known_pattern_are_not_taken_apart_step_by_step(monkeypatch):
     """Dicts, lists, tuples and named ones of arrays, as optax's states are, without any module."""
     program = optimize(lambda tree, x: of_leaves(tree, x))
-    tree = {"w": [(X, X * 2), Carry(X * 3, None)], "b": {"z": X, "y": X * 4}}
+    tree = {"w": [(X, filled_with(2)), Carry(filled_with(3), None)], "b": {"z": X, "y": filled_with(4)}}
     warm(program, tree, X)
     monkeypatch.setattr("jitney._interface.program.tree_flatten", None)
     doubled = jax.tree.map(lambda x: 2 * x, tree)
@@ -283,12 +339,12 @@ def test_containers_of_a_known_pattern_are_not_taken_apart_step_by_step(monkeypa
 def test_containers_of_tracers_are_traced():
     """After warm calls of the same pattern."""
     program = optimize(lambda tree, x: of_leaves(tree, x))
-    tree = {"w": [X, X * 2]}
+    tree = {"w": [X, filled_with(2)]}
     warm(program, tree, X)
     grads = jax.grad(program)(tree, X)
     np.testing.assert_allclose(grads["w"], [X, 2 * X])
     np.testing.assert_allclose(
-        jax.vmap(program, in_axes=({"w": [0, None]}, None))({"w": [jnp.stack([X, X * 3]), X]}, X),
+        jax.vmap(program, in_axes=({"w": [0, None]}, None))({"w": [jnp.stack([X, filled_with(3.0)]), X]}, X),
         [X @ X + 2 * X @ X + 200, 3 * X @ X + 2 * X @ X + 200],
     )
 
@@ -328,7 +384,7 @@ def test_a_number_changed_behind_the_back_of_a_model_counts():
 def test_new_models_of_a_known_structure_are_not_taken_apart_step_by_step(not_taken_apart):
     """As of an optimiser outside of the program: each call has modules that no call had before."""
     program = optimize(lambda model, x: model(x))
-    model = Pair(Layer(X), Layer(X * 2))
+    model = Pair(Layer(X), Layer(filled_with(2)))
     warm(program, model, X)
     not_taken_apart()
     for n in range(3):
@@ -339,7 +395,7 @@ def test_new_models_of_a_known_structure_are_not_taken_apart_step_by_step(not_ta
 def test_some_structures_in_turn_are_not_taken_apart_step_by_step(not_taken_apart):
     """Models of one class with other functions and other parts."""
     program = optimize(lambda model, x: model(x))
-    models = [Pair(Layer(X), Layer(X * 2)), Pair(Layer(X, jnp.sin), Layer(X)), Pair(Layer(X, scale=2.0), Pair(Layer(X), Layer(X)))]
+    models = [Pair(Layer(X), Layer(filled_with(2))), Pair(Layer(X, jnp.sin), Layer(X)), Pair(Layer(X, scale=2.0), Pair(Layer(X), Layer(X)))]
     for _ in range(5):
         for model in models:
             program(model, X)
@@ -357,6 +413,13 @@ def sign(value):
 
 
 @given(st.lists(st.sampled_from(range(len(ALIKE))), max_size=12), st.booleans())
+@examples(
+    {"order": [0, 1, 2, 0, 7, 1], "behind_the_back": False},
+    {"order": [0, 1, 2, 0, 7, 1], "behind_the_back": True},
+    {"order": [3, 4, 5, 6, 4, 3], "behind_the_back": False},
+    {"order": [6, 5, 4, 3, 4], "behind_the_back": True},
+    {"order": [8, 9, 8, 0, 9], "behind_the_back": True},
+)
 @settings(max_examples=50, deadline=None)
 @pytest.mark.filterwarnings("ignore:.*takes its 9th value")
 def test_static_values_that_are_equal_in_part_are_not_confused(order, behind_the_back):
@@ -410,6 +473,25 @@ VARIED = optimize(varied)
         max_size=6,
     )
 )  # fmt: skip
+@examples(
+    {"calls": [([Layer(X)], rate, [], 0, {}, {}, 4) for rate in ([], [0.5], [0.25], [3], [])]},
+    {
+        "calls": [
+            ([Layer(X)], [], [], 0, more, options, 2)
+            for more in ({}, {"zz": X, "y": filled_with(7)}, {"y": X, "zz": np.float32([0.5, 2])})
+            for options in ({}, {"flag": True})
+        ]
+    },
+    {
+        "calls": [
+            ([Layer(X), Pair(Layer(X), Layer(X, jnp.sin))], [0.5], [2], 2, {}, {"name": "b"}, 4),
+            ([Layer(X), Pair(Layer(X), Layer(X))], [0.5], [2], 2, {"zz": X}, {}, 4),
+            ([Layer(X)], [0.5], [3], 1, {}, {"name": "b"}, 1),
+            ([Layer(X)], [0.5], [3], 0, {"y": X}, {"flag": True}, 2),
+            ([Pair(Layer(X), Layer(X))], [3], [3], 1, {}, {}, 4),
+        ]
+    },
+)
 @settings(max_examples=max(40, settings.default.max_examples), deadline=None)
 @pytest.mark.filterwarnings("ignore:.*takes its 9th value")
 def test_any_calls_with_all_kinds_of_parameters_give_what_the_function_gives(calls):
@@ -423,7 +505,7 @@ def test_any_calls_with_all_kinds_of_parameters_give_what_the_function_gives(cal
 
 
 OTHERS = [
-    ((0.5,), {}), ((0.5, 2), {}), ((), {"rate": 0.5}), ((), {}), ((), {"n": 2, "name": "b"}), ((0.5, 2, Layer(X * 2)), {}),
+    ((0.5,), {}), ((0.5, 2), {}), ((), {"rate": 0.5}), ((), {}), ((), {"n": 2, "name": "b"}), ((0.5, 2, Layer(filled_with(2))), {}),
     ((), {"zz": X, "y": X}),
 ]  # fmt: skip
 
@@ -435,7 +517,7 @@ def test_calls_with_numbers_and_defaults_are_not_taken_apart_step_by_step(not_ta
     model = Pair(Layer(X), Layer(X))
     warm(program, model, X, *args, **kwargs)
     not_taken_apart()
-    model = Pair(Layer(X * 3), Layer(X))
+    model = Pair(Layer(filled_with(3)), Layer(X))
     np.testing.assert_allclose(program(model, X, *args, **kwargs), varied(model, X, *args, **kwargs), rtol=2e-6)
 
 
@@ -446,7 +528,7 @@ def test_calls_with_a_whole_static_argument_are_not_bound_anew(monkeypatch):
         for n in (2, 3, 3.0):
             np.testing.assert_array_equal(program(X, n), X * n + 1)
             np.testing.assert_array_equal(program(X, n=n), X * n + 1)
-    np.testing.assert_array_equal(program(X, 7), X * 7 + 1)
+    np.testing.assert_array_equal(program(X, 7), filled_with(7) + 1)
     monkeypatch.setattr(core.Core, "bind", None)
     for n in (2, 3, 3.0):
         np.testing.assert_array_equal(program(X, n=n), X * n + 1)
@@ -514,10 +596,22 @@ def weighed(x, y=None, *rest, scale=None, **more):
 
 
 WEIGHED = optimize(weighed)
-NUMBERS = st.sampled_from([X, X * 3, np.float32([5, 6]), np.float32(2.5), jnp.float32(0.5), 1.5, -0.0, 2, True])
+NUMBERS = st.sampled_from([X, filled_with(3.0), np.float32([5, 6]), np.float32(2.5), array(0.5), 1.5, -0.0, 2, True])
+NAMES = ["scale", "a", "bb"]
 
 
-@given(st.lists(st.tuples(st.lists(NUMBERS, min_size=1, max_size=4), st.permutations(["scale", "a", "bb"]), st.lists(NUMBERS, max_size=3))))
+BY_POSITION, BY_NAME = st.lists(NUMBERS, min_size=1, max_size=4), st.lists(NUMBERS, max_size=3)
+PARTS = [X, filled_with(3.0), np.float32(2.5), 2]
+
+
+@given(st.lists(st.tuples(BY_POSITION, st.permutations(NAMES), BY_NAME)))
+@examples(
+    {"calls": [([1.5], NAMES, []), ([X], NAMES, [2]), ([X], NAMES, [True]), ([1.5], NAMES, [])]},
+    {"calls": [(args, NAMES, []) for args in ([X, 2], [X, True], [2, X], [X, X])]},
+    {"calls": [([X, -0.0, np.float32(2.5)], ["a", "scale", "bb"], [array(0.5, np.float32), filled_with(3.0)])]},
+    {"calls": [([X], names, [np.float32([5, 6]), X, 1.5]) for names in (NAMES, NAMES[::-1])]},
+    {"calls": [(PARTS[:n], NAMES, PARTS[: n % 3]) for n in (4, 3, 2, 1, 4)]},
+)
 @settings(deadline=None)
 def test_calls_of_arrays_and_numbers_in_any_places_give_what_the_function_gives(calls):
     """One after another, of one program: by position and by keyword in any order, NumPy's and JAX's arrays, numbers that are static."""

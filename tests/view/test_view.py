@@ -17,6 +17,8 @@ from jitney import optimize
 from jitney._signature.annotations import read
 from jitney._signature.hints import ArrayHint, ScalarHint
 from jitney._view.view import Leaf, View, is_array, leaf_hints
+from tests._arrays import array
+from tests._examples import examples
 
 MANY = settings(max_examples=max(100, settings.default.max_examples))
 X = np.ones(3, np.float32)
@@ -62,7 +64,7 @@ HINTS = [
     list[dict[str, float]] | None, Layer, Named,
 ]  # fmt: skip
 VALUES = st.recursive(
-    st.sampled_from([None, 1, 1.0, "a", X, jnp.asarray(X), np.float32(1), Layer(X), Layer(None)]),
+    st.sampled_from([None, 1, 1.0, "a", X, array(X), np.float32(1), Layer(X), Layer(None)]),
     lambda inner: st.one_of(
         *(st.lists(inner, max_size=3).map(kind) for kind in (list, tuple, Listed, Pair)),
         *(
@@ -73,10 +75,33 @@ VALUES = st.recursive(
     ),
     max_leaves=6,
 )
+BY_HAND = (
+    None,
+    1,
+    "a",
+    X,
+    np.float32(1),
+    Layer(X),
+    Layer(None),
+    [],
+    (),
+    {},
+    [1.0, None, X],
+    (1.0, array(X)),
+    {"b": 1.0, "a": None, "c": X},
+    collections.OrderedDict(b=(1.0, X), a=[None]),
+    collections.defaultdict(int, b=[X, [1]], a={}),
+    Listed([1.0, X]),
+    Pair((X, 1.0)),
+    [Frozen({"b": [1.0], "a": X}), Frozen({})],
+    Named(1.0, Named({"a": 1}, None)),
+    {"a": Layer([X, 1.0]), "b": (Listed([None]), X)},
+)
 
 
 @MANY
 @given(st.sampled_from(HINTS), VALUES)
+@examples(*({"hint": hint, "value": value} for hint in HINTS for value in BY_HAND))
 def test_any_value_has_one_hint_for_each_leaf(hint, value):
     """As many as JAX finds leaves, whether or not the value is what the annotation says."""
     assert len(leaf_hints(read(hint), value)) == len(jax.tree.leaves(value))
@@ -84,6 +109,13 @@ def test_any_value_has_one_hint_for_each_leaf(hint, value):
 
 @MANY
 @given(st.lists(st.integers(0, 2), max_size=4), st.permutations("abcd"))
+@examples(
+    {"sizes": [], "names": list("abcd")},
+    {"sizes": [0], "names": list("bacd")},
+    {"sizes": [1, 0, 2], "names": list("abcd")},
+    {"sizes": [2, 1, 0, 1], "names": list("dcba")},
+    {"sizes": [1, 2, 1, 2], "names": list("bdac")},
+)
 def test_any_dict_has_its_hints_in_the_order_of_its_leaves(sizes, names):
     """Sorted for a dict and a defaultdict, as inserted for an OrderedDict: the float of each pair has the scalar's hint."""
     hint = read(dict[str, list[tuple[float, Float[Array, "n"]]]])

@@ -25,6 +25,7 @@ from examples.equilibrium import (
     verdict,
 )
 from examples.equilibrium.models.brock_mirman import MODEL, Params, Shocks, States
+from tests._arrays import array
 
 SENTENCES = (ModelError, NoSteadyState, NoPath, BlanchardKahn)
 
@@ -52,6 +53,7 @@ def test_a_linear_solution_from_other_parameters_is_refused(steady):
     perfect_foresight(steady, terminal="stable", linear=linearise(steady_state(MODEL, Params())))
 
 
+@pytest.mark.rest
 def test_a_linear_solution_of_another_model_is_refused(steady):
     """With its name."""
     model = toy(law)
@@ -65,6 +67,7 @@ def test_an_unknown_end_is_refused(steady):
         perfect_foresight(steady, terminal="end")
 
 
+@pytest.mark.rest
 def test_a_path_that_does_not_settle_is_a_warning_with_its_figure():
     """x' = 0.9 x + 0.05 from 2 more than its steady state 0.5: after 5 dates 2 * 0.9^4 / 1.5 of it is left."""
     model = toy(law)
@@ -74,6 +77,7 @@ def test_a_path_that_does_not_settle_is_a_warning_with_its_figure():
     assert warned[0].filename == __file__
 
 
+@pytest.mark.rest
 def test_the_linear_policy_of_a_linear_model_is_exact_at_any_end():
     """So the same path on it is no warning; of a model that is not linear, it is off by the square."""
     model = toy(law)
@@ -86,6 +90,7 @@ def test_the_linear_policy_of_a_linear_model_is_exact_at_any_end():
         perfect_foresight(bent, {"x": 2.5}, dates=5, terminal="stable", linear=linearise(bent))
 
 
+@pytest.mark.rest
 def test_draws_that_do_not_settle_are_counted_and_marked():
     """Brock and Mirman's capital goes back by alpha each period: 0.2^4 is little, 0.95^4 is not."""
     with pytest.warns(NotSettled, match=r"1 of 2 draws are up to 0\.\d+ off the steady state"):
@@ -221,7 +226,7 @@ def test_a_derived_quantity_whose_rule_reads_what_is_not_there():
         steady_state(toy(lambda p, now, ahead: {"rule": now.u - now.y, "law": ahead.x}, point=Period), {"rho": 0.5, "a": 0.5})
 
 
-@pytest.mark.parametrize("group", [{"w": 0.5}, {}, 0.5, {"z": "0.5"}, {"z": jnp.ones(2)}, {"z": True}], ids=repr)
+@pytest.mark.parametrize("group", [{"w": 0.5}, {}, 0.5, {"z": "0.5"}, {"z": array(np.ones(2))}, {"z": True}], ids=repr)
 def test_persistence_that_does_not_fit_the_shocks_is_a_sentence(group):
     """Other names, text, another shape."""
     with pytest.raises(ModelError, match="toy, persistence"):
@@ -238,7 +243,7 @@ WRONG = (
     None, True, -1, 0, 3, 1.5, np.nan, np.inf, 1j, "x", "0.9", b"x", (), [], [1.0, 2.0], object(), len, lambda: None, lambda *_: "x", Point,
     Params, {}, {"nope": 1.0}, {"u": "0.9"}, {1: 2.0}, {"u": None}, {"rho": 0.5, "a": np.nan}, {3: ("logk", 1.0)},
     *({"beta": target} for target in ("logk", ("logk",), ("logk", "0.9"), ("logk", np.nan), ("k", 1.0), (["k"], 1.0))),
-    np.ones(0), np.ones((2, 3)), np.full(1, np.nan), np.array([None]), jnp.ones((2, 2)),
+    np.ones(0), np.ones((2, 3)), np.full(1, np.nan), np.array([None]), array(np.ones((2, 2))),
     Params(None, 0.9, 0.9), Params(np.ones(2), np.ones(3), 0.5), Params(np.ones((2, 2)), 0.9, 0.5), States("0.5"), Shocks(np.ones(4)),
 )  # fmt: skip
 NAMES = (
@@ -284,6 +289,7 @@ def entries():
     }
 
 
+@pytest.mark.core("Model")
 @pytest.mark.filterwarnings("ignore::examples.equilibrium.NotSettled")
 @pytest.mark.parametrize("name", NAMES)
 def test_whatever_is_given_is_taken_or_told(name):

@@ -18,6 +18,7 @@ def test_the_main_job_compares_and_draws(tmp_path):
     assert {path.stem for path in tmp_path.glob("*.png")} >= {"brock_mirman", "gali", "an_schorfheide", "dynare_basic_rbc", "sectors"}
 
 
+@pytest.mark.rest
 def test_draws_must_be_positive():
     """A usage error."""
     command = [sys.executable, "-m", "examples.equilibrium", "--draws", "0"]

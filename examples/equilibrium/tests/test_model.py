@@ -26,6 +26,7 @@ def test_a_group_and_its_vector_are_the_same_numbers():
     np.testing.assert_array_equal(layout.group(vector).ret, group.ret)
 
 
+@pytest.mark.core("Brock-Mirman", "Gali, chapter 3")
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
 def test_entries_are_residuals_and_dense_jacobian(model):
     """At a point that is no steady state, against `jax.jacfwd` of the equations."""
@@ -52,6 +53,7 @@ def test_scalar_and_vector_formulas_are_as_many_instructions():
     assert lines[sectors, 40] < 2.6 * lines[sectors, 14]
 
 
+@pytest.mark.core("<lambda>0")
 @pytest.mark.parametrize(
     "function",
     [

@@ -72,6 +72,7 @@ def test_scalar_and_vector_formulas_give_one_solution(solved):
     np.testing.assert_allclose(other.eigenvalues[:28], linear.eigenvalues[:28], rtol=1e-8)
 
 
+@pytest.mark.rest
 @pytest.mark.filterwarnings("ignore::examples.equilibrium.NotSettled")  # 41 dates are few for three sectors
 def test_new_parameters_and_targets_are_no_new_programs():
     """Two programs are traced for everything: one for steady states, one for paths of as many dates."""
@@ -203,6 +204,7 @@ def test_a_path_is_what_scipy_finds():
     np.testing.assert_allclose(path.x[1:], want[:, nu:], atol=1e-8)
 
 
+@pytest.mark.rest
 def test_small_paths_follow_the_linear_policy(solved):
     """To second order in the size of the shock."""
     steady, linear = solved
@@ -212,6 +214,7 @@ def test_small_paths_follow_the_linear_policy(solved):
     np.testing.assert_allclose(path["c"] - steady["c"], response, atol=1e-8)
 
 
+@pytest.mark.rest
 def test_no_path_names_equation_and_period():
     """Capital that is all but gone, without a guess."""
     model = sectors.model(2)
@@ -226,6 +229,7 @@ def test_a_stable_end_needs_the_linear_solution(solved):
         perfect_foresight(solved[0], terminal="stable")
 
 
+@pytest.mark.rest
 def test_a_thousand_draws_are_closed_forms():
     """Steady states and paths of Brock and Mirman for random parameters, in one program."""
     rng = np.random.default_rng(0)
@@ -241,6 +245,7 @@ def test_a_thousand_draws_are_closed_forms():
     np.testing.assert_allclose(found.path_x[:, :31, 0], np.array(want).T, rtol=1e-8, atol=1e-8)
 
 
+@pytest.mark.rest
 def test_draws_have_the_jacobians_of_their_steady_states():
     """As solved one at a time."""
     alpha = np.array([0.25, 0.36, 0.45])
@@ -259,6 +264,7 @@ def test_a_model_without_states_jumps():
     np.testing.assert_allclose(path["pi"], linear["pi"][1] * 0.5 ** np.arange(20), rtol=1e-10)
 
 
+@pytest.mark.rest
 def test_a_model_without_shocks_goes_home():
     """x' = 0.5 x + 1, and u is its square."""
     model = Model(

@@ -30,6 +30,7 @@ def test_brock_mirman_policy_is_the_closed_form():
     np.testing.assert_allclose(linear.eigenvalues, [data["eig_stable"], data["eig_unstable"]], rtol=1e-10)
 
 
+@pytest.mark.core("stable-41")
 @pytest.mark.parametrize(("terminal", "dates"), [("stable", 41), ("steady", 300)])
 def test_brock_mirman_path_is_the_closed_form(terminal, dates):
     """From half the capital: on the linear policy at the end, which is exact here, and with a steady end that is far away."""
@@ -66,6 +67,7 @@ def test_an_schorfheide_is_gensys_to_its_printed_digits():
         np.testing.assert_allclose(to_shocks, RR[place[name]], atol=1e-8)
 
 
+@pytest.mark.core("dynare_basic_rbc")
 @CASES
 def test_steady_state_is_dynares(case):
     """To 1e-8, or to what the residuals of the file's steady state leave."""

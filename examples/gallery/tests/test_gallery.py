@@ -37,6 +37,7 @@ def layered(net: eqx.nn.MLP, x: np.ndarray) -> np.ndarray:
     return last[0] @ x + last[1]
 
 
+@pytest.mark.rest
 def test_the_neural_ode_is_what_scipy_integrates():
     """The misfit of each trajectory, of a field that has learnt nothing, to the error of Heun's method at its step."""
     field, seen = neural_ode.fresh()[0], neural_ode.trajectories(5, 5)
@@ -48,6 +49,7 @@ def test_the_neural_ode_is_what_scipy_integrates():
     np.testing.assert_allclose(value, np.mean((np.stack([path(one[0]) for one in seen]) - seen) ** 2), rtol=1e-3)
 
 
+@pytest.mark.rest
 def test_the_marginal_likelihood_is_that_of_scipy():
     """Of a multivariate normal with the kernel as covariance, at a size that is padded."""
     x, y = gaussian_process.survey(70)
@@ -63,6 +65,7 @@ def test_the_fit_of_the_process_finds_its_noise():
     assert 0.07 < np.exp(gaussian_process.fit(x, y)[2]) < 0.14
 
 
+@pytest.mark.rest
 def test_the_rnn_reads_to_the_end_of_what_is_padded():
     """The loss of sequences of 50, in a program of 64, is that of a GRU in NumPy."""
     net, state = ragged_rnn.fresh()
@@ -80,6 +83,7 @@ def test_the_rnn_reads_to_the_end_of_what_is_padded():
     np.testing.assert_allclose(ragged_rnn.padded(net, state, sequences, truth)[2], np.mean((said - truth) ** 2), rtol=1e-4)
 
 
+@pytest.mark.rest
 def test_each_member_has_a_loss_of_its_own():
     """That of its weights, in NumPy."""
     nets, state = ensemble.members(30)
@@ -109,6 +113,7 @@ def test_the_hessian_of_the_skin_is_that_by_differences():
     np.testing.assert_allclose(pinn.skin.hessian(net, at.astype(np.float32)), expected, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.rest
 def test_a_convolution_in_bfloat16_is_of_rounded_factors():
     """Correlated by SciPy in float64: sums are not rounded to eight bits."""
     conv, images = classifier.fresh()[0].first, classifier.pictures(1)[0]
@@ -149,6 +154,7 @@ def test_the_price_is_that_of_black_and_scholes():
 IN_THE_GATE = ("gaussian_process", "kalman")  # the others compile for longer; `nox -s full` runs all
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name in IN_THE_GATE else pytest.mark.slow) for name in _card.NAMES])
 def test_an_example_runs_and_leaves_its_card(name: str, tmp_path: Path):
     """Plan, equal numbers, figures and a small picture, and nothing of this machine in the plan."""

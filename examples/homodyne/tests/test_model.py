@@ -56,6 +56,7 @@ def test_the_model_is_the_published_one(phi):
         np.testing.assert_allclose(value, want, rtol=1e-12)
 
 
+@pytest.mark.rest
 def test_products_are_those_of_the_dense_jacobian():
     """Of [J, r], by `jax.jacrev` and NumPy."""
     rng = np.random.default_rng(0)

@@ -29,6 +29,7 @@ def test_evidence_is_that_of_a_multivariate_t():
             assert found[example, variable, position] == pytest.approx(logsumexp(both) - log(2), rel=1e-10)
 
 
+@pytest.mark.core("3")
 @pytest.mark.parametrize("variables", [3, 4])
 def test_posterior_is_that_of_all_orders_and_graphs(variables):
     """Enumerated: each order, and for each of its places each set of those before it, with the chances of the generator."""
@@ -102,6 +103,7 @@ def test_values_follow_the_mechanisms():
     assert np.median(direct) > 10
 
 
+@pytest.mark.rest
 def test_the_expert_finds_true_sets_and_knows_when():
     """More often than not, and as often as it says to within four standard errors; for many variables the truth stands in."""
     found = batch(np.random.default_rng(4), 400, 4)

@@ -51,12 +51,14 @@ def same(value, norm, after, eager, model):
         np.testing.assert_allclose(ours, np.asarray(at) - RATE * np.asarray(slope), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.rest
 def test_jitted_is_eager(model, data, eager, jitted):
     """With frozensets as statics, which the body gets as what they were."""
     value, gradient = before.mean_gradient(model, data, "weighted", jitted)
     same(value, optax.tree.norm(gradient), optax.tree.add_scale(model, -RATE, gradient), eager, model)
 
 
+@pytest.mark.rest
 def test_the_step_after_is_the_step_before(model, data, eager):
     """Mapped over examples, padded from 3 variables to 4 and from 4 sets to 8, donated, in one program."""
     step = program(RUN.recipe, RUN.precision, RUN.remat)
@@ -90,6 +92,7 @@ def test_losses_are_their_definitions():
     assert 0 < FLOOR < 1
 
 
+@pytest.mark.rest
 def test_order_of_samples_and_names_of_variables_do_not_matter(model, data):
     """Samples in another order give the same scores; renamed variables give those of the renamed sets."""
     x, index, mask = (jnp.asarray(part[0]) for part in (data.x, data.index, data.mask))

@@ -21,6 +21,7 @@ from examples.surrogate._validate import calibration, probabilities, score
 from examples.surrogate.tests._small import RUN
 
 
+@pytest.mark.rest
 def test_a_run_that_breaks_off_goes_on_to_the_same_weights(tmp_path):
     """To the bit, momentum included; both sizes of data share one program."""
     unbroken = train(RUN, tmp_path / "unbroken", every=2)
@@ -112,6 +113,7 @@ def test_scores_are_their_definitions():
     assert bins == [(0.5, 0.5, 2), (0.95, 0.5, 2)]
 
 
+@pytest.mark.rest
 def test_predictions_of_padded_sizes_are_the_networks():
     """Of 3 variables, padded to 4."""
     model, data = RUN.model(), batch(np.random.default_rng(0), 2, 3, samples=6)
@@ -133,6 +135,7 @@ def test_the_command_line_trains_compares_and_draws(tmp_path, monkeypatch):
     assert "damaged" in out.getvalue()
 
 
+@pytest.mark.rest
 def test_the_demo_shows_a_posterior_and_a_proof(tmp_path, monkeypatch):
     """Of one model, with a picture, and of each axis of the loss; its times are for the summary of the demo."""
     monkeypatch.setattr(command, "LOOK", tmp_path / "look.png")

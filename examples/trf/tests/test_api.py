@@ -81,6 +81,7 @@ def test_result_is_a_pytree():
 # Arguments
 
 
+@pytest.mark.rest
 def test_given_jacobian_is_used():
     """With `jac` the fit is the same, and a wrong one is noticed in the result."""
     np.testing.assert_allclose(least_squares(residual, P0, jacobian, args=(T, Y)).x, least_squares(residual, P0, args=(T, Y)).x, rtol=1e-9)
@@ -88,6 +89,7 @@ def test_given_jacobian_is_used():
     assert wrong.nfev == 2
 
 
+@pytest.mark.rest
 def test_keywords_and_floats_reach_the_function():
     """`args` and `kwargs` are passed on; another float is other data for the same program, not another program."""
     traces = []
@@ -117,6 +119,7 @@ def test_tolerances_do_not_recompile():
     assert len(traces) == seen
 
 
+@pytest.mark.rest
 def test_masked_points_do_not_count():
     """A masked point may be NaN; fit and covariance are those of the others."""
     keep = np.ones(T.size, bool)
@@ -141,6 +144,7 @@ def test_mask_and_robust_loss():
     np.testing.assert_allclose(masked.cost, fewer.cost, rtol=1e-9)
 
 
+@pytest.mark.rest
 def test_other_arguments_are_fixed():
     """A string or an int among the arguments is part of the program, a NumPy scalar is data."""
 
@@ -169,12 +173,14 @@ def test_curve_fit_agrees_with_scipy(sigma, absolute):
     np.testing.assert_allclose(mine.covariance, covariance, rtol=1e-5, atol=1e-12)
 
 
+@pytest.mark.rest
 def test_scalar_sigma():
     """One number is the standard deviation of every point."""
     one, many = (curve_fit(decay, T, Y, P0, sigma, absolute_sigma=True) for sigma in (0.05, np.full(T.size, 0.05)))
     np.testing.assert_allclose(one.covariance, many.covariance, rtol=1e-12)
 
 
+@pytest.mark.core("vector")
 @pytest.mark.parametrize("sigma", [SIGMA, CORRELATED], ids=["vector", "matrix"])
 def test_curve_fit_with_a_jacobian(sigma):
     """The model's own Jacobian is divided by sigma as the residuals are."""
@@ -184,6 +190,7 @@ def test_curve_fit_with_a_jacobian(sigma):
     np.testing.assert_allclose(own.x, derived.x, rtol=1e-9)
 
 
+@pytest.mark.rest
 def test_covariance_of_a_singular_model():
     """A direction that the data say nothing about is left out, as by the pseudo-inverse of SVD."""
     fit = least_squares(lambda p, y: (p[0] + p[1]) * jnp.ones(5) - y, [0.5, 0.5], args=(Y[:5],))
@@ -191,6 +198,7 @@ def test_covariance_of_a_singular_model():
     np.testing.assert_allclose(fit.covariance, s * np.linalg.pinv(fit.jac.T @ fit.jac, rcond=1e-10), rtol=1e-9)
 
 
+@pytest.mark.rest
 def test_covariance_without_degrees_of_freedom():
     """As many points as parameters leave the scatter unknown: infinite, unless sigma is absolute."""
     assert np.isinf(curve_fit(decay, T[:3], Y[:3], P0).covariance).all()
@@ -200,6 +208,7 @@ def test_covariance_without_degrees_of_freedom():
 # Batches
 
 
+@pytest.mark.rest
 def test_batch_is_each_fit():
     """Every row of a batch is what that fit gives alone: x, cost, count, status, covariance, history."""
     many = np.stack([Y, Y + 0.3, 2 * Y])
@@ -215,6 +224,7 @@ def test_batch_is_each_fit():
         assert len(batch.history[i].cost) == alone.nfev - 1
 
 
+@pytest.mark.rest
 def test_batch_of_starts_bounds_and_times():
     """Starts, t and sigma may differ between fits; bounds are shared, and some fits end at them."""
     starts = np.array([[1.0, 1.0, 0.1], [2.0, 0.5, 0.2]])
@@ -228,6 +238,7 @@ def test_batch_of_starts_bounds_and_times():
         np.testing.assert_array_equal(batch.active_mask[i], alone.active_mask)
 
 
+@pytest.mark.rest
 def test_batch_of_least_squares_maps_what_is_named():
     """With rows of starts, `mapped` names the arguments that have a row for each fit."""
     many = np.stack([Y, Y + 0.3])
@@ -239,6 +250,7 @@ def test_batch_of_least_squares_maps_what_is_named():
 # Copies
 
 
+@pytest.mark.core("copy")
 @pytest.mark.parametrize(
     "copied", [copy.copy, copy.deepcopy, lambda fit: pickle.loads(pickle.dumps(fit))], ids=["copy", "deepcopy", "pickle"]
 )

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.optimize
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from examples.trf import least_squares
@@ -32,7 +32,14 @@ def numpy_wave_jacobian(p, t, y):
     return np.stack([e * c, -p[0] * t * e * c, -p[0] * t * e * s], axis=1)
 
 
+@pytest.mark.rest
 @given(seed=st.integers(0, 2**32 - 1))
+@example(seed=4)  # no bound stops the minimum
+@example(seed=14)  # no side is missing; three bounds stop it, below and above
+@example(seed=11)  # three upper ones
+@example(seed=34)  # four sides are missing
+@example(seed=1)  # the start is on a bound in each direction
+@example(seed=28)  # the same, and a lower one stops it
 def test_random_bounded_linear_problems(seed):
     """A convex problem in a random box, some sides missing, has one solution: SciPy's bounded linear solver finds it too."""
     rng = np.random.default_rng(seed)
@@ -47,7 +54,14 @@ def test_random_bounded_linear_problems(seed):
     assert np.all((mine.x > low) & (mine.x < high))
 
 
+@pytest.mark.rest
 @given(seed=st.integers(0, 2**32 - 1))
+@example(seed=0)  # no bound stops the minimum, and the cost no longer falls
+@example(seed=12)  # no bound, and the steps become small
+@example(seed=17)  # the amplitude stops at its bound, after 12 evaluations
+@example(seed=6)  # the damping
+@example(seed=7)  # the frequency
+@example(seed=4)  # the amplitude, though the truth is in the box
 def test_random_bounded_curves_follow_scipy(seed):
     """A damped wave from random data, start and box: SciPy's minimum, by its number of steps within one, at default tolerances."""
     rng = np.random.default_rng(seed)
@@ -62,6 +76,7 @@ def test_random_bounded_curves_follow_scipy(seed):
     assert mine.status == theirs.status
 
 
+@pytest.mark.core("one")
 @pytest.mark.parametrize("x_scale", [1.0, [1.0, 0.1, 2.0], "jac"], ids=["one", "vector", "jac"])
 def test_scales_follow_scipy(x_scale):
     """Any scale of the parameters takes SciPy's steps, in a box that stops two of the three."""
@@ -99,6 +114,7 @@ def test_scipy_bounds_object():
     np.testing.assert_array_equal(one.x, other.x)
 
 
+@pytest.mark.rest
 def test_infinite_bounds_are_none():
     """A box without sides gives the unbounded fit, to the bit."""
     y = numpy_wave([2.0, 0.4, 1.5], T, 0.1)

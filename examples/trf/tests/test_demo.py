@@ -23,6 +23,7 @@ def demo(monkeypatch, *arguments):
     return main()
 
 
+@pytest.mark.rest
 def test_demo_reports_draws_and_sums_up(tmp_path, monkeypatch, capsys):
     """The demo fits a set from both starts, reports its digits and leaves a picture; the summary has its times and says where that is."""
     assert demo(monkeypatch, "--out", tmp_path / "trf", "Misra1a") == 0

@@ -113,12 +113,14 @@ def test_wrong_curve_fit_arguments(change, kind, words):
     assert "Fix: " in str(caught.value)
 
 
+@pytest.mark.rest
 def test_batch_names_the_fit_that_cannot_start():
     """One bad row of a batch is found by its number."""
     with pytest.raises(ValueError, match=r"fits \[1\]"):
         curve_fit(decay, T, np.stack([Y, Y * np.nan]), P0)
 
 
+@pytest.mark.rest
 def test_float32_residuals_under_fine_tolerances_warn():
     """Residuals cast to float32 cannot resolve a tolerance of 1e-8, and the warning says so."""
 
@@ -130,6 +132,7 @@ def test_float32_residuals_under_fine_tolerances_warn():
     least_squares(coarse, P0, args=(T, Y), ftol=1e-5, xtol=1e-5, gtol=1e-5)
 
 
+@pytest.mark.rest
 def test_tolerance_below_rounding_warns():
     """A tolerance finer than float64 switches its test off, and the warning says so."""
     with pytest.warns(UserWarning, match="`xtol` = 1.00e-20"):

@@ -6,6 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from examples.trf import curve_fit, least_squares
 from examples.trf.tests.test_api import P0, T, Y, decay, jacobian
@@ -44,6 +45,7 @@ def test_modules_of_one_structure_share_a_program():
     np.testing.assert_allclose([one.x, two.x], [curve_fit(decay, T, y, P0).x for y in (Y, 2 * Y)], rtol=1e-9)
 
 
+@pytest.mark.rest
 def test_methods_of_modules():
     """A bound method is a function like any other, for the residuals and for their Jacobian."""
     misfit = Misfit(Y)
@@ -51,6 +53,7 @@ def test_methods_of_modules():
     np.testing.assert_allclose(fit.x, curve_fit(decay, T, Y, P0).x, rtol=1e-9)
 
 
+@pytest.mark.rest
 def test_module_as_a_curve():
     """A model may be a module, alone or with a Jacobian that is a plain function."""
     model = Scaled(np.asarray(2.0))
@@ -59,6 +62,7 @@ def test_module_as_a_curve():
         np.testing.assert_allclose(curve_fit(model, T, Y, P0, jac=jac).x, plain.x, rtol=1e-9)
 
 
+@pytest.mark.rest
 def test_module_in_a_batch():
     """A module's arrays are shared by the fits of a batch; `mapped` still names the other arguments."""
     times = np.stack([T, 1.1 * T])
@@ -66,6 +70,7 @@ def test_module_in_a_batch():
     np.testing.assert_allclose(batch.x[1], curve_fit(decay, times[1], Y, P0).x, rtol=1e-9)
 
 
+@pytest.mark.rest
 def test_derivative_with_respect_to_a_module():
     """A fit inside a derivative carries it to the arrays of the module: twice the factor is half the amplitude."""
     with jax.enable_x64(True):

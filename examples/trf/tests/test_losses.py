@@ -52,6 +52,7 @@ def test_robust_losses_agree_with_scipy(loss):
     np.testing.assert_allclose(mine.x, theirs.x, rtol=1e-9)
 
 
+@pytest.mark.core("huber")
 @pytest.mark.parametrize("loss", ["huber", "soft_l1", "cauchy", "arctan"])
 def test_robust_losses_agree_with_scipy_at_a_bound(loss):
     """The same for the cost where a bound holds one parameter. Parameters: to where the cost no longer tells two points apart."""
@@ -64,6 +65,7 @@ def test_robust_losses_agree_with_scipy_at_a_bound(loss):
     np.testing.assert_allclose(mine.x, theirs.x, rtol=1e-7)
 
 
+@pytest.mark.core("stacked")
 @pytest.mark.parametrize("loss", [pseudo_huber_stack, pseudo_huber], ids=["stacked", "derived"])
 def test_callable_loss_is_the_named_one(loss):
     """A callable that gives rho, rho', rho'' as SciPy's do, or rho alone, fits as the built-in loss with that formula."""
@@ -80,6 +82,7 @@ def test_jacobian_carries_the_weights_of_the_loss():
     np.testing.assert_allclose(mine.fun, theirs.fun, rtol=1e-7, atol=1e-9)
 
 
+@pytest.mark.rest
 def test_linear_loss_ignores_f_scale():
     """`f_scale` scales nothing where the loss is a square."""
     one, ten = (least_squares(residual, START, f_scale=scale, args=(T, Y)) for scale in (1.0, 10.0))

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 import scipy.optimize
 
 from examples.trf import least_squares
@@ -45,6 +46,7 @@ def test_infinite_jacobian_shrinks_the_region():
     assert fit.x[0] >= 0.2
 
 
+@pytest.mark.rest
 def test_zero_jacobian_stops_at_once():
     """Residuals that do not depend on x satisfy `gtol` at the start."""
     fit = least_squares(lambda x: jnp.ones(3) + 0 * x[0], [1.0, 2.0])
@@ -58,6 +60,7 @@ def test_zero_jacobian_without_gtol_has_no_nan():
     assert fit.status == 4
 
 
+@pytest.mark.rest
 def test_rank_deficient_model():
     """Two parameters that only count together are split evenly, at SciPy's cost."""
 
@@ -70,6 +73,7 @@ def test_rank_deficient_model():
     np.testing.assert_allclose(fit.x[0], fit.x[1], rtol=1e-6)
 
 
+@pytest.mark.rest
 def test_max_nfev_stops_with_status_zero():
     """The limit counts every evaluation, the start's included."""
     fit = least_squares(decay, [1.0, 1.0, 0.0], args=(T, Y), max_nfev=3)
@@ -77,6 +81,7 @@ def test_max_nfev_stops_with_status_zero():
     assert fit.message == "The maximum number of function evaluations is exceeded."
 
 
+@pytest.mark.rest
 def test_history_has_one_row_per_trial():
     """The record has a row for every evaluation after the start; cost never rises and ends at the result's."""
     fit = least_squares(decay, [1.0, 1.0, 0.0], args=(T, Y), history=True)
@@ -91,6 +96,7 @@ def test_no_history_unless_asked():
     assert least_squares(decay, [1.0, 1.0, 0.0], args=(T, Y)).history is None
 
 
+@pytest.mark.rest
 def test_triangle_is_householders():
     """R and Q^T r agree with LAPACK's up to signs, at a condition number where the Gram matrix would be singular."""
     rng = np.random.default_rng(0)
@@ -106,6 +112,7 @@ def test_triangle_is_householders():
     np.testing.assert_allclose(mine[:, :4].T @ mine[:, :4], J.T @ J, rtol=1e-13, atol=1e-14)
 
 
+@pytest.mark.rest
 def test_triangle_of_long_and_wide_problems():
     """The variants for many rows and for many columns factor the same matrix."""
     rng = np.random.default_rng(1)
@@ -116,6 +123,7 @@ def test_triangle_of_long_and_wide_problems():
         np.testing.assert_allclose(R.T @ R[:, :k], np.column_stack([J, r]).T @ J, atol=1e-10 * m)
 
 
+@pytest.mark.rest
 def test_many_parameters():
     """More parameters than the unrolled factorisation takes."""
     k = WIDE + 4
@@ -143,6 +151,7 @@ def test_back_substitution():
         np.testing.assert_allclose(R @ X, B, atol=1e-9)
 
 
+@pytest.mark.rest
 def test_subproblem_is_exact():
     """The step is as long as the radius, and the damped normal equations hold for the multiplier that comes with it."""
     rng = np.random.default_rng(3)

@@ -31,6 +31,7 @@ def gram_of(fun):
     return gram
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("bounds", [(-np.inf, np.inf), ([0, 0, 0.6], [1.9, 5, 3])], ids=["free", "box"])
 @pytest.mark.parametrize("x_scale", ["jac", None])
 def test_the_same_fit_as_with_residuals(bounds, x_scale):
@@ -46,6 +47,7 @@ def test_the_same_fit_as_with_residuals(bounds, x_scale):
     np.testing.assert_allclose(got.covariance, np.linalg.inv(J.T @ J) * 2 * got.cost / (T.size - 3), rtol=1e-6)
 
 
+@pytest.mark.core("Misra1a")
 @pytest.mark.parametrize("name", ["Misra1a", "Chwirut1", "Gauss1"])
 def test_nist_sets(name):
     """Certified values from the second start."""

@@ -24,6 +24,7 @@ def amplitude(y):
     return curve_fit(decay, T, y, P0, **FINE).x[0]
 
 
+@pytest.mark.core("False")
 @pytest.mark.parametrize("x64", [False, True])
 def test_under_jit_and_vmap(x64):
     """Inside `jax.jit` and `jax.vmap` a fit gives what it gives outside, in float64, with the global flag on or off."""
@@ -37,6 +38,7 @@ def test_under_jit_and_vmap(x64):
     np.testing.assert_allclose(np.asarray(mapped), np.stack([outside, outside]), rtol=1e-9)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("options", [{}, {"loss": "cauchy", "f_scale": 0.1, "x_scale": "jac"}], ids=["linear", "cauchy"])
 def test_bounds_under_a_float32_jit(options):
     """With the global flag off, a bounded fit inside `jax.jit` is the one outside: nothing of it is lowered to float32."""
@@ -47,6 +49,7 @@ def test_bounds_under_a_float32_jit(options):
     assert list(jitted.active_mask) == [1, 0, 0]
 
 
+@pytest.mark.rest
 def test_fit_of_fixed_data_inside_a_jit():
     """A fit all of whose arguments are concrete may stand inside a trace, and leaves nothing behind for the calls after it."""
     outside = curve_fit(decay, T, Y, P0, ftol=2e-9).x
@@ -57,6 +60,7 @@ def test_fit_of_fixed_data_inside_a_jit():
     np.testing.assert_allclose(curve_fit(decay, T, Y, P0, ftol=3e-9).x, outside, rtol=1e-6)
 
 
+@pytest.mark.rest
 def test_stand_ins_deep_inside_a_function():
     """A function may hold what an outer trace stands for in any way: in a closure of a closure, in a partial."""
 
@@ -75,6 +79,7 @@ def test_options_are_checked_in_a_trace():
             jax.jit(lambda y, option=option: curve_fit(decay, T, y, P0, **option).x)(Y)
 
 
+@pytest.mark.rest
 def test_result_can_be_read_inside_and_after_a_jit():
     """Inside, the message says that it is not known yet and the history is NaN behind its end; after, both are as ever."""
     inside = {}
@@ -95,6 +100,7 @@ def test_result_can_be_read_inside_and_after_a_jit():
     assert np.isnan(history.cost[after.nfev - 1 :]).all()
 
 
+@pytest.mark.rest
 def test_result_leaves_a_jit():
     """A result returned from a jitted function is the same, lazily computed parts too."""
     with jax.enable_x64(True):
@@ -105,6 +111,7 @@ def test_result_leaves_a_jit():
     np.testing.assert_allclose(fun, outside.fun, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.rest
 def test_derivative_with_respect_to_data():
     """The gradient of a fitted parameter with respect to y is that of finite differences, forward and backward."""
     with jax.enable_x64(True):
@@ -116,6 +123,7 @@ def test_derivative_with_respect_to_data():
     np.testing.assert_allclose(backward, forward, rtol=1e-9)
 
 
+@pytest.mark.rest
 def test_derivative_through_a_closure():
     """What `fun` closes over carries derivatives too: the cost of residuals times s grows as s squared."""
 
@@ -127,6 +135,7 @@ def test_derivative_through_a_closure():
     np.testing.assert_allclose(slope, 4 * least_squares(lambda p: decay(T, *p) - Y, P0).cost, rtol=1e-7)
 
 
+@pytest.mark.rest
 def test_derivative_at_a_bound():
     """A parameter held by its bound does not move with the data; the free ones move as if it were fixed there."""
 
@@ -142,6 +151,7 @@ def test_derivative_at_a_bound():
     np.testing.assert_allclose(slopes[:2], expected, rtol=1e-4, atol=1e-7)
 
 
+@pytest.mark.rest
 def test_robust_fit_differentiates():
     """The implicit derivative takes the whole Hessian of a robust cost, not its Gauss-Newton part."""
     spoiled = Y.copy()

@@ -405,7 +405,7 @@ def _remat(where: Where | str, value: Any) -> str | None:
         return None
     if value is True:
         return "nothing_saveable"
-    if value == AUTO:
+    if isinstance(value, str) and value == AUTO:
         return AUTO
     if not isinstance(value, str) or value not in POLICIES or not hasattr(jax.checkpoint_policies, value):
         fail(
@@ -420,7 +420,7 @@ def _remat(where: Where | str, value: Any) -> str | None:
 def _roll(where: Where | str, value: Any) -> str | None:
     if value is None or value is False:
         return None
-    if value != AUTO:
+    if not isinstance(value, str) or value != AUTO:
         fail(where, f"roll={value!r} does not say what is rolled.",
              '`roll` is "auto": equal layers become a loop where that is proven to be the same and worth it.',
              'write roll="auto".')  # fmt: skip
@@ -520,6 +520,6 @@ def _flag(where: Where | str, option: str, value: Any) -> bool:
 
 
 def _choice(where: Where | str, option: str, value: Any, choices: tuple[str, ...]) -> str:
-    if value not in choices:
+    if not isinstance(value, str) or value not in choices:
         fail(where, f"{option}={value!r} is not a choice.", f"`{option}` is one of {', '.join(choices)}.", "choose one.")
     return value

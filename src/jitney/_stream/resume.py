@@ -101,6 +101,12 @@ class Checkpoint:
     """
 
     def __init__(self, path: str | Path, key: Mapping[str, str], every: int | str | None, where: str):
+        if not is_a(path, (str, os.PathLike)) or Path(path).is_dir():
+            raise OptionError(
+                sentence(where, f"checkpoint={path!r} is not the path of a file.", "A run is kept in one file.",
+                         'write checkpoint="run.ckpt", or leave it out.'),
+                code="J220",
+            )  # fmt: skip
         self.path = Path(path).absolute()
         self.key = dict(key)
         self.where = where

@@ -42,6 +42,7 @@ def test_the_default_folder_is_the_users_cache_folder(tmp_path):
     assert not warnings
 
 
+@pytest.mark.rest
 def test_a_program_can_be_compiled_past_the_cache(tmp_path):
     """Neither read nor written inside `disabled`, nested, after an error, and across threads; as before outside."""
     code = """
@@ -69,6 +70,7 @@ def test_a_program_can_be_compiled_past_the_cache(tmp_path):
     assert out["jax"]
 
 
+@pytest.mark.rest
 def test_many_threads_turn_it_on_once(tmp_path):
     """No thread sees half a setting."""
     code = """
@@ -86,6 +88,7 @@ def test_many_threads_turn_it_on_once(tmp_path):
     assert process(code, tmp_path)["state"] == [True, "kept", "hit"]
 
 
+@pytest.mark.rest
 def test_it_is_turned_off_and_changed_while_the_process_runs(tmp_path):
     """`configure` applies from the next compile on, and gives JAX's settings back when it turns the cache off."""
     code = """
@@ -128,6 +131,7 @@ def test_an_environment_variable_turns_it_off(tmp_path, monkeypatch, word):
         jax.config.update("jax_compilation_cache_dir", before)
 
 
+@pytest.mark.rest
 def test_a_directory_set_in_jax_is_left_alone(tmp_path):
     """By environment variable: nothing of JAX's changes, and jitney's folder is not made."""
     code = """
@@ -146,6 +150,7 @@ def test_a_directory_set_in_jax_is_left_alone(tmp_path):
     assert "comes before" in out["asked"][0]
 
 
+@pytest.mark.rest
 def test_a_directory_set_in_jax_afterwards_takes_over(tmp_path):
     """jitney takes back its own settings, and the user's take effect without a reset of theirs."""
     code = """
@@ -167,6 +172,7 @@ def test_a_directory_set_in_jax_afterwards_takes_over(tmp_path):
     assert out["unset"] == [False, None]
 
 
+@pytest.mark.rest
 def test_other_settings_made_in_jax_hold(tmp_path):
     """A least compile time and a size of the user's own, by either way of setting them."""
     code = """
@@ -181,6 +187,7 @@ def test_other_settings_made_in_jax_hold(tmp_path):
     assert out["off"] == [1.0, 12345678]
 
 
+@pytest.mark.rest
 def test_jax_without_a_cache_stays_without(tmp_path):
     """JAX_ENABLE_COMPILATION_CACHE is the user's; `disabled` gives it back as it was."""
     code = """
@@ -199,12 +206,14 @@ def test_jax_without_a_cache_stays_without(tmp_path):
     assert out["later"] == ["past", "`jax_enable_compilation_cache` is off"]
 
 
+@pytest.mark.rest
 def test_the_defaults_of_jax_are_what_we_take_them_for():
     """A setting that differs from these counts as the user's."""
     code = "out['jax'] = jax_says()"
     assert process(code)["jax"] == UNTOUCHED
 
 
+@pytest.mark.rest
 def test_the_least_recently_used_programs_go_first(tmp_path):
     """Where the limit is made smaller, and as the folder grows past it; what was used last is found again."""
     code = """
@@ -234,6 +243,7 @@ def test_the_least_recently_used_programs_go_first(tmp_path):
     assert out["jax"] == -1  # with a limit, JAX would read the whole folder at each write
 
 
+@pytest.mark.rest
 def test_a_limit_given_to_jax_is_kept_by_jax(tmp_path):
     """Also over entries of a time without limit, which have no time stamp and fail its writes in jax 0.10."""
     code = """
@@ -254,6 +264,7 @@ def test_a_limit_given_to_jax_is_kept_by_jax(tmp_path):
     assert out["oldest"] == [False, "hit", "kept"]
 
 
+@pytest.mark.rest
 def test_an_unknown_word_in_the_environment_is_a_warning(tmp_path):
     """The cache stays on."""
     out = process("out['state'] = [warned(), warned(), _cache.facts().enabled]", tmp_path, JITNEY_CACHE="maybe")
@@ -263,6 +274,7 @@ def test_an_unknown_word_in_the_environment_is_a_warning(tmp_path):
     assert enabled
 
 
+@pytest.mark.rest
 def test_a_limit_given_to_jax_needs_filelock(tmp_path):
     """Without it JAX would warn at each compile and keep nothing; jitney's own limit does not need it."""
     code = """

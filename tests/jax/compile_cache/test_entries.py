@@ -46,6 +46,7 @@ def codec(tmp_path, name):
     return {"PYTHONPATH": f"{tmp_path / 'zstandard' / '..'}{os.pathsep}{SRC}"}
 
 
+@pytest.mark.core("zlib")
 @pytest.mark.parametrize("name", ["zlib", "zstd"])
 def test_a_flipped_bit_is_never_run(tmp_path, name):
     """The program is compiled anew, and the entry is replaced; without a checksum XLA runs what the bit has made of it, or dies."""
@@ -70,6 +71,7 @@ def test_a_flipped_bit_is_never_run(tmp_path, name):
     assert out["healed"] == 15
 
 
+@pytest.mark.core("zlib")
 @pytest.mark.parametrize("name", ["zlib", "zstd"])
 def test_what_is_empty_cut_or_unfinished_heals(tmp_path, name):
     """Empty ones are gone before JAX looks; at a cut one it warns once. Of zstd, what has no checksum yet is not trusted either."""
@@ -127,6 +129,7 @@ AT_ONCE = """
 """
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("name", ["zlib", "zstd"])
 def test_what_threads_write_at_once_is_no_sign_of_damage(tmp_path, name):
     """The first to be done sees the files of both; the folder is read when one has written none."""
@@ -139,6 +142,7 @@ def test_what_threads_write_at_once_is_no_sign_of_damage(tmp_path, name):
     assert process(code, tmp_path / "cache", **codec(tmp_path, name))["there"] == [True, False]
 
 
+@pytest.mark.core("zlib")
 @pytest.mark.parametrize("name", ["zlib", "zstd"])
 def test_of_an_entry_its_name_is_remembered(tmp_path, name):
     """A process that compiles all day holds two objects for each program that it has kept: a name, and a number."""

@@ -82,6 +82,7 @@ def test_a_folder_above_counts_unless_each_keeps_their_own_there(tmp_path, mode,
     assert all(refusal is None or f"lies below {above}, which other users can write" in refusal.what for refusal in refusals)
 
 
+@pytest.mark.rest
 @POSIX
 def test_a_loose_umask_leaves_no_folder_to_others(tmp_path):
     """Folders above that are made on the way are private too, and so is each entry."""
@@ -108,6 +109,7 @@ def test_a_folder_with_files_of_another_user_is_refused(tmp_path):
     assert "new folder" in refusal.fix
 
 
+@pytest.mark.rest
 @POSIX
 @pytest.mark.skipif(sys.platform == "darwin", reason="its file names are UTF-8")
 def test_a_path_that_is_not_utf8_is_a_sentence(tmp_path):
@@ -150,6 +152,7 @@ def test_a_folder_of_another_user_is_refused(tmp_path, monkeypatch):
     assert "another user" in refusal.what
 
 
+@pytest.mark.rest
 @POSIX
 def test_a_folder_that_takes_no_more_is_one_warning_and_a_run_without_it(tmp_path):
     """Writes fail, as on a full disk or past a quota; programs still run, JAX's settings are untouched."""
@@ -176,6 +179,7 @@ def test_a_full_disk_is_refused(tmp_path, monkeypatch):
     assert "full disk (1 MiB free)" in refusal.what
 
 
+@pytest.mark.rest
 def test_a_folder_that_vanishes_is_made_again(tmp_path):
     """Caches are deleted by hand; the next program must not fail or warn."""
     code = """

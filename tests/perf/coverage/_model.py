@@ -19,7 +19,7 @@ class Model:
     Args:
         name: For the table.
         loss: The function, with a jaxtyping signature and nothing of jitney.
-        data: Sizes of axes -> the arguments by name.
+        data: Sizes of axes -> the arguments by name. Networks are made here, since their constructors compile.
         sizes: Axis -> its size. Each is tried, the others stay as they are.
         wrt: The argument that the gradient is taken with respect to.
         never: (axis, way) or (axis, way, "gradient") -> why mathematics does not allow it.

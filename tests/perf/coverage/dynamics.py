@@ -78,7 +78,7 @@ def graph(
 
 def _graph(n: Any) -> dict[str, Any]:
     return {
-        "net": _MESSAGES,
+        "net": Messages(),
         "node": normal(n["nodes"], 3),
         "edge": uniform(n["edges"], 1),
         "sender": whole(n["edges"], below=n["nodes"], seed=1),
@@ -87,9 +87,11 @@ def _graph(n: Any) -> dict[str, Any]:
     }
 
 
-_MESSAGES = Messages()
-_FIELD = eqx.nn.MLP(2, 2, 8, 1, activation=jnp.tanh, key=KEY)
-_ENDS = {"net": _FIELD}
+def _ends(n: Any) -> dict[str, Any]:
+    field = eqx.nn.MLP(2, 2, 8, 1, activation=jnp.tanh, key=KEY)
+    return {"net": field, "y0": normal(n["batch"], 2), "y1": normal(n["batch"], 2, seed=1)}
+
+
 _NODES = "a node's term needs those of the nodes that are joined to it: the loss is no sum of terms of one node each"
 _ROUNDS = "an edge of the second round reads the sums of all edges in the first: the loss is no sum over edges"
 
@@ -97,14 +99,14 @@ MODELS = (
     Model(
         "neural ODE, adaptive steps",
         neural_ode,
-        lambda n: {**_ENDS, "y0": normal(n["batch"], 2), "y1": normal(n["batch"], 2, seed=1)},
+        _ends,
         {"batch": 11},
         "net",
     ),
     Model(
         "neural ODE, given steps",
         steered,
-        lambda n: {**_ENDS, "y0": normal(n["batch"], 2), "y1": normal(n["batch"], 2, seed=1)},
+        _ends,
         {"batch": 11},
         "net",
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -84,20 +85,23 @@ def layer_normed(net: LayerNormed, x: Float[Array, "batch 3"], y: Float[Array, "
     return jnp.mean((jax.vmap(net)(x) - y) ** 2)
 
 
-def _regression(net: Any, *, features: int = 3) -> Any:
-    return lambda n: {"net": net, "x": normal(n["batch"], features), "y": normal(n["batch"], 1, seed=1)}
+def _regression(net: Callable[[], Any], *, features: int = 3) -> Any:
+    return lambda n: {"net": net(), "x": normal(n["batch"], features), "y": normal(n["batch"], 1, seed=1)}
 
 
-def _images(net: Any) -> Any:
-    return lambda n: {"net": net, "image": normal(n["batch"], 1, 10, 10), "label": whole(n["batch"], below=5)}
+def _images(net: Callable[[], Any]) -> Any:
+    return lambda n: {"net": net(), "image": normal(n["batch"], 1, 10, 10), "label": whole(n["batch"], below=5)}
 
 
 def _batch_norm(mode: str) -> Model:
-    net, state = eqx.nn.make_with_state(Normed)(mode)
+    def data(n: Any) -> dict[str, Any]:
+        net, state = eqx.nn.make_with_state(Normed)(mode)
+        return {"net": net, "state": state, "x": normal(n["batch"], 3), "y": normal(n["batch"], 1, seed=1)}
+
     return Model(
         f"batch norm ({mode})",
         batch_normed,
-        lambda n: {"net": net, "state": state, "x": normal(n["batch"], 3), "y": normal(n["batch"], 1, seed=1)},
+        data,
         {"batch": 11},
         "net",
         never("batch", ("accumulate",), "its statistics are of the whole batch: an example's loss waits for them"),
@@ -109,13 +113,13 @@ MODELS = (
     Model(
         "MLP",
         mlp,
-        _regression(eqx.nn.MLP(3, 1, 8, 2, activation=jax.nn.gelu, key=KEY)),
+        _regression(lambda: eqx.nn.MLP(3, 1, 8, 2, activation=jax.nn.gelu, key=KEY)),
         {"batch": 11},
         "net",
     ),
-    Model("CNN, max pooling", classified, _images(Convolutional(eqx.nn.MaxPool2d)), {"batch": 11}, "net"),
-    Model("CNN, average pooling", classified, _images(Convolutional(eqx.nn.AvgPool2d)), {"batch": 11}, "net"),
+    Model("CNN, max pooling", classified, _images(lambda: Convolutional(eqx.nn.MaxPool2d)), {"batch": 11}, "net"),
+    Model("CNN, average pooling", classified, _images(lambda: Convolutional(eqx.nn.AvgPool2d)), {"batch": 11}, "net"),
     _batch_norm("batch"),
     _batch_norm("ema"),
-    Model("layer norm", layer_normed, _regression(LayerNormed()), {"batch": 11}, "net"),
+    Model("layer norm", layer_normed, _regression(LayerNormed), {"batch": 11}, "net"),
 )

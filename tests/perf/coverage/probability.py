@@ -66,19 +66,33 @@ def log_density(q: dict[str, Array], x: Float[Array, "points k"], y: Float[Array
     return prior + jnp.sum(y * jax.nn.log_sigmoid(logits) + (1 - y) * jax.nn.log_sigmoid(-logits))
 
 
-_GP = {"scale": jnp.float32(0.1), "length": jnp.float32(0.2), "noise": jnp.float32(-0.5)}
-_Q = {"w": jnp.asarray(normal(3, seed=5)), "b": jnp.float32(0.3), "log_scale": jnp.float32(0.1)}
-_NET = eqx.nn.MLP(4, 3, 8, 2, activation=jax.nn.gelu, key=KEY)
-_VAE = Autoencoder()
+def _gp() -> dict[str, Any]:
+    return {"scale": jnp.float32(0.1), "length": jnp.float32(0.2), "noise": jnp.float32(-0.5)}
+
+
+def _position() -> dict[str, Any]:
+    return {"w": jnp.asarray(normal(3, seed=5)), "b": jnp.float32(0.3), "log_scale": jnp.float32(0.1)}
+
+
+def _denoiser() -> eqx.nn.MLP:
+    return eqx.nn.MLP(4, 3, 8, 2, activation=jax.nn.gelu, key=KEY)
+
+
 _FACTOR = "each element of a factor depends on all points before it: the matrix of all pairs is needed whole"
 
 MODELS = (
-    Model("diffusion", diffusion, lambda n: {"net": _NET, "x": normal(n["batch"], 3), "key": KEY}, {"batch": 11}, "net"),
-    Model("variational autoencoder", variational, lambda n: {"net": _VAE, "x": normal(n["batch"], 3), "key": KEY}, {"batch": 11}, "net"),
+    Model("diffusion", diffusion, lambda n: {"net": _denoiser(), "x": normal(n["batch"], 3), "key": KEY}, {"batch": 11}, "net"),
+    Model(
+        "variational autoencoder",
+        variational,
+        lambda n: {"net": Autoencoder(), "x": normal(n["batch"], 3), "key": KEY},
+        {"batch": 11},
+        "net",
+    ),
     Model(
         "Gaussian process",
         gaussian_process,
-        lambda n: {"params": _GP, "x": normal(n["points"], 2), "y": normal(n["points"], seed=1)},
+        lambda n: {"params": _gp(), "x": normal(n["points"], 2), "y": normal(n["points"], seed=1)},
         {"points": 11},
         "params",
         never("points", CUTS, _FACTOR),
@@ -86,7 +100,7 @@ MODELS = (
     Model(
         "HMC log-density",
         log_density,
-        lambda n: {"q": _Q, "x": normal(n["points"], 3), "y": (normal(n["points"], seed=1) > 0).astype("float32")},
+        lambda n: {"q": _position(), "x": normal(n["points"], 3), "y": (normal(n["points"], seed=1) > 0).astype("float32")},
         {"points": 11},
         "q",
     ),

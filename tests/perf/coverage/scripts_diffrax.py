@@ -135,20 +135,24 @@ def kalman(params: dict[str, Array], y: Float[Array, "time 1"]) -> Float[Array, 
     return jnp.sum(losses)
 
 
-_CDE, _LATENT, _SDE = Controlled(), Latent(), Stochastic()
-_FLOW = eqx.nn.MLP(3, 2, 8, 1, activation=jnp.tanh, key=KEY)
-_HEAT = {"rate": jnp.float32(0.2), "sink": jnp.float32(0.05)}
-_KALMAN = {
-    "A": jnp.asarray([[0.9, 0.2], [-0.1, 0.8]], jnp.float32),
-    "C": jnp.asarray([[1.0, 0.5]], jnp.float32),
-    "q": jnp.float32(-1.0),
-    "r": jnp.float32(-0.5),
-}
 _BATCH_TIME = {"batch": 11, "time": 7}
 
 
-def _pairs(net: Any, **more: Any) -> Any:
-    return lambda n: {"net": net, "y0": normal(n["batch"], 2), "y1": normal(n["batch"], 2, seed=1), **more}
+def _flow() -> eqx.nn.MLP:
+    return eqx.nn.MLP(3, 2, 8, 1, activation=jnp.tanh, key=KEY)
+
+
+def _linear_system() -> dict[str, Any]:
+    return {
+        "A": jnp.asarray([[0.9, 0.2], [-0.1, 0.8]], jnp.float32),
+        "C": jnp.asarray([[1.0, 0.5]], jnp.float32),
+        "q": jnp.float32(-1.0),
+        "r": jnp.float32(-0.5),
+    }
+
+
+def _ends(n: Any) -> dict[str, Any]:
+    return {"y0": normal(n["batch"], 2), "y1": normal(n["batch"], 2, seed=1)}
 
 
 def _times(n: Any) -> Any:
@@ -161,7 +165,7 @@ MODELS = tuple(
         (
             "neural CDE",
             controlled,
-            lambda n: {"net": _CDE, "x": normal(n["batch"], n["time"], 2), "label": (normal(n["batch"], seed=1) > 0).astype("f")},
+            lambda n: {"net": Controlled(), "x": normal(n["batch"], n["time"], 2), "label": (normal(n["batch"], seed=1) > 0).astype("f")},
             _BATCH_TIME,
             "net",
             {"never": never("time", ("accumulate",), STATE)},
@@ -169,17 +173,21 @@ MODELS = tuple(
         (
             "latent ODE",
             latent,
-            lambda n: {"net": _LATENT, "t": _times(n), "y": normal(n["batch"], n["time"], 2), "key": KEY},
+            lambda n: {"net": Latent(), "t": _times(n), "y": normal(n["batch"], n["time"], 2), "key": KEY},
             _BATCH_TIME,
             "net",
             {"never": never("time", ("accumulate",), STATE)},
         ),
-        ("normalising flow", normalising_flow, lambda n: {"net": _FLOW, "x": normal(n["batch"], 2)}, {"batch": 11}, "net", {}),
-        ("neural SDE", stochastic, _pairs(_SDE, key=KEY), {"batch": 11}, "net", {}),
+        ("normalising flow", normalising_flow, lambda n: {"net": _flow(), "x": normal(n["batch"], 2)}, {"batch": 11}, "net", {}),
+        ("neural SDE", stochastic, lambda n: {"net": Stochastic(), **_ends(n), "key": KEY}, {"batch": 11}, "net", {}),
         (
             "heat equation",
             heat,
-            lambda n: {"params": _HEAT, "start": uniform(n["points"]), "end": uniform(n["points"], seed=1)},
+            lambda n: {
+                "params": {"rate": jnp.float32(0.2), "sink": jnp.float32(0.05)},
+                "start": uniform(n["points"]),
+                "end": uniform(n["points"], seed=1),
+            },
             {"points": 11},
             "params",
             {"never": never("points", ("accumulate",), HALO)},
@@ -187,7 +195,7 @@ MODELS = tuple(
         (
             "Kalman filter",
             kalman,
-            lambda n: {"params": _KALMAN, "y": normal(n["time"], 1)},
+            lambda n: {"params": _linear_system(), "y": normal(n["time"], 1)},
             {"time": 11},
             "params",
             {"never": never("time", ("accumulate",), STATE)},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -207,46 +208,48 @@ def contrastive(net: eqx.nn.MLP, x: Float[Array, "batch 3"], y: Float[Array, "ba
     return -jnp.mean(jnp.diag(jax.nn.log_softmax(one @ two.T / 0.1)))
 
 
-_BOUNDED, _STATE = eqx.nn.make_with_state(Bounded)()
-_LANGUAGE, _VISION, _MASKED, _MIXER, _GAN, _UNET = Language(), VisionTransformer(), Masked(), Mixer(), Adversaries(), UNet()
-_MLP = eqx.nn.MLP(3, 4, 8, 1, key=KEY)
 _TEXT = {"batch": 11, "time": 7}
 
 
-def _text(net: Any) -> Any:
+def _text(net: Callable[[], Any]) -> Any:
     return lambda n: {
-        "net": net,
+        "net": net(),
         "token": whole(n["batch"], n["time"], below=6),
         "target": whole(n["batch"], n["time"], below=6, seed=1),
     }
 
 
+def _spectral(n: Any) -> dict[str, Any]:
+    net, state = eqx.nn.make_with_state(Bounded)()
+    return {"net": net, "state": state, "x": normal(n["batch"], 3), "y": normal(n["batch"], 1, seed=1)}
+
+
 MODELS = tuple(
     Model(*parts, group="scripts", **options)
     for *parts, options in (
-        ("language model, LSTM", language, _text(_LANGUAGE), _TEXT, "net", {"never": never("time", ("accumulate",), STATE)}),
+        ("language model, LSTM", language, _text(Language), _TEXT, "net", {"never": never("time", ("accumulate",), STATE)}),
         (
             "vision transformer",
             vision,
-            lambda n: {"net": _VISION, "image": normal(n["batch"], 1, 8, 8), "label": whole(n["batch"], below=5)},
+            lambda n: {"net": VisionTransformer(), "image": normal(n["batch"], 1, 8, 8), "label": whole(n["batch"], below=5)},
             {"batch": 11},
             "net",
             {},
         ),
-        ("masked language model", masked_language, _text(_MASKED), _TEXT, "net", {"never": never("time", CUTS, PAIRS)}),
+        ("masked language model", masked_language, _text(Masked), _TEXT, "net", {"never": never("time", CUTS, PAIRS)}),
         (
             "MLP mixer",
             mixed,
-            lambda n: {"net": _MIXER, "x": normal(n["batch"], 3, 4), "y": normal(n["batch"], 3, 4, seed=1)},
+            lambda n: {"net": Mixer(), "x": normal(n["batch"], 3, 4), "y": normal(n["batch"], 3, 4, seed=1)},
             {"batch": 11},
             "net",
             {},
         ),
-        ("GAN", adversarial, lambda n: {"net": _GAN, "image": normal(n["batch"], 1, 8, 8), "key": KEY}, {"batch": 11}, "net", {}),
+        ("GAN", adversarial, lambda n: {"net": Adversaries(), "image": normal(n["batch"], 1, 8, 8), "key": KEY}, {"batch": 11}, "net", {}),
         (
             "U-Net",
             segmented,
-            lambda n: {"net": _UNET, "image": normal(n["batch"], 1, 8, 8), "mask": (normal(n["batch"], 1, 8, 8, seed=1) > 0).astype("f")},
+            lambda n: {"net": UNet(), "image": normal(n["batch"], 1, 8, 8), "mask": (normal(n["batch"], 1, 8, 8, seed=1) > 0).astype("f")},
             {"batch": 11},
             "net",
             {},
@@ -254,7 +257,7 @@ MODELS = tuple(
         (
             "spectral norm",
             bounded,
-            lambda n: {"net": _BOUNDED, "state": _STATE, "x": normal(n["batch"], 3), "y": normal(n["batch"], 1, seed=1)},
+            _spectral,
             {"batch": 11},
             "net",
             {"has_aux": True},
@@ -262,7 +265,7 @@ MODELS = tuple(
         (
             "contrastive loss",
             contrastive,
-            lambda n: {"net": _MLP, "x": normal(n["batch"], 3), "y": normal(n["batch"], 3, seed=1)},
+            lambda n: {"net": eqx.nn.MLP(3, 4, 8, 1, key=KEY), "x": normal(n["batch"], 3), "y": normal(n["batch"], 3, seed=1)},
             {"batch": 11},
             "net",
             {

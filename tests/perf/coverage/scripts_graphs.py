@@ -143,8 +143,6 @@ def temporal_difference(
     return jnp.mean(jnp.where(error < 1, 0.5 * error**2, error - 0.5))
 
 
-_CONVOLUTION, _ATTENTION, _SETS, _ACTOR = Convolution(), GraphAttention(), Sets(), ActorCritic()
-_Q, _TARGET = (eqx.nn.MLP(3, 2, 8, 1, key=key) for key in jax.random.split(KEY))
 _NODES = "a node's term needs those of the nodes that are joined to it: the loss is no sum of terms of one node each"
 _ROUNDS = "sums over all edges are put into edges again: the loss is no sum of terms of one edge each"
 _ADVANTAGE = "an advantage is of all rewards that follow: the loss is no sum of terms of one step each"
@@ -161,13 +159,26 @@ def _edges(n: Any) -> dict[str, Any]:
 _GRAPH = {"nodes": 11, "edges": 21}
 _GRAPH_NEVER = never("nodes", ("accumulate",), _NODES) | never("edges", ("accumulate",), _ROUNDS)
 
+
+def _moves(n: Any) -> dict[str, Any]:
+    net, target = (eqx.nn.MLP(3, 2, 8, 1, key=key) for key in jax.random.split(KEY))
+    return {
+        "net": net,
+        "target": target,
+        "seen": normal(n["batch"], 3),
+        "action": whole(n["batch"], below=2),
+        "reward": normal(n["batch"]),
+        "after": normal(n["batch"], 3, seed=1),
+    }
+
+
 MODELS = tuple(
     Model(*parts, group="scripts", **options)
     for *parts, options in (
         (
             "graph convolution",
             convolved,
-            lambda n: {"net": _CONVOLUTION, **_edges(n), "label": whole(n["nodes"], below=2, seed=3)},
+            lambda n: {"net": Convolution(), **_edges(n), "label": whole(n["nodes"], below=2, seed=3)},
             _GRAPH,
             "net",
             {"never": _GRAPH_NEVER},
@@ -175,7 +186,7 @@ MODELS = tuple(
         (
             "graph attention",
             graph_attention,
-            lambda n: {"net": _ATTENTION, **_edges(n), "target": normal(n["nodes"], 1, seed=3)},
+            lambda n: {"net": GraphAttention(), **_edges(n), "target": normal(n["nodes"], 1, seed=3)},
             _GRAPH,
             "net",
             {"never": _GRAPH_NEVER},
@@ -184,7 +195,7 @@ MODELS = tuple(
             "graph classification",
             classified_graphs,
             lambda n: {
-                "net": _SETS,
+                "net": Sets(),
                 "node": normal(n["nodes"], 3),
                 "graph": whole(n["nodes"], below=n["graphs"], seed=1),
                 "label": (normal(n["graphs"]) > 0).astype("f"),
@@ -197,7 +208,7 @@ MODELS = tuple(
             "proximal policy",
             policy,
             lambda n: {
-                "net": _ACTOR,
+                "net": ActorCritic(),
                 "seen": normal(n["games"], n["time"], 3),
                 "action": whole(n["games"], n["time"], below=2),
                 "reward": normal(n["games"], n["time"], seed=1),
@@ -210,14 +221,7 @@ MODELS = tuple(
         (
             "double Q-learning",
             temporal_difference,
-            lambda n: {
-                "net": _Q,
-                "target": _TARGET,
-                "seen": normal(n["batch"], 3),
-                "action": whole(n["batch"], below=2),
-                "reward": normal(n["batch"]),
-                "after": normal(n["batch"], 3, seed=1),
-            },
+            _moves,
             {"batch": 11},
             "net",
             {},

@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.stats import norm
 from jaxtyping import Array, Float, Int
 
@@ -116,9 +117,9 @@ _FACTOR = "each element of a factor depends on all points before it: the matrix 
 _NEXT = "a term is of neighbours: the loss is no sum of terms of one element each"
 _WALK = "a step of the walk adds to all that follow: the loss is no sum of terms of one element each"
 _RISK = "each patient's term is of all who live longer: the loss is no sum of terms of one element each"
-_HMM = {"transition": jnp.asarray(normal(3, 3, seed=9)), "mean": jnp.asarray([-1.0, 0.0, 1.5], jnp.float32)}
-_MIXTURE = {"mean": jnp.asarray(normal(3, 2, seed=8)), "log_sd": jnp.zeros(3), "weight": jnp.asarray(normal(3, seed=7))}
-_NETWORK = {name: jnp.asarray(normal(*shape, seed=6)) for name, shape in (("w1", (3, 4)), ("w2", (4, 4)), ("w3", (4, 1)))}
+_HMM = jax.device_put({"transition": normal(3, 3, seed=9), "mean": np.float32([-1.0, 0.0, 1.5])})
+_MIXTURE = jax.device_put({"mean": normal(3, 2, seed=8), "log_sd": np.zeros(3, np.float32), "weight": normal(3, seed=7)})
+_NETWORK = jax.device_put({name: normal(*shape, seed=6) for name, shape in (("w1", (3, 4)), ("w2", (4, 4)), ("w3", (4, 1)))})
 
 MODELS = tuple(
     Model(*parts, group="scripts", **options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -83,28 +84,27 @@ def attended_given(
     return jnp.mean((jax.vmap(net)(x, keys) - y) ** 2)
 
 
-def _series(net: Any, *, every: bool = False) -> Any:
+def _series(net: Callable[[], Any], *, every: bool = False) -> Any:
     def made(n: Any) -> dict[str, Any]:
         shape = (n["batch"], n["time"], 2) if every else (n["batch"], 1)
-        return {"net": net, "x": normal(n["batch"], n["time"], 2), "y": normal(*shape, seed=1)}
+        return {"net": net(), "x": normal(n["batch"], n["time"], 2), "y": normal(*shape, seed=1)}
 
     return made
 
 
-def _embedded(n: Any, net: Any) -> dict[str, Any]:
-    return {"net": net, "x": normal(n["batch"], n["time"], 4), "y": normal(n["batch"], n["time"], 4, seed=1)}
+def _embedded(n: Any) -> dict[str, Any]:
+    return {"net": Block(), "x": normal(n["batch"], n["time"], 4), "y": normal(n["batch"], n["time"], 4, seed=1)}
 
 
-_BLOCK = Block()
 _SIZES = {"batch": 11, "time": 7}
 
 MODELS = (
-    Model("GRU", recurrent, _series(Recurrent(eqx.nn.GRUCell)), _SIZES, "net", never("time", ("accumulate",), STATE)),
-    Model("LSTM", recurrent, _series(Recurrent(eqx.nn.LSTMCell)), _SIZES, "net", never("time", ("accumulate",), STATE)),
+    Model("GRU", recurrent, _series(lambda: Recurrent(eqx.nn.GRUCell)), _SIZES, "net", never("time", ("accumulate",), STATE)),
+    Model("LSTM", recurrent, _series(lambda: Recurrent(eqx.nn.LSTMCell)), _SIZES, "net", never("time", ("accumulate",), STATE)),
     Model(
         "GRU, a loss at each step",
         predicted,
-        _series(Predictor(eqx.nn.GRUCell(2, 4, key=KEY), eqx.nn.Linear(4, 2, key=KEY)), every=True),
+        _series(lambda: Predictor(eqx.nn.GRUCell(2, 4, key=KEY), eqx.nn.Linear(4, 2, key=KEY)), every=True),
         _SIZES,
         "net",
         never("time", ("accumulate",), STATE),
@@ -112,7 +112,7 @@ MODELS = (
     Model(
         "attention, causal, dropout",
         attended,
-        lambda n: {**_embedded(n, _BLOCK), "key": KEY},
+        lambda n: {**_embedded(n), "key": KEY},
         _SIZES,
         "net",
         never("time", CUTS, PAIRS),
@@ -120,7 +120,7 @@ MODELS = (
     Model(
         "attention, keys given",
         attended_given,
-        lambda n: {**_embedded(n, _BLOCK), "keys": jax.random.split(KEY, n["batch"])},
+        lambda n: {**_embedded(n), "keys": jax.random.split(KEY, n["batch"])},
         _SIZES,
         "net",
         never("time", CUTS, PAIRS),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 
 
@@ -17,12 +18,17 @@ class Case:
     Args:
         style: Whose documentation calls functions so.
         fn: The function.
-        args: Its arguments: arrays, trees of them, modules.
+        make: Makes its arguments: arrays, trees of them, modules. To make them compiles, so whoever imports the cases does not.
     """
 
     style: str
     fn: Callable[..., Any]
-    args: tuple[Any, ...]
+    make: Callable[[], tuple[Any, ...]]
+
+    @functools.cached_property
+    def args(self) -> tuple[Any, ...]:
+        """The same ones each time."""
+        return self.make()
 
     @property
     def name(self) -> str:
@@ -31,9 +37,9 @@ class Case:
 
 def normal(*shape: int, seed: int = 0) -> Any:
     """The same numbers each time."""
-    return jnp.asarray(np.random.default_rng((seed, *shape)).normal(size=shape), jnp.float32)
+    return jax.device_put(np.random.default_rng((seed, *shape)).normal(size=shape).astype(np.float32))
 
 
 def positive(*shape: int, seed: int = 0) -> Any:
     """The same, above 0.1."""
-    return jnp.abs(normal(*shape, seed=seed)) + 0.1
+    return jax.device_put(np.abs(normal(*shape, seed=seed)) + np.float32(0.1))

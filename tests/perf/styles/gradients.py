@@ -57,17 +57,23 @@ def clipped(grads, limit):
     return lax.cond(norm > limit, lambda g: jax.tree.map(lambda x: x * limit / norm, g), lambda g: g, grads)
 
 
-LAYERS = [(normal(m, n) / 16, normal(n)) for m, n in ((256, 128), (128, 128), (128, 10))]
-ROWS, LABELS = normal(2000, 20), jnp.sign(normal(2000))
+def layers():
+    return [(normal(m, n) / 16, normal(n)) for m, n in ((256, 128), (128, 128), (128, 10))]
+
+
+def labelled_rows():
+    return normal(2000, 20), jnp.sign(normal(2000))
+
+
 CASES = [
-    Case("jax", selu, (normal(200_000),)),
-    Case("jax", predict, (LAYERS, normal(64, 256))),
-    Case("jax", update, (LAYERS, normal(64, 256), jax.nn.one_hot(jnp.arange(64) % 10, 10))),
-    Case("jax", logistic_gradient, (normal(20), ROWS, LABELS)),
-    Case("jax", logistic_hessian, (normal(20), ROWS, LABELS)),
-    Case("jax", convolved, (normal(32, 1000), normal(9))),
-    Case("jax", recurrent, (normal(32, 32) / 8, normal(32, 8), normal(32), normal(50, 8))),
-    Case("jax", square_root, (positive(5000),)),
-    Case("jax", heat, (normal(2000),)),
-    Case("jax", clipped, ({"w": normal(128, 128), "b": normal(128)}, jnp.float32(1.0))),
+    Case("jax", selu, lambda: (normal(200_000),)),
+    Case("jax", predict, lambda: (layers(), normal(64, 256))),
+    Case("jax", update, lambda: (layers(), normal(64, 256), jax.nn.one_hot(jnp.arange(64) % 10, 10))),
+    Case("jax", logistic_gradient, lambda: (normal(20), *labelled_rows())),
+    Case("jax", logistic_hessian, lambda: (normal(20), *labelled_rows())),
+    Case("jax", convolved, lambda: (normal(32, 1000), normal(9))),
+    Case("jax", recurrent, lambda: (normal(32, 32) / 8, normal(32, 8), normal(32), normal(50, 8))),
+    Case("jax", square_root, lambda: (positive(5000),)),
+    Case("jax", heat, lambda: (normal(2000),)),
+    Case("jax", clipped, lambda: ({"w": normal(128, 128), "b": normal(128)}, jnp.float32(1.0))),
 ]

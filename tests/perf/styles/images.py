@@ -37,9 +37,9 @@ def total_variation_step(image, noisy):
 
 
 CASES = [
-    Case("dm_pix", blurred, (IMAGE, positive(7) / 7)),
-    Case("scipy.ndimage", low_pass, (IMAGE,)),
-    Case("scikit-image", equalised, (IMAGE,)),
-    Case("jax.image", resized, (IMAGE,)),
-    Case("scikit-image", total_variation_step, (IMAGE, positive(128, 128, seed=1))),
+    Case("dm_pix", blurred, lambda: (IMAGE, positive(7) / 7)),
+    Case("scipy.ndimage", low_pass, lambda: (IMAGE,)),
+    Case("scikit-image", equalised, lambda: (IMAGE,)),
+    Case("jax.image", resized, lambda: (IMAGE,)),
+    Case("scikit-image", total_variation_step, lambda: (IMAGE, positive(128, 128, seed=1))),
 ]

@@ -3,11 +3,9 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.random import key
 
 from .case import Case, normal
-
-KEYS = iter(jax.random.split(jax.random.key(0), 20))
-LABELS, WORDS = jnp.arange(32) % 10, jnp.arange(1280).reshape(64, 20) % 500
 
 
 def forward(model, x):
@@ -51,26 +49,35 @@ def reconstruction(encoder, decoder, x):
 
 def cnn():
     layers = [
-        eqx.nn.Conv2d(1, 4, kernel_size=4, key=next(KEYS)),
+        eqx.nn.Conv2d(1, 4, kernel_size=4, key=key(0)),
         eqx.nn.MaxPool2d(kernel_size=2, stride=2),
         jax.nn.relu,
         jnp.ravel,
-        eqx.nn.Linear(576, 10, key=next(KEYS)),
+        eqx.nn.Linear(576, 10, key=key(1)),
     ]
     return eqx.nn.Sequential([layer if isinstance(layer, eqx.Module) else eqx.nn.Lambda(layer) for layer in layers])
 
 
-def mlp(inside, out, width, depth):
-    return eqx.nn.MLP(inside, out, width, depth, key=next(KEYS))
+def mlp(inside, out, width, depth, seed=0):
+    return eqx.nn.MLP(inside, out, width, depth, key=key(seed))
+
+
+def attention():
+    return eqx.nn.MultiheadAttention(4, 64, key=key(0))
+
+
+def words():
+    layers = eqx.nn.Embedding(500, 32, key=key(0)), eqx.nn.Linear(32, 5, key=key(1))
+    return *layers, jnp.arange(1280).reshape(64, 20) % 500
 
 
 CASES = [
-    Case("equinox", forward, (mlp(32, 8, 64, 3), normal(128, 32))),
-    Case("equinox", regression_step, (mlp(32, 8, 64, 3), normal(128, 32), normal(128, 8))),
-    Case("equinox", classifier_gradient, (cnn(), normal(32, 1, 28, 28), LABELS)),
-    Case("equinox", gru, (eqx.nn.GRUCell(8, 32, key=next(KEYS)), normal(50, 8))),
-    Case("equinox", attention_block, (eqx.nn.MultiheadAttention(4, 64, key=next(KEYS)), eqx.nn.LayerNorm(64), normal(64, 64))),
-    Case("equinox", bag_of_words, (eqx.nn.Embedding(500, 32, key=next(KEYS)), eqx.nn.Linear(32, 5, key=next(KEYS)), WORDS)),
-    Case("equinox", dropped, (eqx.nn.Linear(64, 64, key=next(KEYS)), eqx.nn.Dropout(0.3), normal(64, 64), jax.random.key(1))),
-    Case("equinox", reconstruction, (mlp(64, 4, 64, 1), mlp(4, 64, 64, 1), normal(128, 64))),
+    Case("equinox", forward, lambda: (mlp(32, 8, 64, 3), normal(128, 32))),
+    Case("equinox", regression_step, lambda: (mlp(32, 8, 64, 3), normal(128, 32), normal(128, 8))),
+    Case("equinox", classifier_gradient, lambda: (cnn(), normal(32, 1, 28, 28), jnp.arange(32) % 10)),
+    Case("equinox", gru, lambda: (eqx.nn.GRUCell(8, 32, key=key(0)), normal(50, 8))),
+    Case("equinox", attention_block, lambda: (attention(), eqx.nn.LayerNorm(64), normal(64, 64))),
+    Case("equinox", bag_of_words, words),
+    Case("equinox", dropped, lambda: (eqx.nn.Linear(64, 64, key=key(0)), eqx.nn.Dropout(0.3), normal(64, 64), key(1))),
+    Case("equinox", reconstruction, lambda: (mlp(64, 4, 64, 1), mlp(4, 64, 64, 1, seed=1), normal(128, 64))),
 ]

@@ -6,9 +6,6 @@ import optax
 
 from .case import Case, normal
 
-PARAMS = {"w": normal(64, 8) / 8, "b": normal(8)}
-DEEP = {f"layer{i}": {"w": normal(32, 32, seed=i) / 8, "b": normal(32, seed=i)} for i in range(6)}
-X, Y = normal(512, 64), normal(512, 8)
 ADAM = optax.adam(1e-3)
 CHAIN = optax.chain(optax.clip_by_global_norm(1.0), optax.sgd(1e-2, momentum=0.9))
 ADAMW = optax.adamw(optax.cosine_decay_schedule(1e-3, 1000))
@@ -40,8 +37,18 @@ def adamw_step(params, state, x):
     return optax.apply_updates(params, updates), state
 
 
+def adam_arguments():
+    params = {"w": normal(64, 8) / 8, "b": normal(8)}
+    return params, ADAM.init(params), normal(512, 64), normal(512, 8)
+
+
+def deep_arguments(optimiser):
+    params = {f"layer{i}": {"w": normal(32, 32, seed=i) / 8, "b": normal(32, seed=i)} for i in range(6)}
+    return params, optimiser.init(params), normal(64, 32)
+
+
 CASES = [
-    Case("optax", adam_step, (PARAMS, ADAM.init(PARAMS), X, Y)),
-    Case("optax", momentum_step, (DEEP, CHAIN.init(DEEP), normal(64, 32))),
-    Case("optax", adamw_step, (DEEP, ADAMW.init(DEEP), normal(64, 32))),
+    Case("optax", adam_step, adam_arguments),
+    Case("optax", momentum_step, lambda: deep_arguments(CHAIN)),
+    Case("optax", adamw_step, lambda: deep_arguments(ADAMW)),
 ]

@@ -7,9 +7,6 @@ from jax.scipy.linalg import cho_solve
 
 from .case import Case, normal, positive
 
-X, Y = normal(500, 10), (normal(500) > 0).astype(jnp.float32)
-KEY = jax.random.key(0)
-
 
 def log_density(w, x, y):
     logits = x @ w
@@ -86,14 +83,21 @@ def particles(key, ys):
     return jax.lax.scan(step, jnp.zeros(200), (ys, jax.random.split(key, ys.size)))[1]
 
 
-SCHOOLS = {"mu": jnp.float32(0.0), "log_tau": jnp.float32(1.0), "z": normal(8)}
+def data():
+    return normal(500, 10), (normal(500) > 0).astype(jnp.float32)
+
+
+def schools():
+    return {"mu": jnp.float32(0.0), "log_tau": jnp.float32(1.0), "z": normal(8)}
+
+
 CASES = [
-    Case("numpyro", log_density, (normal(10), X, Y)),
-    Case("numpyro", schools_gradient, (SCHOOLS, normal(8), positive(8))),
-    Case("numpyro", evidence_gradient, ((normal(10), normal(10)), KEY, X, Y)),
-    Case("blackjax", leapfrog, (normal(10) / 10, normal(10), X, Y)),
-    Case("blackjax", random_walk, (KEY, normal(10), X, Y)),
-    Case("gpjax", gaussian_process, (jnp.array([0.0, -1.0]), jnp.linspace(0.0, 5.0, 100), normal(100))),
-    Case("dynamax", kalman, (normal(4), jnp.eye(4), 0.9 * jnp.eye(4), 0.1 * jnp.eye(4), normal(100))),
-    Case("dynamax", particles, (KEY, normal(20))),
+    Case("numpyro", log_density, lambda: (normal(10), *data())),
+    Case("numpyro", schools_gradient, lambda: (schools(), normal(8), positive(8))),
+    Case("numpyro", evidence_gradient, lambda: ((normal(10), normal(10)), jax.random.key(0), *data())),
+    Case("blackjax", leapfrog, lambda: (normal(10) / 10, normal(10), *data())),
+    Case("blackjax", random_walk, lambda: (jax.random.key(0), normal(10), *data())),
+    Case("gpjax", gaussian_process, lambda: (jnp.array([0.0, -1.0]), jnp.linspace(0.0, 5.0, 100), normal(100))),
+    Case("dynamax", kalman, lambda: (normal(4), jnp.eye(4), 0.9 * jnp.eye(4), 0.1 * jnp.eye(4), normal(100))),
+    Case("dynamax", particles, lambda: (jax.random.key(0), normal(20))),
 ]

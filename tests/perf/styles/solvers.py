@@ -9,15 +9,14 @@ import optimistix
 
 from .case import Case, normal
 
-T = jnp.linspace(0.0, 1.0, 50)
-
 
 def lotka_volterra(y, args):
     def field(t, y, args):
         a, b, c, d = args
         return jnp.stack([a * y[0] - b * y[0] * y[1], -c * y[1] + d * y[0] * y[1]])
 
-    return diffrax.diffeqsolve(diffrax.ODETerm(field), diffrax.Tsit5(), 0.0, 10.0, 0.1, y, args, saveat=diffrax.SaveAt(ts=10 * T)).ys
+    saveat = diffrax.SaveAt(ts=jnp.linspace(0.0, 10.0, 50))
+    return diffrax.diffeqsolve(diffrax.ODETerm(field), diffrax.Tsit5(), 0.0, 10.0, 0.1, y, args, saveat=saveat).ys
 
 
 def stiff(y, rates):
@@ -60,13 +59,18 @@ def conjugate_gradients(factor, b):
     return lineax.linear_solve(operator, b, lineax.CG(1e-4, 1e-4)).value
 
 
+def decay():
+    t = jnp.linspace(0.0, 1.0, 50)
+    return t, 2 * jnp.exp(-3 * t)
+
+
 CASES = [
-    Case("diffrax", lotka_volterra, (jnp.array([10.0, 10.0]), jnp.array([0.1, 0.02, 0.4, 0.02]))),
-    Case("diffrax", stiff, (jnp.array([1.0, 0.0]), jnp.array([100.0, 1.0]))),
-    Case("diffrax", neural_ode, (eqx.nn.MLP(4, 4, 32, 2, key=jax.random.key(0)), normal(4))),
-    Case("optimistix", decay_fit, (jnp.array([1.0, 1.0]), T, 2 * jnp.exp(-3 * T))),
-    Case("optimistix", implicit_step, (normal(10),)),
-    Case("optimistix", rosenbrock, (jnp.zeros(4),)),
-    Case("lineax", dense_solve, (normal(64, 64) + 10 * jnp.eye(64), normal(64))),
-    Case("lineax", conjugate_gradients, (normal(64, 64), normal(64))),
+    Case("diffrax", lotka_volterra, lambda: (jnp.array([10.0, 10.0]), jnp.array([0.1, 0.02, 0.4, 0.02]))),
+    Case("diffrax", stiff, lambda: (jnp.array([1.0, 0.0]), jnp.array([100.0, 1.0]))),
+    Case("diffrax", neural_ode, lambda: (eqx.nn.MLP(4, 4, 32, 2, key=jax.random.key(0)), normal(4))),
+    Case("optimistix", decay_fit, lambda: (jnp.array([1.0, 1.0]), *decay())),
+    Case("optimistix", implicit_step, lambda: (normal(10),)),
+    Case("optimistix", rosenbrock, lambda: (jnp.zeros(4),)),
+    Case("lineax", dense_solve, lambda: (normal(64, 64) + 10 * jnp.eye(64), normal(64))),
+    Case("lineax", conjugate_gradients, lambda: (normal(64, 64), normal(64))),
 ]
