@@ -23,7 +23,6 @@ _PRECISION = "tests/stages/test_precision.py::test_"
 _REMAT = "tests/stages/test_remat.py::test_"
 _ROLL = "tests/stages/test_roll.py::test_"
 _VMAP = "tests/stages/test_vmap.py::test_"
-_DOCS = "tests/test_docs.py::test_"
 _VERIFY = "tests/verify/test_verify.py::test_"
 _LAYOUT = "tests/view/test_layout.py::test_"
 
@@ -255,10 +254,7 @@ PADDED = [
         "src/jitney/_stages/fill.py",
         "{self.high / self.size - 1:.0%} padding",
         "{1 - self.size / self.high:.0%} padding",
-        (
-            f"{_PAD}the_plan_tells_buckets_and_facts",
-            f"{_DOCS}code_of_a_page_runs[docs/options/pad.md]",
-        ),
+        (f"{_PAD}the_plan_tells_buckets_and_facts",),
     ),
 ]
 
