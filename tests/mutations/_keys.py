@@ -25,7 +25,6 @@ _STATIC_VALUES = "tests/signature/test_static_values.py::test_"
 _CHUNK = "tests/stages/test_chunk.py::test_"
 _PAD = "tests/stages/test_pad.py::test_"
 _PLAN = "tests/stages/test_plan.py::test_"
-_DOCS = "tests/test_docs.py::test_"
 _ERRORS = "tests/test_errors.py::test_"
 _FLATTEN = "tests/view/test_flatten.py::test_"
 _LAYOUT = "tests/view/test_layout.py::test_"
@@ -262,10 +261,7 @@ WORDS = [
         "src/jitney/_stages/chunk.py",
         'done = f"{len(self.passes.passes)} over the data',
         'done = f"{len(self.passes.passes) + 1} over the data',
-        (
-            f"{_CHUNK}under_vmap_and_of_a_mapped_axis",
-            f"{_DOCS}code_of_a_page_runs[docs/options/chunk.md]",
-        ),
+        (f"{_CHUNK}auto_takes_what_suits_caches",),
     ),
     Mutation(
         "stages stand in another order",

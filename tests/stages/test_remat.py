@@ -74,6 +74,15 @@ def test_the_forward_pass_is_computed_again():
     assert count(optimize(remat=True)(deep), "sin") > count(optimize(deep), "sin")
 
 
+def test_a_derivative_of_the_function_computes_it_again_too():
+    """The program of `f.grad` holds more sines than without `remat`."""
+
+    def sines(**options):
+        return str(jax.make_jaxpr(optimize(**options)(deep).grad)(W, X)).count("= sin")
+
+    assert sines(remat=True) > sines() >= 4
+
+
 def test_a_policy_by_name_decides_what_is_kept():
     """`dots_saveable` keeps the products that `nothing_saveable` computes again."""
     assert count(optimize(remat="dots_saveable")(deep), "dot_general") < count(optimize(remat="nothing_saveable")(deep), "dot_general")

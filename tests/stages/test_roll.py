@@ -292,7 +292,6 @@ def test_rules_that_differ_are_each_layers_own():
     close(f.grad(WS, BS, X, wrt="ws"), fast(jax.grad(loss))(WS, BS, X), 1e-3)
 
 
-@pytest.mark.rest
 def test_rules_that_differ_in_branches_are_each_layers_own():
     """JAX prints a branch without the rules of the functions in it, so its text does not say whether two are equal."""
 
