@@ -174,6 +174,11 @@ def check(made, plain):
     np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-5)
 
 
+@pytest.mark.core(
+    "beside_the_axis-*", "between_two_passes-chunked", "in_a_branch-padded",
+    "in_a_loop_along-streamed", "in_a_loop_along-padded", "in_a_loop_that_carries-chunked",
+    "by_io-*", "answered-chunked", "answered_for_each-padded",
+)  # fmt: skip
 @pytest.mark.parametrize("way", [chunked, streamed, padded], ids=lambda way: way.__name__)
 @pytest.mark.parametrize("body", ONCE, ids=lambda body: body.__name__)
 def test_callbacks_happen_as_often_as_in_plain_jax(body, way):
@@ -219,6 +224,7 @@ def test_jax_debug_print_in_a_chunked_body_prints(capsys):
     assert capsys.readouterr().out == "total 28.0\n"
 
 
+@pytest.mark.rest
 def test_callbacks_under_a_budget_happen_once():
     """`memory` finds its chunk by compiling, which calls nothing."""
 

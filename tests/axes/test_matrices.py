@@ -58,6 +58,7 @@ def without_infinities(name, numbers):
     return np.where(np.isinf(numbers), np.nan, numbers) if name in SOLVED else numbers
 
 
+@pytest.mark.core("cholesky", "LU", "QR", "lower triangle")
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_singular_matrices_and_nans_are_those_of_plain_jax(name):
     """What is no number stands at the same places, and no pivot among the padding."""
@@ -73,6 +74,7 @@ def test_singular_matrices_and_nans_are_those_of_plain_jax(name):
                 np.testing.assert_allclose(valid, want, rtol=1e-3, atol=1e-3, err_msg=f"matrix {number} at size {n}")
 
 
+@pytest.mark.rest
 def test_complex_systems():
     """Their factors are Hermitian."""
 
@@ -90,6 +92,7 @@ def test_complex_systems():
         np.testing.assert_allclose(np.asarray(got)[tuple(slice(0, size) for size in want.shape)], want, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.rest
 def test_a_batch_of_systems_of_a_batch_that_is_padded_too():
     """Each matrix is completed by itself, with as many of them as there are."""
     case = cases.Case("batch", lambda x, b: jnp.linalg.solve(x + 9 * jnp.eye(x.shape[-1]), b[..., None]),

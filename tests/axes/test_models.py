@@ -121,6 +121,7 @@ def check(got, want):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.core("gru")
 @pytest.mark.parametrize("name", LOSSES)
 def test_the_gradient_of_a_batch_is_accumulated(name):
     """Over microbatches, the last one shorter."""
@@ -128,6 +129,7 @@ def test_the_gradient_of_a_batch_is_accumulated(name):
     check(accumulate(loss, axis="batch", microbatch=CHUNK, wrt="model")(model, *given), want)
 
 
+@pytest.mark.core("dropout")
 @pytest.mark.parametrize("name", ["gru", "cnn", "dropout"])
 def test_the_gradient_is_cut(name):
     """By `chunk` on the loss."""
@@ -135,6 +137,7 @@ def test_the_gradient_is_cut(name):
     check(optimize(chunk={"batch": CHUNK})(loss).value_and_grad(model, *given, wrt="model"), want)
 
 
+@pytest.mark.core("cnn")
 @pytest.mark.parametrize("name", ["gru", "cnn", "dropout"])
 def test_the_gradient_is_padded(name):
     """Without a warning, which would say that it runs at exact size."""
@@ -144,6 +147,7 @@ def test_the_gradient_is_padded(name):
         check(optimize(pad={"batch": "pow2"})(loss).value_and_grad(model, *given, wrt="model"), want)
 
 
+@pytest.mark.rest
 def test_the_gradient_is_streamed():
     """From arrays on the host; each chunk draws what the whole would have there."""
     loss, model, given, want = exact("vae")
