@@ -515,6 +515,9 @@ CORE = {
     "Gaussian process", "solve by LU", "QR with all of Q", "log-determinant by QR", "singular values of a square",
     # windows, and the axis of a `vmap`
     "moving sum", "largest of windows", "sum over a mapped axis, of a tree", "extremes over a mapped axis",
+    # what a mutation of the list (tests/mutations) is seen by
+    "mean over a mapped axis", "vmap of a loop", "solve along it", "cholesky along it", "LU along it", "draws behind another axis",
+    "argmax with ties", "sums of a loop",
 }  # fmt: skip
 """One body for each rule, each monoid and each way on from chunk to chunk: `test_core.py` holds them to it."""
 

@@ -75,6 +75,7 @@ def test_nothing_is_donated():
     assert not x.is_deleted()
 
 
+@pytest.mark.core("1")
 def test_derivatives_are_those_of_jax():
     """Dense, by `jax.jacfwd` and `jax.grad`; sparse ones stay sparse."""
     f = jitney.lazy_derivatives(wrt="x", sparse=True)(optimize(spread))

@@ -232,6 +232,7 @@ def test_loops_are_recomputed_where_that_fits_memory(kind):
     assert "remat of the bodies of loops" in line
 
 
+@pytest.mark.rest
 def test_an_axis_is_cut_where_recomputing_is_not_enough():
     """Both, one after the other, while one size is traced after the other."""
 

@@ -52,7 +52,7 @@ def message(call):
     return words_of(raised.value)
 
 
-@pytest.mark.core("program")
+@pytest.mark.rest
 @pytest.mark.parametrize("name", ["program", "mapped"])
 def test_its_checks_raise_what_they_raise_where_it_is_traced(folder, tmp_path, name):
     """By type and message, of the one that fails first; and numbers are to the bit those of `eqx.filter_jit`."""

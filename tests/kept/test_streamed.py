@@ -79,7 +79,7 @@ def numbers(value):
 AUTO = pytest.param("summary", "auto", marks=pytest.mark.slow)
 
 
-@pytest.mark.core("summary-20")
+@pytest.mark.rest
 @pytest.mark.parametrize(("name", "chunk"), [("summary", 20), ("gradient", 20), ("wide", 20), ("sorting", 20), AUTO])
 def test_what_is_found_gives_the_bits_of_what_is_traced(folder, tmp_path, name, chunk):
     """Of whole chunks and of a shorter one in the end; a helper that is edited is the one that is computed with."""
@@ -145,6 +145,7 @@ def test_run_time_checks_are_not_kept_in_a_stream(folder, tmp_path):
         assert stats.kept == "not kept: it has run-time checks, and is read in chunks"
 
 
+@pytest.mark.rest
 def test_verify_compares_the_steps_too(folder, tmp_path):
     """What is found is planned and traced, and is the same."""
     write(tmp_path)

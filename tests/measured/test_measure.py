@@ -73,6 +73,7 @@ def test_equal_results_pass():
     assert jitney.measure(lambda: one, against=lambda: two, **QUICK).apart == 0.0
 
 
+@pytest.mark.rest
 def test_the_tolerance_is_a_part_of_the_largest_element():
     """What a small element is off by, beside a large one, is rounding; `math.inf` compares nothing."""
     f, g = (lambda: np.array([1e6, 1.0])), (lambda: np.array([1e6, 1.1]))
@@ -82,6 +83,7 @@ def test_the_tolerance_is_a_part_of_the_largest_element():
     assert jitney.measure(f, against=lambda: "other", tolerance=math.inf, **QUICK).apart is None
 
 
+@pytest.mark.rest
 def test_compiling_is_in_the_first_call_alone():
     """With how many programs; a function that has been called before has none."""
     f = jax.jit(lambda x: jnp.tanh(x) * 1.5)
@@ -94,6 +96,7 @@ def test_compiling_is_in_the_first_call_alone():
     assert seen.work == ()
 
 
+@pytest.mark.rest
 def test_arrays_of_the_host_are_put_on_the_device_before():
     """Once, and timed apart; `on_device=False` leaves them to each call."""
     kinds = []

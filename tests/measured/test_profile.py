@@ -159,6 +159,7 @@ def test_names_are_not_in_programs():
     assert "jitney.optimize" not in text
 
 
+@pytest.mark.rest
 def test_calls_in_other_functions_are_parts_of_those(tmp_path: Path):
     """A Program inside of `jax.jit` is no call of its own, and its operations have its name."""
     with jitney.profile(tmp_path) as p:
@@ -167,6 +168,7 @@ def test_calls_in_other_functions_are_parts_of_those(tmp_path: Path):
     assert "wave / crest" in {each.scope for each in p.scopes}
 
 
+@pytest.mark.rest
 def test_a_derivative_of_jax_is_no_call(tmp_path: Path):
     """`jax.grad` calls a function with values of its own; its programs ran all the same."""
     with jitney.profile(tmp_path) as p:
@@ -175,6 +177,7 @@ def test_a_derivative_of_jax_is_no_call(tmp_path: Path):
     assert row(p, "total").runs > 0
 
 
+@pytest.mark.rest
 def test_a_stream_has_its_axis_and_pass(tmp_path: Path):
     """What works on a chunk is named after the function, the axis and the pass."""
     with jitney.profile(tmp_path) as p:
@@ -182,6 +185,7 @@ def test_a_stream_has_its_axis_and_pass(tmp_path: Path):
     assert {"misfit / stream points / pass 1", "misfit / stream points / pass 2"} <= {each.scope for each in p.scopes}
 
 
+@pytest.mark.rest
 def test_functions_of_one_name_share_a_row(tmp_path: Path):
     """XLA's cache gives both one program where their operations are the same, so that nothing tells them apart."""
 
@@ -194,6 +198,7 @@ def test_functions_of_one_name_share_a_row(tmp_path: Path):
     assert (row(p, "total").calls, row(p, "total").runs) == (1, 2)
 
 
+@pytest.mark.rest
 def test_all_threads_are_recorded(tmp_path: Path):
     """Calls of another thread count as well."""
     with jitney.profile(tmp_path) as p:
@@ -218,6 +223,7 @@ def test_an_error_inside_leaves_the_trace(tmp_path: Path):
     assert row(p, "total").calls == 1
 
 
+@pytest.mark.rest
 def test_an_error_of_a_call_is_its_own(tmp_path: Path):
     """A call that fails is recorded as one."""
     with jitney.profile(tmp_path) as p, pytest.raises(jitney.ContractError, match="total"):
@@ -225,6 +231,7 @@ def test_an_error_of_a_call_is_its_own(tmp_path: Path):
     assert row(p, "total").calls == 1
 
 
+@pytest.mark.rest
 def test_decorated_functions_are_recorded(tmp_path: Path):
     """The last call, one that calls itself among them."""
 
@@ -237,6 +244,7 @@ def test_decorated_functions_are_recorded(tmp_path: Path):
     assert row(steps.profile, "total").calls == 3
 
 
+@pytest.mark.rest
 def test_nothing_ran(tmp_path: Path):
     """That is what it says; and before, that there is nothing yet."""
     p = jitney.profile(tmp_path)
@@ -255,6 +263,7 @@ def test_calls_are_as_before_when_it_is_over(tmp_path: Path):
     assert vars(jitney.Program)["__call__"] is before
 
 
+@pytest.mark.rest
 def test_one_profile_at_a_time(tmp_path: Path):
     """JAX has one profiler; the outer profile goes on."""
     with jitney.profile(tmp_path / "outer") as p:
@@ -280,6 +289,7 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path):
         pytest.fail("it was entered")
 
 
+@pytest.mark.rest
 def test_a_folder_that_goes_away_is_made_again(tmp_path: Path):
     """The trace is written at the end."""
     folder = tmp_path / "traces"

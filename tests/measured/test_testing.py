@@ -117,6 +117,7 @@ def test_memory_is_what_xla_plans(compiles):
         assert_memory(f, np.ones((256, 256), np.float32), temp_mb=0.2)
 
 
+@pytest.mark.rest
 def test_temporaries_of_what_is_compiled_are_seen():
     """Also of a program that is gone when the test ends, and that the persistent cache has; what was compiled before is not."""
 

@@ -194,6 +194,7 @@ def test_an_outer_transform_takes_dense_passes():
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.rest
 @settings(max_examples=4, deadline=None)
 @given(st.lists(st.tuples(st.integers(-3, 3), st.sampled_from(["roll", "shift"])), min_size=1, max_size=3), st.integers(17, 32))
 @example(steps=[(0, "roll")], n=17)

@@ -118,6 +118,7 @@ def test_every_element_is_alone_in_its_pass(half):
     assert scheme.count <= len(matrix)
 
 
+@pytest.mark.rest
 @settings(max_examples=6, deadline=None)
 @given(st.integers(0, 2**31), st.integers(4, 24))
 @example(seed=0, count=4)

@@ -187,7 +187,7 @@ def layers_of(report):
     return [(d["taken"], d["why"]) for d in report.to_dict()["decisions"] if d["name"] == "layers"]
 
 
-@pytest.mark.core("plain", "keys")
+@pytest.mark.core("plain")
 @pytest.mark.parametrize("name", MODELS)
 def test_layers_as_a_loop_have_the_values_and_the_gradient_of_the_function(name):
     """Below another program, which differentiates it; every result, to the last state."""
@@ -206,7 +206,7 @@ def test_layers_as_a_loop_have_the_values_and_the_gradient_of_the_function(name)
     close(fast(both(f))(WS, BS, X), fast(both(model))(WS, BS, X), 1e-3)
 
 
-@pytest.mark.core("keys")
+@pytest.mark.rest
 @pytest.mark.parametrize("name", ["relu and softmax", "keys"])
 def test_its_own_derivative_is_of_a_loop_and_the_plan_says_of_how_many_layers(name):
     """`f.grad`, with respect to all its arguments."""
@@ -395,7 +395,7 @@ def test_without_the_option_nothing_is_rolled():
 # With other options.
 
 
-@pytest.mark.core("{'pad'*")
+@pytest.mark.rest
 @pytest.mark.parametrize(
     "options",
     [
@@ -452,6 +452,7 @@ KINDS = [
 ]
 
 
+@pytest.mark.rest
 @settings(max_examples=3, deadline=None)
 @given(kinds=st.lists(st.tuples(st.integers(0, 3), st.integers(1, 5)), min_size=1, max_size=3), skip=st.booleans())
 @example(kinds=[(3, 1)], skip=True)  # one layer, that nothing repeats

@@ -476,6 +476,7 @@ def whole(x):
     return left.max(), left.argmax(), sum(a / 2.0**i for i, a in enumerate(left))
 
 
+@pytest.mark.core("100-8")
 @pytest.mark.parametrize(("size", "chunk"), [(100, 8), (96, 8), (9, 1)])
 def test_a_pass_may_run_from_the_end(size, chunk):
     """Chunks of each pass are read once, in the order that it needs; results with the axis land in their places."""

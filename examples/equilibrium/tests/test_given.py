@@ -45,6 +45,7 @@ def law(p, now, ahead):
     return {"rule": now.u - p["a"] * now.x - now.z, "law": ahead.x - 0.9 * now.x - p["a"]}
 
 
+@pytest.mark.rest
 def test_a_linear_solution_from_other_parameters_is_refused(steady):
     """With the parameter and both its values; one that was solved anew at the same parameters is the same."""
     other = linearise(steady_state(MODEL, Params(alpha=0.3)))
@@ -98,6 +99,7 @@ def test_draws_that_do_not_settle_are_counted_and_marked():
     assert found.settled.tolist() == [True, False]
 
 
+@pytest.mark.rest
 def test_an_explosive_shock_is_no_stable_solution():
     """Which grows by 1.05 each period; a path with it is refused, and one without it is not."""
     model = toy(law)
@@ -289,7 +291,7 @@ def entries():
     }
 
 
-@pytest.mark.core("Model")
+@pytest.mark.rest
 @pytest.mark.filterwarnings("ignore::examples.equilibrium.NotSettled")
 @pytest.mark.parametrize("name", NAMES)
 def test_whatever_is_given_is_taken_or_told(name):

@@ -53,7 +53,7 @@ def test_scalar_and_vector_formulas_are_as_many_instructions():
     assert lines[sectors, 40] < 2.6 * lines[sectors, 14]
 
 
-@pytest.mark.core("<lambda>0")
+@pytest.mark.rest
 @pytest.mark.parametrize(
     "function",
     [

@@ -59,6 +59,7 @@ def test_the_marginal_likelihood_is_that_of_scipy():
     np.testing.assert_allclose(value, -scipy.stats.multivariate_normal.logpdf(y, np.zeros(x.size), covariance), rtol=1e-4)
 
 
+@pytest.mark.rest
 def test_the_fit_of_the_process_finds_its_noise():
     """The data have noise of a tenth."""
     x, y = gaussian_process.survey(100)
@@ -101,6 +102,7 @@ def test_the_load_is_that_of_the_known_solution():
     np.testing.assert_allclose((sum(around) - 4 * middle) / h**2 + pinn.load(at), 0, atol=1e-3)
 
 
+@pytest.mark.rest
 def test_the_hessian_of_the_skin_is_that_by_differences():
     """In NumPy and float64."""
     net, at, h = pinn.fresh()[0], np.array([0.3, 0.6]), 1e-4
@@ -174,6 +176,7 @@ def test_a_notebook_is_that_of_its_script(name: str):
     assert all(not cell.get("outputs") for cell in json.loads(text)["cells"])
 
 
+@pytest.mark.rest
 def test_the_cells_of_a_notebook_run(capsys: pytest.CaptureFixture[str]):
     """From top to bottom, in one process."""
     names: dict[str, Any] = {"__name__": "__main__"}

@@ -66,7 +66,7 @@ def test_the_truth_is_found(whole):
     assert np.all(np.abs(whole.x - TRUTH) < 5 * whole.errors)
 
 
-@pytest.mark.core("1")
+@pytest.mark.rest
 @pytest.mark.parametrize("broken", [1, 4])
 def test_a_fit_that_breaks_off_goes_on(data, tmp_path, broken):
     """From its journal and the stream's checkpoint, to the bits of an unbroken one; what was evaluated is not evaluated again."""

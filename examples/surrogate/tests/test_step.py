@@ -69,6 +69,7 @@ def test_the_step_after_is_the_step_before(model, data, eager):
     assert step.stats.padding["vars"] > 0
 
 
+@pytest.mark.rest
 def test_a_padded_step_is_the_one_with_masks_by_hand(model):
     """Loss, gradient norm, weights and momentum, of 3 and of 4 variables, which share a program."""
     step, hand = program(RUN.recipe, RUN.precision, RUN.remat), by_hand.step_of(RUN.recipe)
@@ -79,6 +80,7 @@ def test_a_padded_step_is_the_one_with_masks_by_hand(model):
             np.testing.assert_allclose(mine, his, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.rest
 def test_every_parameter_has_a_gradient(eager):
     """None is dead."""
     assert all(np.abs(leaf).max() > 1e-6 for leaf in jax.tree.leaves(eager[1]))

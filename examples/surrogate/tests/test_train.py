@@ -122,6 +122,7 @@ def test_predictions_of_padded_sizes_are_the_networks():
     np.testing.assert_allclose(by_hand.predict(model, *data.arrays[:3])[0], one, rtol=1e-4)
 
 
+@pytest.mark.rest
 def test_the_command_line_trains_compares_and_draws(tmp_path, monkeypatch):
     """And goes on where it was; the exit code says whether the baselines are beaten."""
     monkeypatch.setattr(command, "Run", lambda *_: RUN)

@@ -163,6 +163,7 @@ SIGMA = 0.03 + 0.01 * np.sin(T) ** 2
 CORRELATED = 0.002 * np.exp(-np.abs(T[:, None] - T)) + 0.001 * np.eye(T.size)
 
 
+@pytest.mark.core("none-False", "vector-True", "matrix-True")
 @pytest.mark.parametrize("absolute", [False, True])
 @pytest.mark.parametrize("sigma", [None, SIGMA, CORRELATED], ids=["none", "vector", "matrix"])
 def test_curve_fit_agrees_with_scipy(sigma, absolute):
@@ -180,7 +181,7 @@ def test_scalar_sigma():
     np.testing.assert_allclose(one.covariance, many.covariance, rtol=1e-12)
 
 
-@pytest.mark.core("vector")
+@pytest.mark.rest
 @pytest.mark.parametrize("sigma", [SIGMA, CORRELATED], ids=["vector", "matrix"])
 def test_curve_fit_with_a_jacobian(sigma):
     """The model's own Jacobian is divided by sigma as the residuals are."""
@@ -250,7 +251,7 @@ def test_batch_of_least_squares_maps_what_is_named():
 # Copies
 
 
-@pytest.mark.core("copy")
+@pytest.mark.rest
 @pytest.mark.parametrize(
     "copied", [copy.copy, copy.deepcopy, lambda fit: pickle.loads(pickle.dumps(fit))], ids=["copy", "deepcopy", "pickle"]
 )

@@ -76,7 +76,7 @@ def test_random_bounded_curves_follow_scipy(seed):
     assert mine.status == theirs.status
 
 
-@pytest.mark.core("one")
+@pytest.mark.rest
 @pytest.mark.parametrize("x_scale", [1.0, [1.0, 0.1, 2.0], "jac"], ids=["one", "vector", "jac"])
 def test_scales_follow_scipy(x_scale):
     """Any scale of the parameters takes SciPy's steps, in a box that stops two of the three."""
@@ -90,6 +90,7 @@ def test_scales_follow_scipy(x_scale):
     np.testing.assert_allclose(mine.optimality, theirs.optimality, rtol=1e-2, atol=1e-12)
 
 
+@pytest.mark.rest
 def test_start_on_a_bound_moves_inside():
     """A start on its bounds is feasible: the solver steps off and finds the minimum inside."""
     y = numpy_wave([2.0, 0.4, 1.5], T, 0)

@@ -139,6 +139,7 @@ def test_tolerance_below_rounding_warns():
         least_squares(residual, P0, args=(T, Y), xtol=1e-20)
 
 
+@pytest.mark.rest
 def test_masked_points_are_not_blamed():
     """Where the start fails for another reason, a NaN that is masked out is not named."""
     spoiled = np.where(T > 3, np.nan, Y)
@@ -159,6 +160,7 @@ def test_callable_without_a_hash():
         least_squares(Unhashable(), P0)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("by", [least_squares, curve_fit])
 def test_warnings_point_at_the_caller_each_time(by):
     """A warning names the line that asked for the fit, and comes with every such call."""

@@ -35,6 +35,7 @@ class Scaled(eqx.Module):
         return self.factor * decay(t, a, b, c)
 
 
+@pytest.mark.rest
 def test_modules_of_one_structure_share_a_program():
     """The arrays of a module are data: other numbers are fitted without another trace."""
     traces = []

@@ -43,6 +43,7 @@ def pseudo_huber(z):
     return 2 * (jnp.sqrt(1 + z) - 1)
 
 
+@pytest.mark.core("huber", "arctan")
 @pytest.mark.parametrize("loss", ["huber", "soft_l1", "cauchy", "arctan"])
 def test_robust_losses_agree_with_scipy(loss):
     """Cost and parameters agree to nine digits."""
@@ -52,7 +53,7 @@ def test_robust_losses_agree_with_scipy(loss):
     np.testing.assert_allclose(mine.x, theirs.x, rtol=1e-9)
 
 
-@pytest.mark.core("huber")
+@pytest.mark.rest
 @pytest.mark.parametrize("loss", ["huber", "soft_l1", "cauchy", "arctan"])
 def test_robust_losses_agree_with_scipy_at_a_bound(loss):
     """The same for the cost where a bound holds one parameter. Parameters: to where the cost no longer tells two points apart."""
@@ -65,7 +66,7 @@ def test_robust_losses_agree_with_scipy_at_a_bound(loss):
     np.testing.assert_allclose(mine.x, theirs.x, rtol=1e-7)
 
 
-@pytest.mark.core("stacked")
+@pytest.mark.rest
 @pytest.mark.parametrize("loss", [pseudo_huber_stack, pseudo_huber], ids=["stacked", "derived"])
 def test_callable_loss_is_the_named_one(loss):
     """A callable that gives rho, rho', rho'' as SciPy's do, or rho alone, fits as the built-in loss with that formula."""

@@ -91,6 +91,7 @@ def test_history_has_one_row_per_trial():
     assert fit.history.optimality[-1] == fit.optimality
 
 
+@pytest.mark.rest
 def test_no_history_unless_asked():
     """Without `history=True` there is none."""
     assert least_squares(decay, [1.0, 1.0, 0.0], args=(T, Y)).history is None

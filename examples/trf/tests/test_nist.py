@@ -29,6 +29,7 @@ def test_certified_residual_sum_and_deviations(name):
     np.testing.assert_allclose(np.sqrt(np.diag(fit.covariance)), reference.deviations, rtol=2e-6)
 
 
+@pytest.mark.core("BoxBOD-1", "Kirby2-2", "MGH09-1", "Misra1b-2", "Rat43-1")
 @pytest.mark.parametrize(("name", "start"), FITS)
 def test_as_many_evaluations_as_scipy(name, start):
     """At SciPy's default tolerances nfev is within one of SciPy's, and the status is the same where the counts are.

@@ -47,7 +47,7 @@ def test_the_same_fit_as_with_residuals(bounds, x_scale):
     np.testing.assert_allclose(got.covariance, np.linalg.inv(J.T @ J) * 2 * got.cost / (T.size - 3), rtol=1e-6)
 
 
-@pytest.mark.core("Misra1a")
+@pytest.mark.rest
 @pytest.mark.parametrize("name", ["Misra1a", "Chwirut1", "Gauss1"])
 def test_nist_sets(name):
     """Certified values from the second start."""
@@ -66,6 +66,7 @@ def test_polishing_brings_orders_of_summation_together():
     np.testing.assert_allclose(found[0], found[1], rtol=1e-12)
 
 
+@pytest.mark.rest
 def test_progress_counts_evaluations():
     """And tells the cost."""
     seen = []

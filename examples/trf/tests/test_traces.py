@@ -24,7 +24,7 @@ def amplitude(y):
     return curve_fit(decay, T, y, P0, **FINE).x[0]
 
 
-@pytest.mark.core("False")
+@pytest.mark.rest
 @pytest.mark.parametrize("x64", [False, True])
 def test_under_jit_and_vmap(x64):
     """Inside `jax.jit` and `jax.vmap` a fit gives what it gives outside, in float64, with the global flag on or off."""

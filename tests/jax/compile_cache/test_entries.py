@@ -71,7 +71,7 @@ def test_a_flipped_bit_is_never_run(tmp_path, name):
     assert out["healed"] == 15
 
 
-@pytest.mark.core("zlib")
+@pytest.mark.rest
 @pytest.mark.parametrize("name", ["zlib", "zstd"])
 def test_what_is_empty_cut_or_unfinished_heals(tmp_path, name):
     """Empty ones are gone before JAX looks; at a cut one it warns once. Of zstd, what has no checksum yet is not trusted either."""
@@ -155,6 +155,7 @@ def test_of_an_entry_its_name_is_remembered(tmp_path, name):
     assert process(code, tmp_path / "cache", **codec(tmp_path, name))["blocks"] < 200 * 2.5
 
 
+@pytest.mark.rest
 @pytest.mark.skipif(_entries.NAME != "xla", reason="with zstd an entry is sealed at once")
 def test_a_folder_of_many_is_listed_after_several_writes(tmp_path):
     """Each name in it takes its time. What is damaged is found then too."""
