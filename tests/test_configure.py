@@ -49,6 +49,7 @@ def test_the_environment_says_how_many_threads_xla_starts():
     assert (ten["told"], ten["platform"], ten["part"], ten["most"]) == (7, "cpu", "0.25", None)
 
 
+@pytest.mark.rest
 def test_an_environment_that_comes_too_late_is_a_warning():
     """With what it was, and what to do; nothing is set."""
     late = started("late", JITNEY_THREADS="3", JITNEY_PLATFORM="cpu")

@@ -19,6 +19,7 @@ def test_a_tree_of_metrics_comes_back_as_numbers_and_numpy_arrays():
     np.testing.assert_array_equal(found["by"], np.arange(3.0))
 
 
+@pytest.mark.core("bool", "int4", "uint8", "int16", "uint32", "float16", "bfloat16")
 @pytest.mark.parametrize(
     "dtype", ["bool", "int4", "uint8", "int16", "uint32", "float16", "bfloat16", "float8_e4m3fn", "float32", "complex64"]
 )

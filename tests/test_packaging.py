@@ -103,6 +103,7 @@ def test_public_names_are_documented():
     assert [name for name in PUBLIC if f"::: jitney.{name}\n" not in reference] == []
 
 
+@pytest.mark.rest
 def test_import_has_no_side_effects(tmp_path: Path):
     """Importing jitney starts no backend, changes no setting of JAX, loads no example's dependency and writes nothing."""
     script = """

@@ -51,6 +51,7 @@ def test_a_property_without_examples_is_seen(decorators, missing):
     assert list(without_examples(f"pytestmark = pytest.mark.slow\n{test}")) == []
 
 
+@pytest.mark.rest
 def test_each_property_has_a_table_of_examples():
     """Or is marked slow."""
     found = [f"{file}::{name}" for file in FILES for name in without_examples((ROOT / file).read_text())]

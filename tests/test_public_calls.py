@@ -229,6 +229,7 @@ def test_common_mistakes_have_their_sentence(run, said):
     assert "Fix: " in str(raised.value)
 
 
+@pytest.mark.rest
 @given(called=st.builds(random_call, st.sampled_from(sorted(TARGETS)), st.integers(0, 10**9)))
 @examples(*({"called": called} for called in table()))
 @settings(max_examples=300, deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow])

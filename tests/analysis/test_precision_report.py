@@ -154,6 +154,7 @@ def test_auto_holds_its_tolerance_and_the_plan_says_how():
     assert loss.stats.traces == before == 1
 
 
+@pytest.mark.rest
 def test_auto_chooses_for_each_new_key():
     """The values that decide are those of the call that needs a new program; under padding too."""
 
@@ -201,6 +202,7 @@ def test_one_policy_has_one_figure():
     assert row.low == pytest.approx(off(np.asarray(optimize(f, precision="bf16")(w, x)), exact), rel=1e-3)
 
 
+@pytest.mark.core("None-bf16", "bf16-bf16", "fp16-fp16")
 @pytest.mark.parametrize(
     ("precision", "low"),
     [(None, "bf16"), ("bf16", "bf16"), ("fp16", "fp16"), ({"default": "fp16", "w": "f32"}, "fp16"),

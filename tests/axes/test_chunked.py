@@ -60,12 +60,18 @@ def test_chunks_equal_the_whole_or_are_refused(case):
     agree(case, (23, 5), (20, 5), (7, 1))
 
 
+@pytest.mark.core(
+    "relu", "softmax", "gradient of a variance", "sums of a loop",
+    "gradient of what a recurrent network stacks", "windows by a computation",
+    "largest of columns",
+)  # fmt: skip
 @pytest.mark.parametrize("name", PASSES)
 def test_passes_are_as_many_as_levels(name):
     """One for each reduction that waits for another, and one for elements that wait for it."""
     assert len(planned(BY_NAME[name], 23).passes) == PASSES[name]
 
 
+@pytest.mark.rest
 @given(name=st.sampled_from(sorted(PASSES)), n=st.integers(5, 40), chunk=st.integers(1, 41))
 @examples(
     {"name": "recurrent network", "n": 5, "chunk": 1},
@@ -107,6 +113,7 @@ def places(x):
     return jnp.argmax(x), jnp.argmin(x)
 
 
+@pytest.mark.rest
 @given(values_and_chunk=chunked(NUMBERS), kind=st.sampled_from(["f4", "i4", "?"]))
 @examples(
     {"values_and_chunk": ([1.0, 1.0], 1), "kind": "f4"},
@@ -165,6 +172,7 @@ def beside(x):
     return jax.lax.scan(lambda c, _: (c + 1, x * c), jnp.float32(1), None, length=3)
 
 
+@pytest.mark.core("while")
 @pytest.mark.parametrize("body", [counted, stacked, lambda x: jax.grad(lambda x: counted(x).sum())(x)], ids=["while", "scan", "gradient"])
 def test_loops_over_another_axis_begin_anew_in_each_chunk(body):
     """What such a loop carries without the axis does not go on from chunk to chunk."""
@@ -202,6 +210,7 @@ FROM_THE_END = {
 }  # fmt: skip
 
 
+@pytest.mark.core("sum")
 @pytest.mark.parametrize("name", FROM_THE_END)
 @given(values_and_chunk=chunked(st.integers(-2, 2)), hole=st.integers(0, 20), kind=st.sampled_from("fdi"))
 @examples(

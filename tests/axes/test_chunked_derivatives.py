@@ -32,6 +32,7 @@ def in_chunks(case):
     return lambda *arrays: run_chunked_differentiable(planned(case.flat), derivative, arrays, SIZE, CHUNK)
 
 
+@pytest.mark.core("relu")
 @pytest.mark.parametrize("case", cases.few(CASES))
 def test_derivatives_equal_those_of_the_whole(case):
     """With a last chunk that is shorter."""

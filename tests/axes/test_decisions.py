@@ -157,6 +157,7 @@ def in_a_loop(x: V):
 DECISIONS = [value for value in list(globals().values()) if getattr(value, "__annotations__", {}).get("x") is V]
 
 
+@pytest.mark.core("by_array", "by_decimal", "as_number")
 @pytest.mark.parametrize("fn", DECISIONS, ids=lambda fn: fn.__name__)
 def test_no_decision_by_a_size_goes_unseen(fn):
     """Each size of one bucket gives what plain JAX gives, in whichever order they come."""

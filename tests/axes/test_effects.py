@@ -186,12 +186,14 @@ def test_callbacks_happen_as_often_as_in_plain_jax(body, way):
     check(way(body), jax.jit(body))
 
 
+@pytest.mark.core("beside_the_axis", "of_the_loss")
 @pytest.mark.parametrize("body", [beside_the_axis, of_the_loss, in_a_call, in_a_loop_beside], ids=lambda body: body.__name__)
 def test_callbacks_of_a_loss_happen_once(body):
     """As in a gradient of plain JAX, where what is rematerialised calls again."""
     check(accumulated(body), gradient(body))
 
 
+@pytest.mark.core("in_order-chunked")
 @pytest.mark.parametrize("way", [chunked, streamed, padded], ids=lambda way: way.__name__)
 @pytest.mark.parametrize("body", [in_order, in_order_from_the_end], ids=lambda body: body.__name__)
 def test_ordered_callbacks_keep_their_order(body, way):
@@ -199,6 +201,7 @@ def test_ordered_callbacks_keep_their_order(body, way):
     assert seen(way(body), X)[1] == seen(jax.jit(body), X)[1]
 
 
+@pytest.mark.core("chunked")
 @pytest.mark.parametrize("way", [chunked, streamed], ids=lambda way: way.__name__)
 def test_what_goes_both_ways_is_called_as_often_and_in_order(way):
     """A pass in each direction: what is called from the end, and what accumulates from the front, in the results of one operation."""

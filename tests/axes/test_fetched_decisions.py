@@ -172,6 +172,7 @@ FETCHED = (
 )  # fmt: skip
 
 
+@pytest.mark.core("by_an_error_in_other_words", "out_of_a_dict", "out_of_slots", "out_of_a_class")
 @pytest.mark.parametrize("fn", FETCHED, ids=lambda fn: fn.__name__)
 def test_no_decision_by_what_is_fetched_goes_unseen(fn):
     """What is called is held against the list, wherever it came from: containers, attributes, partials; so are ways around errors."""

@@ -43,6 +43,7 @@ def matrices(n):
     yield from (indefinite, np.zeros_like(x), np.full_like(x, np.nan), np.tril(fine) - np.diag(np.diag(fine)))
 
 
+@pytest.mark.rest
 def test_infinite_pivots_beside_nans_leave_nothing_but_nans():
     """LAPACK makes zeros of some NaNs of such a column, as its blocks lie; no such zero is said to be a number."""
     x = np.full((33, 33), np.nan, np.float32)

@@ -121,7 +121,7 @@ def check(got, want):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.core("gru")
+@pytest.mark.rest
 @pytest.mark.parametrize("name", LOSSES)
 def test_the_gradient_of_a_batch_is_accumulated(name):
     """Over microbatches, the last one shorter."""

@@ -110,6 +110,7 @@ def test_largest_of_every_dtype(name):
         assert [*map(bits, run(x))] == [*map(bits, want(x))]
 
 
+@pytest.mark.rest
 def test_the_gradient_of_the_largest_of_a_low_type():
     """It goes to where they are, as at exact size."""
     x = jnp.array([1, 5, 2, 7, 3, 0], jnp.bfloat16)
@@ -135,6 +136,7 @@ def test_sums_of_every_integer_wrap(name):
             assert [*map(bits, run(x))] == want
 
 
+@pytest.mark.core("bfloat16")
 @pytest.mark.parametrize("name", [*LOW, "float8_e5m2fnuz", "float32"])
 def test_a_padded_sum_keeps_the_sign_of_zero(name):
     """Also where it is added up from the end."""

@@ -24,6 +24,7 @@ MOVES = {
 }
 
 
+@pytest.mark.core("slice")
 @pytest.mark.parametrize("name", MOVES)
 def test_moves_of_a_symbolic_size_are_those_of_a_known_one(name):
     """JAX moves elements by other operations where a size is a symbol; values and gradients are not refused for that."""

@@ -90,6 +90,10 @@ def test_what_traces_at_no_size_is_no_refusal():
         program(cases.NEVER)
 
 
+@pytest.mark.core(
+    "mean", "product", "segment sum", "largest from a number on", "all but the least two",
+    "cumulative max from the end", "loop until",
+)  # fmt: skip
 @pytest.mark.parametrize("case", params([*cases.REDUCED, *cases.ORDERED]))
 def test_what_stands_behind_is_never_looked_at(case):
     """Infinities and huge numbers in the padding, as NaNs."""
@@ -102,6 +106,7 @@ SPECIAL = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1.5, -2.0]
 ORDER = {case.name: case for case in cases.ORDERED + cases.REDUCED}
 
 
+@pytest.mark.rest
 @settings(max_examples=60, deadline=None)
 @given(
     name=st.sampled_from(
@@ -147,6 +152,7 @@ def sizes_of(name):
     return st.sampled_from(fitting).flatmap(lambda bucket: st.tuples(st.just(name), st.just(bucket), st.integers(*bucket)))
 
 
+@pytest.mark.rest
 @settings(max_examples=40, deadline=None)
 @given(chosen=st.sampled_from(sorted(BY_NAME)).flatmap(sizes_of))
 @examples(
@@ -189,6 +195,7 @@ def test_identities_of_every_dtype(dtype):
             agree(case, run_of(case), {6: [array]}, garbages=[{"f": np.nan, "i": 99, "u": 200, "b": True}])
 
 
+@pytest.mark.rest
 def test_two_axes_at_once():
     """Each has its own true size; a product over one, a softmax over the other."""
     ranges = {"d0": (3, 4), "d1": (5, 8)}

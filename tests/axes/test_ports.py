@@ -33,6 +33,7 @@ def drawn():
     return batch(np.random.default_rng(3), 2, 3, samples=6)
 
 
+@pytest.mark.rest
 def test_the_step_of_the_surrogate_is_clean(drawn):
     """Loss, gradient, optimiser: it is padded along examples, samples and variables."""
     model = RUN.model()
@@ -52,6 +53,7 @@ def test_the_expert_of_the_surrogate_is_clean():
         assert looks(log_sum._fn, np.ones((3, 4))) == []
 
 
+@pytest.mark.rest
 def test_the_products_of_homodyne_are_clean():
     """They are cut, and streamed."""
     points = np.ones(16, np.float32)
@@ -59,6 +61,7 @@ def test_the_products_of_homodyne_are_clean():
     assert looks(over, np.ones(9, np.float32), Setup(), np.ones(2, np.float32), points, points, np.ones((2, 16), np.float32)) == []
 
 
+@pytest.mark.core("brock_mirman")
 @pytest.mark.parametrize("model", [brock_mirman.MODEL, sectors.model(3)], ids=["brock_mirman", "sectors"])
 def test_the_sweep_of_the_equilibrium_is_clean(model):
     """Steady states, derivatives and paths of one draw."""
@@ -67,6 +70,7 @@ def test_the_sweep_of_the_equilibrium_is_clean(model):
         assert looks(_sweep.one_draw(model), theta[0], *rest) == []
 
 
+@pytest.mark.rest
 def test_the_fits_of_trf_are_clean():
     """A whole fit is one program."""
     found = []

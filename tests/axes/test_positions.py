@@ -119,6 +119,7 @@ def test_as_many_positions_as_rows_into_as_many(dtype):
         np.testing.assert_array_equal(cut(got, want), want)
 
 
+@pytest.mark.core("int64")
 @pytest.mark.parametrize("dtype", ["int64", "uint64"])
 def test_positions_of_64_bits(dtype):
     """Those beyond 32 bits are beyond the array, at either end."""
@@ -135,6 +136,7 @@ def test_positions_of_64_bits(dtype):
                 np.testing.assert_array_equal(cut(got, want), want)
 
 
+@pytest.mark.core("-25", "-15", "-10", "-3")
 @pytest.mark.parametrize("start", [-25, -15, -10, -3, 0, 4, 9, 25])
 def test_a_start_along_another_axis_is_counted_from_the_end_once(start):
     """A start that is still before the array then is clamped, as at exact size."""
@@ -150,6 +152,7 @@ def test_a_start_along_another_axis_is_counted_from_the_end_once(start):
         np.testing.assert_array_equal(cut(got, want), want)
 
 
+@pytest.mark.core("float16", "bfloat16")
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "int8", "uint8", "int16"])
 def test_positions_in_chunks_are_those_of_the_whole(dtype):
     """Rounded once where the type does not have the number, and wrapped as the whole is."""

@@ -46,6 +46,7 @@ def test_draws_are_those_of_the_whole(name, dtype):
             np.testing.assert_array_equal(np.take(np.asarray(a), np.arange(9), axis), b)
 
 
+@pytest.mark.rest
 def test_elements_are_counted_beyond_32_bits():
     """What the cipher makes of the numbers of elements far behind, counted by Python."""
     far, wide = 2**31 - 7, 12_345
@@ -78,6 +79,7 @@ def test_other_generators_are_refused(options):
             jax.config.update(name, value)
 
 
+@pytest.mark.rest
 def test_what_is_counted_along_a_multiple_of_the_axis_is_that_of_the_whole():
     """A chunk of n elements starts at twice so many of 2 n."""
 

@@ -52,6 +52,7 @@ def program(body, over):
     return fn
 
 
+@pytest.mark.core("map-doubled")
 @pytest.mark.parametrize("body", BODIES, ids=lambda body: body.__name__)
 @pytest.mark.parametrize("over", OVER)
 def test_rows_of_the_data_only(body, over):
@@ -63,6 +64,7 @@ def test_rows_of_the_data_only(body, over):
     assert f.stats.padding["n"] == pytest.approx(0.6)  # 5 to 8
 
 
+@pytest.mark.core("map")
 @pytest.mark.parametrize("over", ["map", "vmap", "scan"])
 def test_an_error_in_a_row_of_the_data_is_raised(over):
     """Two equal neighbours differ by zero."""
@@ -71,6 +73,7 @@ def test_an_error_in_a_row_of_the_data_is_raised(over):
         jax.block_until_ready(f(np.array([1, 2, 2, 3, 5], np.float32)))
 
 
+@pytest.mark.rest
 def test_a_gradient_goes_through_a_map_with_a_check():
     """From outside, through the padded program; rows that do not exist have no part in it."""
     f = jitney.optimize(program(lambda y: jnp.sqrt(checked(y)), "map"), pad={"n": "pow2"})
@@ -79,6 +82,7 @@ def test_a_gradient_goes_through_a_map_with_a_check():
     np.testing.assert_allclose(got, jax.grad(lambda x: jnp.sum(plain(x)))(jnp.asarray(X)), rtol=1e-6)
 
 
+@pytest.mark.rest
 def test_an_empty_scan_runs_no_row():
     """Two rows have no second difference, so there is no row to stand for one."""
 
@@ -91,6 +95,7 @@ def test_an_empty_scan_runs_no_row():
             np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.rest
 def test_keys_that_come_out_of_a_map_with_a_check():
     """A row that is not run gives a key nonetheless, which nobody sees."""
 

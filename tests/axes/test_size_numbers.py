@@ -50,6 +50,7 @@ def in_calls(x: V):
 NUMBERS = [pairs, shrunk, cubed, as_integer, in_a_loop_too, in_a_branch, in_half_precision, in_calls]
 
 
+@pytest.mark.core("pairs")
 @pytest.mark.parametrize("fn", NUMBERS, ids=lambda fn: fn.__name__)
 def test_numbers_made_of_a_size_are_pythons_when_padded(fn):
     """Python's integers have no end and its floats have 64 bits, at sizes beyond 32 bits too."""
@@ -61,6 +62,7 @@ def test_numbers_made_of_a_size_are_pythons_when_padded(fn):
     assert padded.stats.traces <= 4  # of two buckets: once to learn of the numbers, once with them
 
 
+@pytest.mark.core("pairs", "shrunk")
 @pytest.mark.parametrize("fn", [pairs, shrunk, cubed, as_integer, in_half_precision, in_calls], ids=lambda fn: fn.__name__)
 def test_numbers_made_of_a_size_are_pythons_in_chunks(fn):
     """The size is known there, and so is what Python made of it."""

@@ -40,6 +40,7 @@ def arguments(case, n):
     ]
 
 
+@pytest.mark.core("relu-pad", "standardise-chunk", "largest-pad")
 @pytest.mark.parametrize("options", [{"pad": {"n": "pow2"}}, {"chunk": {"n": 2}}], ids=["pad", "chunk"])
 @pytest.mark.parametrize("case", cases.few(cases.CASES))
 def test_what_is_honest_is_no_difference(case, options):

@@ -61,6 +61,7 @@ def of_size(size):
     return st.tuples(st.lists(st.sampled_from(NUMBERS), min_size=n, max_size=n), st.just(chunk))
 
 
+@pytest.mark.rest
 @given(
     values_and_chunk=st.sampled_from(SIZES).flatmap(of_size),
     kind=st.sampled_from(["f4", "f8", "i4", "u1", "?", "f2", ml_dtypes.bfloat16]),
@@ -88,6 +89,7 @@ COLUMNS = np.random.default_rng(0).normal(size=(23, 3)).astype(F)
 COLUMN = COLUMNS[:, 0].copy()
 
 
+@pytest.mark.core("1-<lambda>0", "1-<lambda>7")
 @pytest.mark.parametrize(
     "body",
     [
@@ -170,6 +172,7 @@ TURNED = {
 TURNED["second derivative of a loop"] = (lambda w, x: jax.jvp(lambda w: jax.grad(loss)(w, x), (w,), (w,))[1], [W, COLUMNS], 2)
 
 
+@pytest.mark.core("1-cumulated")
 @pytest.mark.parametrize("name", TURNED)
 @pytest.mark.parametrize("chunk", [1, 5, 22, 23])
 def test_both_directions_in_one_program(name, chunk):

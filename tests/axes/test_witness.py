@@ -48,6 +48,7 @@ LAYERS = {
 }
 
 
+@pytest.mark.core("Linear")
 @pytest.mark.parametrize("name", [*LAYERS, "MultiheadAttention"])
 def test_layers_of_equinox_need_no_trace_for_each_size(name):
     """Along the batch, and attention along its sequence; forward and backward."""
@@ -63,6 +64,7 @@ def test_layers_of_equinox_need_no_trace_for_each_size(name):
     assert trace(loss, avals, {"d0": (5, 8)}, {"d0": 6}).each is None
 
 
+@pytest.mark.rest
 def test_what_runs_when_garbage_is_collected_is_not_the_bodys():
     """A callback of the collector may do what it likes."""
 
@@ -81,6 +83,7 @@ def test_what_runs_when_garbage_is_collected_is_not_the_bodys():
     assert program.each is None or "collected" not in program.each
 
 
+@pytest.mark.rest
 def test_what_is_collected_and_runs_once_more_is_not_the_bodys():
     """A generator that is closed, and a finalizer; what runs afterwards is looked at."""
 

@@ -88,6 +88,7 @@ def test_a_masked_gradient_names_the_infinity_behind_the_nan():
     assert "mask the divisor too" in message(finding, "f()")
 
 
+@pytest.mark.core("False")
 @pytest.mark.parametrize("reverse", [False, True])
 def test_names_the_iteration_of_a_scan(reverse):
     """Counted by position in what is scanned, in either direction."""

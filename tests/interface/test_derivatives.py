@@ -92,6 +92,7 @@ def test_derivatives_are_those_of_jax(kind, options, recwarn):
     assert not recwarn.list
 
 
+@pytest.mark.core("jacobian")
 @pytest.mark.parametrize("kind", ["jacobian", "hessian"])
 def test_an_axis_twice_in_a_result_is_padded_or_runs_exact(kind):
     """The square blocks have it twice; the numbers are right either way."""
@@ -163,6 +164,7 @@ class Layer(eqx.Module):
 LAYER = Layer(rows(2, 3), weak(1), "layer")
 
 
+@pytest.mark.rest
 def test_derivatives_of_modules_are_modules():
     """With None where there is nothing to differentiate, as Equinox has it; by method, call, and bound to an instance."""
     want = eqx.filter_grad(lambda layer, x: layer.loss(x))(LAYER, Z)

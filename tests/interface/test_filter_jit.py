@@ -215,6 +215,10 @@ TRACES = {
 }
 
 
+@pytest.mark.core(
+    "another value of an array", "another shape", "weak type", "another container",
+    "another string", "an array for a number", "another depth",
+)  # fmt: skip
 @pytest.mark.parametrize("case", TRACES)
 def test_what_needs_another_trace_is_as_in_filter_jit(case):
     """The same pairs of calls share a trace, and the same do not."""
@@ -295,6 +299,7 @@ def test_errors_of_a_check_below_an_outer_transformation(outer):
         f(-X - 1)
 
 
+@pytest.mark.rest
 def test_shared_layers_and_state():
     """`eqx.nn.Shared` and stateful layers."""
     linear = eqx.nn.Linear(3, 3, key=KEY)

@@ -181,6 +181,7 @@ def test_static_and_class_methods(on):
         np.testing.assert_allclose(out, X * 4)
 
 
+@pytest.mark.rest
 def test_a_module_itself_and_a_bound_method():
     """`optimize(model)` and `optimize(model.method)` take the instance's arrays as arguments."""
 

@@ -63,6 +63,7 @@ def lines(program, *args, **kwargs):
     return {d["name"]: d["why"] for d in program.plan(*args, **kwargs).to_dict()["decisions"]}
 
 
+@pytest.mark.rest
 def test_the_plan_shows_the_estimate_beside_what_the_compiler_says():
     """And the budget."""
     found = lines(optimize(variance, chunk={"n": "auto"}, memory="1MiB"), rows(N), rows(32))

@@ -82,6 +82,7 @@ def test_a_check_of_several_messages_raises_the_one_that_it_chooses(folder, tmp_
             assert lab.notes(main.each) == note
 
 
+@pytest.mark.rest
 def test_a_check_in_a_loop_is_kept(folder, tmp_path):
     """It ends the loop."""
     lab.write(tmp_path, {"lab_main.py": TEXT})

@@ -91,6 +91,7 @@ CALLS = {
 GATE = ("jit", "scan of a function", "custom_vjp")
 
 
+@pytest.mark.core("jit")
 @pytest.mark.parametrize("how", [pytest.param(how, marks=() if how in GATE else pytest.mark.slow) for how in CALLS])
 def test_code_that_was_traced_before_is_seen_again(folder, tmp_path, how):
     """It is not kept, since `vars` is not followed, though JAX has what it traced."""

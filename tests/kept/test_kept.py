@@ -54,6 +54,7 @@ def arguments():
 """
 
 
+@pytest.mark.rest
 def test_a_result_comes_back_as_it_was(folder, tmp_path):
     """Modules, static values and text, of buffers that were donated, equal to those of plain `jax.jit` to the bit."""
     lab.write(tmp_path, {"lab_main.py": TEXT})
@@ -447,6 +448,7 @@ def noisy(x):
 """
 
 
+@pytest.mark.rest
 def test_a_random_key_that_a_function_closes_over_counts(folder, tmp_path):
     """By its numbers, which can be read while the function is traced."""
     for seed, note in ((1, KEPT), (1, FOUND), (2, KEPT)):
@@ -512,6 +514,7 @@ def test_a_patched_function_that_a_library_uses_is_seen(folder, tmp_path, monkey
     assert abs(results[1] - results[0]).max() > 0.1
 
 
+@pytest.mark.rest
 def test_verify_traces_too_and_compares(folder, tmp_path):
     """A program that is not the one of now is an error, not a number."""
     lab.write(tmp_path, {"lab_main.py": TEXT, "lab_other.py": TEXT.replace("** 2", "** 3")})

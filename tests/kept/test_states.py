@@ -2,6 +2,7 @@
 
 import equinox as eqx
 import jax.numpy as jnp
+import pytest
 
 from tests.kept import _lab as lab
 from tests.kept.test_kept import FOUND, KEPT
@@ -33,6 +34,7 @@ program = jitney.optimize(cache="program")(called)
 """
 
 
+@pytest.mark.rest
 def test_a_state_is_an_argument_and_a_result_and_its_rules_are_those_of_now(folder, tmp_path):
     """Its class is the one of this process, and a rule that is edited is the one that is computed with."""
     vector = jnp.asarray([0.1, 0.2, 1.5])

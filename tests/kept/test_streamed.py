@@ -154,6 +154,7 @@ def test_verify_compares_the_steps_too(folder, tmp_path):
             assert streamed(main, "gradient")[1].kept == note
 
 
+@pytest.mark.rest
 @pytest.mark.skipif(os.name != "posix", reason="owners and modes")
 def test_a_fresh_process_traces_no_body(tmp_path):
     """By the calls of Python's functions, in the second of two processes."""

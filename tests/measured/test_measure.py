@@ -33,6 +33,7 @@ def spin(times: int):
     return run
 
 
+@pytest.mark.rest
 def test_what_does_less_is_faster():
     """Twenty times the work; the interval of the ratio is on its side, and reversed it is slower."""
     found = jitney.measure(spin(1000), 1.0, against=spin(20_000), seconds=0.1)
@@ -66,6 +67,7 @@ def test_other_results_are_a_difference(ours, theirs, why):
         jitney.measure(lambda: ours, against=lambda: theirs, **QUICK)
 
 
+@pytest.mark.rest
 def test_equal_results_pass():
     """NaN where the other has it, keys, numbers of Python, and another width of the same kind, by the coarser one's digits."""
     one = {"nan": jnp.array([1.0, jnp.nan, jnp.inf]), "key": jax.random.key(0), "n": 3, "low": jnp.ones(3, jnp.bfloat16), "none": None}
@@ -115,6 +117,7 @@ def test_arrays_of_the_host_are_put_on_the_device_before():
     assert (found.transfer_arrays, found.transfer_seconds) == (0, 0)
 
 
+@pytest.mark.rest
 def test_donated_arguments_are_copied():
     """For each call of both, and the caller's own stay."""
     x = jnp.ones(8)
@@ -125,6 +128,7 @@ def test_donated_arguments_are_copied():
     assert "copied, untimed" in str(found)
 
 
+@pytest.mark.rest
 def test_each_result_is_waited_for():
     """All of its leaves."""
     waited = []
@@ -162,6 +166,7 @@ def test_ways_are_called_in_turn():
     assert "".join(order) == "abbabaab"
 
 
+@pytest.mark.rest
 def test_one_function_alone_has_no_verdict():
     """It has its times."""
     found = jitney.measure(spin(10), 1, **QUICK)
@@ -171,6 +176,7 @@ def test_one_function_alone_has_no_verdict():
     assert str(found).startswith("run takes ")
 
 
+@pytest.mark.rest
 def test_it_is_a_table_and_data():
     """The verdict stands first; JSON can hold it."""
     found = jitney.measure(spin(10), 1, against=spin(200), **QUICK)

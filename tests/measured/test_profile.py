@@ -74,6 +74,7 @@ def test_calls_are_those_made(profile: jitney.Profile):
     assert {each.name: each.calls for each in profile.programs} == {"misfit": 3, "misfit.grad": 1, "running": 2, "undecorated": None}
 
 
+@pytest.mark.rest
 def test_runs_are_those_made(profile: jitney.Profile):
     """A compiled program ran for each call."""
     assert {each.name: each.runs for each in profile.programs} == {"misfit": 3, "misfit.grad": 1, "running": 2, "undecorated": 1}
@@ -209,6 +210,7 @@ def test_all_threads_are_recorded(tmp_path: Path):
     assert row(p, "total").calls == 2
 
 
+@pytest.mark.rest
 def test_an_error_inside_leaves_the_trace(tmp_path: Path):
     """It comes out as it is, and what ran until then is there."""
     p = jitney.profile(tmp_path)
@@ -255,6 +257,7 @@ def test_nothing_ran(tmp_path: Path):
     assert "nothing ran" in str(p)
 
 
+@pytest.mark.rest
 def test_calls_are_as_before_when_it_is_over(tmp_path: Path):
     """The functions that are exchanged meanwhile are put back, after an error too: a call outside costs nothing more."""
     before = vars(jitney.Program)["__call__"]

@@ -62,6 +62,7 @@ def test_a_call_alone_shows_nothing():
         assert_no_recompile(jnp.sin, [X])
 
 
+@pytest.mark.rest
 def test_what_is_faster_passes():
     """By less than it is, in the first try."""
     found = assert_faster(spin(1000), spin(20_000), by=2.0)
@@ -69,6 +70,7 @@ def test_what_is_faster_passes():
     assert found.low >= 2.0
 
 
+@pytest.mark.rest
 def test_what_is_slower_fails():
     """After all tries, with what was measured."""
     with pytest.raises(AssertionError, match=r"assert_faster\(run \(1\), run \(2\), by=2\): run \(1\) is between (.|\n)*3 measurements"):
@@ -81,6 +83,7 @@ def test_what_differs_is_not_compared_in_speed():
         assert_faster(lambda: 1, lambda: 2)
 
 
+@pytest.mark.rest
 def test_one_bad_measurement_is_no_failure():
     """The next try is measured anew; by clocks of the test's own, of which one is slow at first."""
     slow_at_first = Clock(1.0)
@@ -89,6 +92,7 @@ def test_one_bad_measurement_is_no_failure():
     assert (found.outcome, found.tries) == ("yes", 2)
 
 
+@pytest.mark.rest
 def test_what_lies_on_both_sides_is_unknown():
     """After the last look; it warns, or fails where that is asked for."""
     found = faster([Clock(1.0), Clock(1.0, 1.0, 3.0, 3.0, 3.0, 3.0, 1.0, 1.0)], 2.0, 3, 60.0)

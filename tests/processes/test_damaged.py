@@ -21,6 +21,7 @@ def flipped(content):
 DAMAGES = {"cut": lambda content: content[: len(content) // 2], "empty": lambda content: b"", "flipped": flipped, "removed": None}
 
 
+@pytest.mark.core("cut")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # orbax closes its loop before all it began has failed
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_whatever_is_damaged_is_a_sentence_or_does_not_matter(tmp_path, damage):
@@ -44,6 +45,7 @@ def test_whatever_is_damaged_is_a_sentence_or_does_not_matter(tmp_path, damage):
     assert refused >= 3
 
 
+@pytest.mark.core("bool", "u1", "i2", "f4")
 @pytest.mark.parametrize("dtype", ["bool", "u1", "i2", "f4", "f8", "c8", "bfloat16"])
 def test_a_checksum_is_the_same_wherever_an_array_lies(dtype):
     """On the host it is computed word by word; on devices each works on its part."""

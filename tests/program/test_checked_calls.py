@@ -130,6 +130,7 @@ def test_the_gradient_of_an_ode_is_that_of_filter_jit():
     np.testing.assert_array_equal(optimize(loss).grad(rate, X)["rate"], eqx.filter_jit(jax.grad(loss))(rate, X))
 
 
+@pytest.mark.core("jit", "filter_jit")
 @pytest.mark.parametrize("outer", [jax.jit, eqx.filter_jit, jax.grad, jax.vmap, jax.checkpoint], ids=lambda f: f.__name__)
 def test_under_an_outer_transform_the_check_is_equinoxs_own(outer):
     """It raises there too, and after calls that were made outside of one; arguments that are known included."""

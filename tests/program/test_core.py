@@ -108,6 +108,7 @@ def test_functions_that_are_equal_share():
     assert seen == [2.0]
 
 
+@pytest.mark.core("True")
 @pytest.mark.parametrize("first_goes", [True, False])
 def test_one_of_two_equal_functions_may_go(first_goes):
     """The other still runs at new shapes, whichever was decorated first."""
@@ -181,6 +182,7 @@ def test_counters_are_shared_with_the_program():
 # Lifetimes.
 
 
+@pytest.mark.rest
 def test_a_function_is_let_go_with_its_last_program():
     """Called or not; the registry is no reason to live."""
 
@@ -197,6 +199,7 @@ def test_a_function_is_let_go_with_its_last_program():
         assert collected(*make(call=call)) == [True, True]
 
 
+@pytest.mark.rest
 def test_a_program_keeps_its_function_alive():
     """Nobody else needs to hold it; a new shape is traced long after."""
     program = optimize(lambda x: x * 5)

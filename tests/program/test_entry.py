@@ -197,6 +197,7 @@ def test_results_that_are_no_arrays_come_with_each_call():
         assert (text, rest, nothing) == ("text", {"n": x.shape[0], "f": jnp.sin}, None)
 
 
+@pytest.mark.rest
 def test_a_function_that_nobody_holds_is_let_go():
     """Programs of closures that are made in a loop do not pile up."""
     import gc

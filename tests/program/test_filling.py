@@ -67,6 +67,7 @@ def test_on_a_cpu_no_size_has_a_program():
         np.testing.assert_allclose(y, shares(x), rtol=1e-5)
 
 
+@pytest.mark.rest
 def test_small_results_of_one_size_are_cut_by_a_program_once_that_pays(monkeypatch):
     """On a CPU too: after as many calls as take as long as its compilation. Large ones are views."""
     counts = filling(monkeypatch, program=250e-6)
@@ -110,6 +111,7 @@ def test_numpy_arrays_are_filled_on_the_host(monkeypatch):
     assert (counts.crossings, counts.programs) == (0, 0)
 
 
+@pytest.mark.rest
 def test_a_chain_is_not_filled_in_between(monkeypatch):
     """The second program takes what the first returned, NaN behind the true size and all, and gives the plain numbers."""
     counts = filling(monkeypatch)
@@ -154,6 +156,7 @@ def test_a_mapped_axis_is_filled(monkeypatch):
     assert counts.kept == 0
 
 
+@pytest.mark.rest
 def test_under_an_outer_derivative_arrays_are_filled(monkeypatch):
     """The value and the gradient are those of the plain function."""
     counts = filling(monkeypatch)

@@ -219,6 +219,7 @@ def test_debug_nans_holds_after_a_nested_first_call():
         f(X)
 
 
+@pytest.mark.core("{}", "{'cache': False}")
 @pytest.mark.parametrize("options", [{}, {"cache": False}, {"compiler": "fast"}, {"debug_nans": True}, {"pad": {"n": [4, 8]}}], ids=str)
 def test_checks_that_only_later_shapes_bring(options):
     """The first call holds none, so nothing waits; the first call of the shape that has one raises Equinox's error already."""

@@ -89,6 +89,7 @@ def test_what_passes_for_a_class_of_python_by_being_registered_is_told():
     assert registered_anywhere() == before
 
 
+@pytest.mark.rest
 def test_it_counts_at_which_abstract_class_a_class_was_registered():
     """One that passes for a sequence does not pass for a mapping."""
 

@@ -365,6 +365,10 @@ def counts(*args):
     return scaled(*args, *((7.0,) if len(args) == 1 else ()))
 
 
+@pytest.mark.core(
+    "{}-scaled0", "{}-keyed", "{}-scaled3", "{'donate': 'x'}-scaled1", "{'donate': 'x'}-scaled2",
+    "{'cache': 'program'}-scaled0", "{'cache': 'program'}-keyed",
+)  # fmt: skip
 @pytest.mark.parametrize("fn", [another_default, puts_in, takes_none, takes_fewer, counts])
 @pytest.mark.parametrize("options", [{}, {"donate": "x"}, {"cache": "program"}], ids=str)
 def test_a_wrapper_gets_what_the_caller_gave(fn, options):

@@ -666,6 +666,7 @@ class Stepping:
         return x * self.rate
 
 
+@pytest.mark.core("scan-itself", "scan-list")
 @pytest.mark.parametrize("wrap", [lambda it: it, lambda it: [it]], ids=["itself", "list"])
 @pytest.mark.parametrize(
     "use",

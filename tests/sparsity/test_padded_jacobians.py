@@ -175,6 +175,7 @@ def test_two_padded_axes_of_which_either_may_be_the_longer(mode):
     np.testing.assert_allclose(got, jax.jacfwd(fn)(x), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.rest
 def test_sparse_arrays_are_not_padded():
     """How many elements they store is no size; they are sparse at exact size, with a warning, and the plan says why."""
     jacobian = padded(heat, sparse=True)

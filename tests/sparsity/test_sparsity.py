@@ -190,6 +190,7 @@ OPS = {
 }
 
 
+@pytest.mark.rest
 @settings(max_examples=15, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(sorted(OPS)), st.integers(0, 7)), min_size=1, max_size=5), st.sampled_from([6, 10]))
 @examples(
@@ -250,6 +251,7 @@ def test_colourings_tell_all_elements_apart(matrix, ways):
     assert len(ways) > 1 or not len(scheme.apart)
 
 
+@pytest.mark.rest
 @settings(max_examples=10, deadline=None)
 @given(MATRICES)
 @examples(*({"matrix": STRUCTURES[name]} for name in ("one zero", "zeros", "a row", "band", "arrow", "blocks")))
@@ -287,6 +289,7 @@ def test_gathers_read_where_jax_does(case):
     np.testing.assert_array_equal(got.reshape(want.shape), want)
 
 
+@pytest.mark.rest
 def test_blocks_of_trees():
     """Several arguments and results: each block by itself, in the structure of the results and arguments."""
 
@@ -307,6 +310,7 @@ def energy(x: Float[Array, "n"]) -> Float[Array, ""]:
     return jnp.sum(100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2)
 
 
+@pytest.mark.core("False")
 @pytest.mark.parametrize("sparse", [False, True])
 def test_hessians_are_coloured_too(sparse):
     """A chain of neighbours has a tridiagonal one."""
@@ -346,6 +350,7 @@ def test_the_function_is_traced_once():
     assert body.traces == 1
 
 
+@pytest.mark.rest
 def test_options_stand_around():
     """`vmap` maps a coloured Jacobian, `pad` makes a dense one of one structure at all sizes, `remat` stands inside."""
 

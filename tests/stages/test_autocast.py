@@ -77,6 +77,7 @@ def test_other_types_are_left_alone():
         assert products(f, array) == [(str(array.dtype), str(array.dtype))]
 
 
+@pytest.mark.rest
 def test_gradients_are_float32_and_near_from_inside_and_outside():
     """`jax.grad` of a program, the program of a gradient, and `f.grad`: NumPy's chain rule in doubles, within the type's rounding."""
 

@@ -14,6 +14,7 @@ from tests.stages._products import native as native
 pytestmark = pytest.mark.usefixtures("native")
 
 
+@pytest.mark.rest
 def test_with_a_mapped_axis_and_remat():
     """Each element has products of its own, batched."""
     f = optimize(precision="bf16", vmap="batch", remat=True)(lambda_of_one)
@@ -32,6 +33,7 @@ def gram(x: Float[Array, "n k"], w: Float[Array, "k m"]) -> Float[Array, "k m"]:
     return jnp.einsum("nk,nm->km", x, jnp.tanh(x @ w)) / x.shape[0]
 
 
+@pytest.mark.core("options0")
 @pytest.mark.parametrize("options", [{"pad": {"n": [8]}}, {"chunk": {"n": 2}}])
 def test_with_padding_and_with_chunks(options):
     """The same products of rounded factors, over the true size."""
@@ -61,6 +63,7 @@ def test_a_branch_on_a_value_is_explained_as_ever():
         body(jnp.float32(1.0), W)
 
 
+@pytest.mark.rest
 def test_operations_keep_their_lines():
     """What `debug_nans` names is the line of the user's body, of a cast that overflows too."""
 

@@ -30,6 +30,7 @@ def residual(w: Float[Array, "k"], x: Float[Array, "n k"], y: Float[Array, "n"])
 chunked = optimize(chunk={"n": 8})(residual)
 
 
+@pytest.mark.rest
 @settings(max_examples=15, deadline=None)
 @given(n=st.integers(1, 40))
 @examples({"n": 1}, {"n": 7}, {"n": 8}, {"n": 9}, {"n": 40})
@@ -40,6 +41,7 @@ def test_any_size_equals_the_whole(n):
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.rest
 def test_values_of_the_whole_axis_are_never_there():
     """The program's temporaries grow with the chunk, not with the axis."""
 
@@ -141,6 +143,7 @@ def test_a_loop_that_cannot_be_cut_is_named_as_it_is_written(body, what):
         f(jnp.ones(5))
 
 
+@pytest.mark.rest
 def test_each_element_may_have_a_key():
     """Its draws are its own, in whatever chunk it is."""
 

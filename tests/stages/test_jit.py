@@ -31,6 +31,7 @@ def why(program, stage, *args):
     return next(reason for name, _, reason in decisions(program, *args) if name == stage)
 
 
+@pytest.mark.rest
 @settings(max_examples=30, deadline=None)
 @given(
     hnp.arrays(

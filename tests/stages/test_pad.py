@@ -219,6 +219,7 @@ def test_without_jit_nothing_is_padded():
         np.testing.assert_allclose(f(t, y)[1], (np.exp(-t) - y).mean(), rtol=1e-4)
 
 
+@pytest.mark.rest
 def test_a_padded_derivative():
     """A derivative inside the body is padded as what it is: a shared parameter gets no NaN from the padding."""
 

@@ -264,6 +264,7 @@ def test_a_result_is_as_wide_as_the_widest_argument():
     assert f(narrow, narrow).dtype == np.float32
 
 
+@pytest.mark.core("argmax")
 @pytest.mark.parametrize("body", [jnp.argmax, jax.scipy.special.i0, lambda x: x * jax.random.uniform(jax.random.key(0), x.shape)])
 def test_f64_that_an_outer_jit_cannot_lower_is_a_sentence(body):
     """JAX lowers the outer program with the 32 bits that it has. With 64, or outside of it, the function is what it was."""

@@ -104,6 +104,7 @@ def test_the_plan_says_what_is_kept():
     assert (line["taken"], line["why"]) == (False, "no `remat` policy given")
 
 
+@pytest.mark.rest
 def test_acts_on_the_body_of_a_mapped_function():
     """Each element keeps its arguments only, and the gradient is that of a loop."""
     f = optimize(remat=True, vmap="batch")(deep)

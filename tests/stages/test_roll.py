@@ -266,6 +266,7 @@ def own_rule(scale):
 RULES = [own_rule(float(k)) for k in range(LAYERS)]
 
 
+@pytest.mark.core("effects")
 @pytest.mark.parametrize(
     ("model", "says"),
     [

@@ -98,6 +98,7 @@ def test_the_gradient_of_stacked_layers_is_each_rows_own(loss):
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4 * np.abs(theirs).max())
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("loss", [tied])
 def test_of_a_derivative_too(loss):
     """`f.grad`, where the loop itself is differentiated."""
@@ -136,6 +137,7 @@ def test_small_layers_are_rolled_where_their_weights_are_stacked():
     assert not taken(f.plan(jitney.stack(few[:11]), X))
 
 
+@pytest.mark.core("slice(None, None, -1)")
 @pytest.mark.parametrize("order", [slice(None, None, -1), slice(2, 9, 2)], ids=str)
 def test_states_that_are_put_together_again_are_those_of_each_layer(order):
     """In any order, and with others between them: to the bit, since nothing is computed."""

@@ -98,6 +98,7 @@ def test_a_gradient_that_does_not_fit_recomputes_and_fits(whole):
     assert re.search(r"saves .* instead of .* recomputed", why)
 
 
+@pytest.mark.rest
 def test_what_fits_saves_everything(whole):
     """Nothing is under `jax.checkpoint` then."""
     f = optimize(remat="auto", memory=2 * whole)(loop)
@@ -231,6 +232,7 @@ def test_layers_with_rules_of_their_own_are_not_made_a_loop():
     close(jax.jit(jax.grad(lambda flat: found.fn(Option("nothing", 6, 2))(flat)[0]))(leaves), expected)
 
 
+@pytest.mark.rest
 def test_mapped_layers_with_rules_that_do_the_same_are_made_a_loop():
     """`jax.nn.relu` under `jax.vmap`, whose rule JAX wraps anew in each layer."""
 
@@ -318,6 +320,7 @@ class Valley(Problem):
         return self.points.setdefault(option, Point(option, size, 10 * option.layers))
 
 
+@pytest.mark.core("700")
 @pytest.mark.parametrize("budget", [700, 790, 990])
 def test_what_no_guess_finds_is_found_step_by_step(budget):
     """What fits is found though every line through measured options says that nothing does, and not all options are compiled for it."""

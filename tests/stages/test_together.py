@@ -4,6 +4,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jaxtyping import Array, Float
@@ -39,6 +40,7 @@ def step(losses, model, x):
     return eqx.apply_updates(model, jax.tree.map(lambda g: (-0.1 * g).astype(g.dtype), grads)), value
 
 
+@pytest.mark.rest
 @settings(max_examples=4, deadline=None)
 @given(
     depth=st.integers(1, 4),

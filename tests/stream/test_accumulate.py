@@ -34,6 +34,7 @@ def loops(fn, *args):
     return sum(str(jax.make_jaxpr(fn)(*args)).count(name) for name in ("scan[", "while["))
 
 
+@pytest.mark.rest
 @settings(max_examples=6, deadline=None)
 @given(st.integers(2, 13), st.integers(1, 14))
 @examples(
@@ -115,6 +116,7 @@ def test_a_weighted_mean_is_a_mean():
     assert why["passes"].startswith("2 over the data")
 
 
+@pytest.mark.rest
 def test_cross_entropy_with_labels_is_accumulated():
     """The gradient writes each label's element into a row of its own."""
 

@@ -117,6 +117,10 @@ def test_rows_that_change_between_two_passes_are_an_error():
         stream(variance, {"x": Iterations(*shuffled)}, chunk={"n": 8}, progress=False)
 
 
+@pytest.mark.core(
+    "path-cut", "path-removed", "paths-cut", "paths-removed", "npz-cut", "npz-removed",
+    "compressed npz-cut", "compressed npz-removed",
+)  # fmt: skip
 @pytest.mark.parametrize("how", ["cut", "replaced", "removed", "overwritten"])
 @pytest.mark.parametrize("kind", ["path", "paths", "npz", "compressed npz"])
 def test_a_file_that_changes_while_it_is_read_is_an_error(kind, how, tmp_path, monkeypatch):

@@ -127,6 +127,7 @@ def test_another_version_of_jax_does_not_go_on(tmp_path, monkeypatch):
         stream(mean, data, chunk={"n": 8}, checkpoint=path, progress=False)
 
 
+@pytest.mark.core("jit", "scan")
 @pytest.mark.parametrize("wrap", ["jit", "scan", "cond", "custom_jvp", "checkpoint"])
 def test_a_constant_inside_a_call_or_loop_is_part_of_the_function(wrap, tmp_path, monkeypatch):
     """JAX prints a program without the numbers of its constants."""

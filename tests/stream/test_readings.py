@@ -126,6 +126,7 @@ def test_a_first_iteration_that_fails_begins_anew(monkeypatch):
     assert error.value.__notes__ == ["Opening 'x' failed, 2 times."]
 
 
+@pytest.mark.core("1")
 @pytest.mark.parametrize("at", range(1, 4))
 def test_a_compressed_archive_that_fails_is_opened_anew(at, tmp_path, monkeypatch):
     """At whichever opening, and in the middle."""
@@ -157,6 +158,7 @@ def test_a_damaged_file_is_a_sentence(content, suffix, tmp_path, monkeypatch):
         stream(mean, {"x": path}, chunk={"n": 8}, progress=False)
 
 
+@pytest.mark.core("path", "paths", "sliceable")
 @pytest.mark.parametrize("kind", ["path", "paths", "sliceable", "HDF5", "Zarr"])
 def test_an_argument_without_the_axis_is_read_whole(kind, tmp_path):
     """From whatever it is in."""

@@ -512,6 +512,7 @@ def test_rows_that_come_in_order_cannot_be_read_from_the_end():
         stream(remaining, {"x": Chunks(rows(20), 4)}, chunk={"n": 8}, progress=False)
 
 
+@pytest.mark.rest
 def test_a_number_or_key_in_an_array_is_passed_whole():
     """Arrays without axes are no iterables of chunks."""
 

@@ -48,6 +48,7 @@ def test_backpropagation_through_a_loop_along_the_axis():
     assert stats.passes == 2
 
 
+@pytest.mark.core("1KiB-True")
 @pytest.mark.parametrize(("memory", "refused"), [("1KiB", True), ("1MiB", False)])
 def test_the_whole_is_held_where_memory_allows(memory, refused):
     """A stream is of any length: a quantile needs all of it."""

@@ -74,6 +74,7 @@ def test_each_size_of_a_bucket_is_compared(unmasked):
         f(jnp.ones(7))
 
 
+@pytest.mark.rest
 def test_a_call_that_differs_is_an_error_every_time(unmasked):
     """It is not remembered as verified."""
     unmasked("reduce_sum")
@@ -114,6 +115,7 @@ def forgets_the_end(monkeypatch):
     monkeypatch.setattr(_axes, "run_chunked", run)
 
 
+@pytest.mark.rest
 @pytest.mark.usefixtures("forgets_the_end")
 def test_an_element_that_is_missing_in_chunks_is_caught():
     """The last of seven."""
@@ -243,6 +245,7 @@ def lambda_sum(x: Float[Array, "n"]) -> Float[Array, ""]:
     return jnp.sum(x)
 
 
+@pytest.mark.core("options0")
 @pytest.mark.parametrize("options", [{"pad": {"n": "pow2"}}, {"chunk": {"n": 7}}])
 def test_a_softmax_that_is_nearly_one_hot_is_no_difference(options):
     """Its gradient is what is left of ones that cancel: no change of the arguments shows that, a last bit inside does."""
@@ -378,6 +381,7 @@ def test_configure_counts_from_the_next_call_on_for_functions_that_have_run(unma
         f(jnp.ones(5))
 
 
+@pytest.mark.rest
 def test_the_environment_asks_for_it(unmasked):
     """What `configure` said comes before it."""
     unmasked("reduce_sum")

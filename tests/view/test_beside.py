@@ -197,6 +197,7 @@ def test_a_budget_inside_a_padded_or_cut_function_that_all_of_it_keeps():
     np.testing.assert_allclose(jitney.stream(optimize(outer), {"x": x}, chunk={"n": 30}, progress=False).value, expected, rtol=1e-5)
 
 
+@pytest.mark.rest
 @pytest.mark.filterwarnings("ignore:.*it is not cut into chunks inside an outer")
 def test_a_budget_inside_that_needs_chunks_of_its_own():
     """Padding is refused with a warning, and so is cutting."""

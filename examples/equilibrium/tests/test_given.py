@@ -113,6 +113,7 @@ def test_an_explosive_shock_is_no_stable_solution():
     assert verdict(steady_state(model, {"rho": 1.0, "a": 0.5})).verdict == "determinate"  # a unit root counts as stable
 
 
+@pytest.mark.rest
 def test_a_point_that_is_no_steady_state_is_refused(steady):
     """With the equation that is furthest off, and by how much; a wider tolerance takes it."""
     controls, states = {"u": 2.6}, {"x": 5.0}
@@ -137,6 +138,7 @@ def test_a_variable_in_no_equation_is_named():
         steady_state(model, model.params)
 
 
+@pytest.mark.rest
 def test_a_variable_in_no_equation_is_named_by_dense_derivatives_too():
     """Whose places tell nothing, so the Jacobian does."""
     rules = lambda p, now, ahead: {"law": ahead.x - 0.5 * now.x - 1.0, "bound": now.x * now.x - ahead.x * 2.0}
@@ -153,6 +155,7 @@ def test_equations_that_share_too_few_variables_are_named():
         steady_state(model, model.params)
 
 
+@pytest.mark.rest
 def test_an_equation_that_is_written_twice_is_named():
     """In another form, so that its derivatives stand at the same places; `w` and `law` are not to blame."""
     rules = lambda p, now, ahead: {
@@ -180,6 +183,7 @@ def test_a_freed_parameter_that_no_equation_contains_is_named():
         steady_state(MODEL, Params(), {"rho": ("logk", -1.0)})
 
 
+@pytest.mark.rest
 def test_names_that_are_not_there_are_sentences(steady):
     """Of a steady state, a linear solution, a path and a response."""
     linear = linearise(steady)

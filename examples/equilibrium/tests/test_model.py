@@ -100,6 +100,7 @@ def linear_model(equations, **changed):
     return Model(equations, **{**given, **changed}, name="toy")
 
 
+@pytest.mark.rest
 def test_what_no_graph_holds_goes_through_the_dense_jacobian():
     """A matrix product and a maximum: u = max(a x, -1) + z, and x' = 0.9 x + 1."""
     matrix = jnp.array([[0.9, 1.0]])
@@ -113,6 +114,7 @@ def test_what_no_graph_holds_goes_through_the_dense_jacobian():
     np.testing.assert_allclose([steady["x"], steady["u"]], [10.0, 5.0], rtol=1e-6)  # the matrix is float32
 
 
+@pytest.mark.rest
 def test_derived_quantities_are_computed_once_and_only_if_read():
     """However often equations read them."""
     computed = []

@@ -35,6 +35,7 @@ def solved():
     return steady, linearise(steady)
 
 
+@pytest.mark.rest
 def test_the_sectors_steady_state_is_the_closed_form(solved):
     """q = 1 and the marginal product is what the discount factor asks for."""
     p, steady = sectors.Params(), solved[0]
@@ -52,6 +53,7 @@ def test_a_target_frees_a_parameter(model, name):
     np.testing.assert_allclose(beta, 1 / (0.9 + 0.33 * 0.5 * 1.5**-0.67), rtol=1e-12)
 
 
+@pytest.mark.rest
 def test_two_targets_free_two_parameters():
     """With two slots: capital and consumption are those of the parameters they came from."""
     want = steady_state(brock_mirman.MODEL, brock_mirman.Params(0.3, 0.9))
@@ -85,6 +87,7 @@ def test_new_parameters_and_targets_are_no_new_programs():
     assert _path.program(model).stats.traces == 1
 
 
+@pytest.mark.rest
 def test_no_steady_state_names_the_equation():
     """sqrt(x) = -1 has no solution; the message has the largest residual's equation and a fix."""
     model = Model(
@@ -95,6 +98,7 @@ def test_no_steady_state_names_the_equation():
         steady_state(model, model.params)
 
 
+@pytest.mark.rest
 def test_a_guess_outside_the_domain_says_so():
     """The logarithm of a negative number."""
     model = Model(
@@ -127,6 +131,7 @@ def test_a_passive_policy_is_indeterminate():
         linearise(steady)
 
 
+@pytest.mark.rest
 def test_an_explosive_state_has_no_stable_solution():
     """x' = 1.2 x whatever the control does."""
     model = Model(
@@ -256,6 +261,7 @@ def test_draws_have_the_jacobians_of_their_steady_states():
             np.testing.assert_allclose(found.blocks[name][i], block, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.rest
 def test_a_model_without_states_jumps():
     """In Gali's model output, inflation and interest rate die out with the shock, on any path."""
     steady = steady_state(gali.MODEL, gali.Params())

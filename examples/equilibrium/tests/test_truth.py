@@ -51,6 +51,7 @@ def test_a_monetary_shock_moves_output_inflation_and_rate_by_galis_formulas():
         np.testing.assert_allclose(linear[name][1], data[name], rtol=1e-12)
 
 
+@pytest.mark.rest
 def test_an_schorfheide_is_gensys_to_its_printed_digits():
     """Transition and impact; the parameters are printed with eight decimals."""
     data = load("nkmp_gensys")
@@ -76,6 +77,7 @@ def test_steady_state_is_dynares(case):
     np.testing.assert_allclose([*ours.u, *ours.x], [*given.u, *given.x], rtol=1e-8 if case.file in EXACT else 1e-5)
 
 
+@pytest.mark.core("dynare_basic_rbc")
 @CASES
 def test_policy_is_dynares(case):
     """`ghx` and `ghu` to 1e-8, linearised where the file says the steady state is."""

@@ -41,6 +41,7 @@ def scaled(p, t, y, factor):
 # Results
 
 
+@pytest.mark.rest
 def test_result_has_scipys_attributes():
     """Every attribute of SciPy's result has its name, shape and value."""
     mine = least_squares(residual, P0, args=(T, Y))

@@ -69,6 +69,7 @@ def test_demo_names_what_is_wrong(tmp_path, monkeypatch, capsys):
         assert words in capsys.readouterr().err
 
 
+@pytest.mark.rest
 def test_demo_stops_when_interrupted(tmp_path):
     """Ctrl-C ends the demo after the fit at hand; a second one ends it at once."""
     with until_interrupted() as interrupted:

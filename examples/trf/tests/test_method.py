@@ -19,6 +19,7 @@ T = np.linspace(0, 4, 50)
 Y = 2.5 * np.exp(-1.3 * T) + 0.5
 
 
+@pytest.mark.rest
 def test_non_finite_trial_shrinks_the_region():
     """A step to where the residuals are NaN is refused, and the fit goes on to the minimum, as SciPy's does."""
 
@@ -35,6 +36,7 @@ def test_non_finite_trial_shrinks_the_region():
     np.testing.assert_allclose(mine.x, theirs.x, rtol=1e-7)
 
 
+@pytest.mark.rest
 def test_infinite_jacobian_shrinks_the_region():
     """A finite residual with an infinite slope is no place to go either."""
 
@@ -53,6 +55,7 @@ def test_zero_jacobian_stops_at_once():
     assert (fit.status, fit.nfev) == (1, 1)
 
 
+@pytest.mark.rest
 def test_zero_jacobian_without_gtol_has_no_nan():
     """With `gtol` off the subproblem itself must cope with a zero Jacobian: the step is zero, which stops the fit."""
     fit = least_squares(lambda x: jnp.ones(3) + 0 * x[0], [1.0, 2.0], gtol=None)
@@ -142,6 +145,7 @@ def test_many_parameters():
     np.testing.assert_allclose(mine.cost, theirs.cost, rtol=1e-8)
 
 
+@pytest.mark.rest
 def test_back_substitution():
     """Both the written-out and LAPACK's substitution solve R X = B."""
     rng = np.random.default_rng(2)

@@ -12,6 +12,7 @@ TIGHT = {"ftol": 1e-15, "xtol": 1e-15, "gtol": 1e-15, "max_nfev": 5000}
 FITS = [pytest.param(name, start, id=f"{name}-{start + 1}") for name in MODELS for start in range(2)]
 
 
+@pytest.mark.core("*-1")
 @pytest.mark.parametrize(("name", "start"), FITS)
 def test_certified_digits(name, start):
     """From either start every parameter has at least six of NIST's certified digits."""
@@ -20,6 +21,7 @@ def test_certified_digits(name, start):
     assert reference.digits(fit.x) >= 6
 
 
+@pytest.mark.core("BoxBOD", "Chwirut2", "Gauss1", "Lanczos3", "MGH17", "Misra1b")
 @pytest.mark.parametrize("name", MODELS)
 def test_certified_residual_sum_and_deviations(name):
     """The cost is half the certified residual sum of squares, and the covariance has the certified standard deviations."""

@@ -57,6 +57,7 @@ def test_nist_sets(name):
     assert reference.digits(got.x) >= 6
 
 
+@pytest.mark.rest
 def test_polishing_brings_orders_of_summation_together():
     """Products that are rounded differently end at the same parameters."""
     gram = gram_of(decay)

@@ -167,6 +167,7 @@ def test_robust_fit_differentiates():
     np.testing.assert_allclose(slope[[0, 5, 7]], differences, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.rest
 def test_non_finite_start_under_a_trace_is_a_status():
     """Where nothing can be raised, the status says that the start is not finite."""
     with jax.enable_x64(True):

@@ -30,6 +30,7 @@ def test_a_second_process_compiles_nothing_again(tmp_path):
     assert os.name != "posix" or first["mode"] == ["0o700", "0o700"]
 
 
+@pytest.mark.rest
 def test_the_default_folder_is_the_users_cache_folder(tmp_path):
     """As `platformdirs` has it, which on Linux follows XDG_CACHE_HOME."""
     code = """
