@@ -1,4 +1,4 @@
-"""Hunt for some minutes: `python -m tests.hunt --minutes 10 --seed 1`. The exit code says whether anything fell."""
+"""Hunt for some minutes, or some cases: `python -m tests.hunt --cases 64 --seed 1`. The exit code says whether anything fell."""
 
 from __future__ import annotations
 
@@ -43,9 +43,8 @@ def main() -> int:
     seed = options.seed if options.seed is not None else int(time.time())
     if options.minutes is None and options.cases is None:
         options.minutes = 10.0
-    limits = [f"{options.minutes:g} minutes"] * (options.minutes is not None) + [f"{options.cases} cases"] * (options.cases is not None)
     report = Report(seed)
-    print(f"hunt: seed {seed}, {', at most '.join(limits)}", flush=True)
+    print(f"hunt: seed {seed}, {_bound(options)}", flush=True)
     with tempfile.TemporaryDirectory(prefix="jitney-hunt-") as folder:
         crew = [_Crew(options, seed, k, folder, report) for k in range(1 if options.index is not None else options.workers)]
         try:
@@ -59,6 +58,13 @@ def main() -> int:
     if options.save is not None:
         report.saved(options.save)
     return 0 if report.is_clean else 1
+
+
+def _bound(options: argparse.Namespace) -> str:
+    """How long, in words."""
+    minutes = "" if options.minutes is None else f"{options.minutes:g} minutes"
+    cases = "" if options.cases is None else f"{options.cases} cases"
+    return ", at most ".join(filter(None, (minutes, cases)))
 
 
 def _environment(folder: str | None) -> dict[str, str]:
