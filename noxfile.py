@@ -125,7 +125,7 @@ def tests(session: nox.Session) -> None:
 @nox.session(python=DEFAULT, name="tests-rest")
 def tests_rest(session: nox.Session) -> None:
     """Run what `tests` leaves: the other cases, and a twelfth of the sweeps."""
-    run_tests(session, paths=("--rest", "--sweeps=1/12", "--quick-xla=2/4"))
+    run_tests(session, paths=("--rest", "--sweeps=1/12"))
 
 
 # What a newcomer wants to know first: contracts, plans, padding, chunks and the first page work here.
