@@ -83,7 +83,7 @@ def test_any_tree_goes_through_a_file(tmp_path_factory, tree):
     {"tree": (0.0, Mode.PLAIN), "place": 0, "leaf": -0.0},
     {"tree": (0.0, Mode.PLAIN), "place": 1, "leaf": Mode.SQUARED},
     {"tree": Pair("a", b"a"), "place": 1, "leaf": "a"},
-    {"tree": Decay(_of("float16"), 2), "place": 0, "leaf": 0 * _of("float16")},
+    {"tree": Decay(_of("float16"), 2), "place": 0, "leaf": array(0, "float16")},
     {"tree": Decay(_of("float16"), 2), "place": 0, "leaf": None},
     {"tree": OrderedDict(y=_of("complex64", 0), x=2), "place": 7, "leaf": [2]},
     {"tree": _of("uint16", 2), "place": 0, "leaf": OrderedDict(x=_of("uint16", 2))},
