@@ -47,8 +47,8 @@ KEYS = [
     Mutation(
         "the order of a dict is no part of its key",
         "src/jitney/_signature/static_values.py",
-        "return tuple(part for item in value.items() for part in item)",
-        "return tuple(part for item in sorted(value.items(), key=repr) for part in item)",
+        "return tuple(part for item in base_of(value).items(value) for part in item)",
+        "return tuple(part for item in sorted(base_of(value).items(value), key=repr) for part in item)",
         (f"{_STATIC_KEYS}values_that_a_body_can_tell_apart_have_different_keys",),
     ),
     Mutation(
@@ -60,9 +60,9 @@ KEYS = [
     ),
     Mutation(
         "a list is handed on as it is",
-        "src/jitney/_signature/static_values.py",
-        "        twin[:] = [snapshot(part, copies) for part in value]\n",
-        "        pass\n",
+        "src/jitney/_signature/copies.py",
+        "parts = [snapshot(part, copies) for part in base.__iter__(value)]",
+        "parts = [*base.__iter__(value)]",
         (
             f"{_STATIC_VALUES}a_change_after_the_call_does_not_reach_a_later_trace_of_the_old_value",
             "tests/signature/test_snapshots.py",

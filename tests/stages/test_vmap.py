@@ -88,8 +88,8 @@ def test_a_float_has_rank_0():
     np.testing.assert_allclose(decay(x, 2.0), np.exp(-2 * np.asarray(x)), rtol=1e-6)
 
 
-def test_modules_are_broadcast():
-    """A module's fields have annotations too, but only the signature's count."""
+def test_one_module_is_shared():
+    """Its fields have the ranks of their annotations."""
 
     @optimize(vmap="batch")
     def apply(model: Scale, x: Float[Array, "in"]):
@@ -98,6 +98,61 @@ def test_modules_are_broadcast():
     x = rows(4, 3)
     np.testing.assert_allclose(apply(MODEL, x), np.asarray(x) @ np.asarray(MODEL.weight).T + np.asarray(MODEL.shift), rtol=1e-5)
     assert decision(apply, MODEL, x) == (True, "batch=4 over x; 2 arrays broadcast")
+
+
+class Observation(eqx.Module):
+    at: Float[Array, "n"]
+    seen: Float[Array, "n"]
+    name: str = eqx.field(static=True, default="")
+
+
+def misfit(observation: Observation, rate: float) -> Float[Array, ""]:
+    return jnp.mean((jnp.exp(-rate * observation.at) - observation.seen) ** 2)
+
+
+def test_a_stack_of_modules_is_mapped():
+    """As `filter_vmap` maps it; each element of the stack meets each number, or its own."""
+    rates = rows(3, start=1)
+    at = rows(3, 5)
+    stack = Observation(at, jnp.exp(-rates[:, None] * at))
+    fits = optimize(vmap="member")(misfit)
+    np.testing.assert_allclose(fits(stack, rates), np.zeros(3), atol=1e-12)
+    np.testing.assert_allclose(fits(stack, rates), eqx.filter_vmap(misfit)(stack, rates), atol=1e-12)
+    np.testing.assert_allclose(fits(stack, 1.5), [misfit(Observation(stack.at[i], stack.seen[i]), 1.5) for i in range(3)], rtol=1e-6)
+    assert decision(fits, stack, rates) == (True, "member=3 over observation.at, observation.seen, rate; 0 arrays broadcast")
+
+
+def test_a_stack_of_layers_of_equinox_is_mapped():
+    """Their axes are registered, and the signature names none of them."""
+    model = eqx.filter_vmap(lambda key: eqx.nn.MLP(2, 3, 4, 1, key=key))(jax.random.split(jax.random.key(0), 5))
+
+    @optimize(vmap="member")
+    def apply(model: eqx.nn.MLP, x: Float[Array, "in"]):
+        return model(x)
+
+    x = rows(2)
+    np.testing.assert_allclose(apply(model, x), eqx.filter_vmap(lambda m: m(x))(model), rtol=1e-6)
+    one = eqx.nn.MLP(2, 3, 4, 1, key=jax.random.key(0))
+    np.testing.assert_allclose(apply(one, rows(6, 2)), jax.vmap(one)(rows(6, 2)), rtol=1e-5)
+
+
+class Half(eqx.Module):
+    named: Float[Array, "n"]
+    other: Array
+
+
+def test_a_field_that_may_have_the_axis_is_an_error():
+    """Mapping it, and sharing it, would each be a guess."""
+    total = optimize(vmap="member")(half_total)
+    with pytest.raises(ContractError, match=r"may be in half\.other \(3, 2\)"):
+        total(Half(rows(3, 2), rows(3, 2)))
+    np.testing.assert_allclose(total(Half(rows(3, 2), rows(2))), (rows(3, 2) * rows(2)).sum(1), rtol=1e-6)
+    said = optimize(vmap={"member": {"half": 0}})(half_total)
+    np.testing.assert_allclose(said(Half(rows(3, 2), rows(3, 2))), (rows(3, 2) ** 2).sum(1), rtol=1e-6)
+
+
+def half_total(half: Half) -> Float[Array, ""]:
+    return jnp.sum(half.named * half.other)
 
 
 def test_unannotated_arguments_are_broadcast():

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 
 from jitney import optimize
-from jitney._signature.static_values import snapshot
+from jitney._signature.copies import snapshot
 from jitney._view.building import builder, holds_modules
 from jitney._view.flatten import Flattener
 from jitney._view.result import Outcome, is_computed

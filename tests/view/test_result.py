@@ -3,6 +3,7 @@
 import collections
 import dataclasses
 import enum
+import functools
 from typing import Any
 
 import equinox as eqx
@@ -272,3 +273,56 @@ def test_prng_keys_are_results(options):
     keys, text = optimize(lambda key: (split(key), "text"), **options)(key)
     np.testing.assert_array_equal(jax.random.key_data(keys), jax.random.key_data(jax.vmap(jax.random.split)(key)))
     assert text == "text"
+
+
+class Report:
+    """An object of a plain class."""
+
+    def __init__(self, notes, of=None):
+        self.notes, self.of = notes, of
+
+
+CONSTANT = Report(["there before"])
+
+
+def test_an_object_that_the_body_makes_is_made_for_each_call():
+    """What one caller changes in it, no other sees; parts that are one object stay one."""
+
+    @optimize
+    def f(x):
+        report = Report([1], of=Report([2]))
+        return x, report, {"again": report, "part": report.of}
+
+    for _ in range(4):
+        _, report, tree = f(X)
+        assert (report.notes, report.of.notes) == ([1], [2])
+        assert tree["again"] is report
+        assert tree["part"] is report.of
+        report.notes.append(9)
+        report.of.notes.append(9)
+        report.of = None
+
+
+def test_an_object_that_was_there_before_is_itself():
+    """A constant of a module, one in a cell, one that a cache keeps, what these hold, and an argument."""
+    inside = Report([], of=CONSTANT)
+
+    @functools.lru_cache
+    def known():
+        return Report(["kept"])
+
+    f = optimize(lambda x, given: (x, CONSTANT, inside, inside.of, known(), given))
+    given = Report([])
+    for _ in range(3):
+        _, constant, held, of, kept, back = f(X, given)
+        assert (constant, held, of, kept, back) == (CONSTANT, inside, CONSTANT, known(), given)
+
+
+def test_an_object_in_a_list_or_behind_a_method_is_made_anew():
+    """Wherever in the result it is."""
+    f = optimize(lambda x: (x, [Report([1])], Record(Report([2])), Report([3]).__init__))
+    for _ in range(3):
+        _, items, record, method = f(X)
+        assert (items[0].notes, record.n.notes, method.__self__.notes) == ([1], [2], [3])
+        for report in (items[0], record.n, method.__self__):
+            report.notes.append("changed")

@@ -19,10 +19,10 @@ from .._contract.sizes import Sizes
 from .._jax.mesh import current as current_mesh
 from .._jax.mesh import is_manual
 from .._precision import Policy
+from .._signature.copies import Copies, snapshot
 from .._signature.hints import ArrayHint
 from .._signature.options import OPTIONAL
 from .._signature.reads import Statics
-from .._signature.static_values import Copies, snapshot
 from .._stages import Fill, Mask
 from .._stages.plan import Plan
 from .._stages.stage import Request, Stage

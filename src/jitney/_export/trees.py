@@ -17,7 +17,7 @@ import jax
 
 from .._errors import ContractError, ExportError, Where, repr_of, sentence
 from .._jax.trees import is_a, is_number, type_of
-from .._signature.static_values import snapshot
+from .._signature.copies import snapshot
 from .values import Data, Find, LeftOut, NoData, data_of, imported, is_same, text_of, value_of
 
 

@@ -18,7 +18,7 @@ from .._diagnosis.counters import LISTENER
 from .._diagnosis.static_variety import Variety
 from .._errors import name_fix
 from .._jax.trees import is_a, tree_flatten, tree_unflatten
-from .._signature.hints import AnyHint, ModuleHint, StaticHint
+from .._signature.hints import AnyHint, StaticHint
 from .._signature.known_values import Known
 from .._signature.options import Options, fail
 from .._signature.reads import Statics
@@ -155,7 +155,7 @@ class Core(Function):
             while entry is not None and not entry.holds():
                 entry = entry.other
             if entry is None:
-                layout.refuse_used_up(leaves)
+                layout.refuse_unreadable(leaves)
                 if known is None and len(self.entries) >= MAX_ENTRIES:
                     oldest = next(iter(self.entries))
                     self.history.drop(self.entries.pop(oldest).key)
@@ -289,7 +289,7 @@ def _check_names(core: Core) -> None:
 
 def _check_rank_rule(core: Core) -> None:
     """The rank rule needs at least one annotation with a rank."""
-    if core.contract.unresolved or any(not isinstance(p.hint, (AnyHint, ModuleHint, StaticHint)) for p in core.contract.parameters):
+    if core.contract.unresolved or any(not isinstance(p.hint, (AnyHint, StaticHint)) for p in core.contract.parameters):
         return
     axis = core.options.vmap[0].name
     fail(core.where, f"vmap={axis!r} has no annotation to go by.",

@@ -14,7 +14,8 @@ from jax.core import Tracer
 
 from .._errors import StaticError, TraceError, Where, sentence
 from .._jax.trees import is_a, tree_flatten, type_of
-from .._signature.plain_objects import article, attributes_of, is_plain
+from .._signature.attributes import attributes_of
+from .._signature.plain_objects import article, is_plain
 from .._signature.reads import Reads
 from .._view.result import Outcome
 

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from .._jax.trees import type_of
-from .static_values import PLAIN, Opaque, order_in_memory, snapshot
+from .copies import snapshot
+from .static_values import PLAIN, Opaque, order_in_memory
 
 _MOST = 2
 _MOST_BYTES = 1 << 20  # of an array: a copy takes memory, and each of its programs has one

@@ -19,8 +19,9 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from .._jax.trees import attribute, is_a, type_of
+from .._jax.trees import is_a, type_of
 from .._owners import owner_of_class
+from .attributes import attributes_of
 from .static_values import PLAIN, Unkeyed, extras, order_in_memory, static_key, with_attributes
 
 _ABSENT = object()
@@ -103,7 +104,7 @@ def first_used_up(value: Any, seen: tuple[int, ...] = ()) -> Any:
         return value
     if can_change(value) or id(value) in seen:
         return None
-    return next((used for part in _parts(value) if (used := first_used_up(part, (*seen, id(value)))) is not None), None)
+    return next((used for part in parts_of(value) if (used := first_used_up(part, (*seen, id(value)))) is not None), None)
 
 
 def referent(value: Any) -> Any:
@@ -134,12 +135,12 @@ def is_settled(value: Any) -> bool:
     if kind in _SETTLED or is_a(value, (jax.Array, np.generic, type)):
         return True
     if is_a(value, (tuple, frozenset, functools.partial, types.MethodType, types.MethodWrapperType, ReferenceType)):
-        return not attributes_of(value) and all(map(is_settled, _parts(value)))
+        return not attributes_of(value) and all(map(is_settled, parts_of(value)))
     if is_plain(kind) or is_a(value, (*_VIEWS, _C_DATA)) or kind in ProxyTypes or with_attributes(value):
         return False
     if dataclasses.is_dataclass(kind):
         made: Any = kind
-        return (is_a(value, eqx.Module) or made.__dataclass_params__.frozen) and all(map(is_settled, _parts(value)))
+        return (is_a(value, eqx.Module) or made.__dataclass_params__.frozen) and all(map(is_settled, parts_of(value)))
     if is_a(kind.__hash__, types.FunctionType) and not is_a(value, enum.Enum) and owner_of_class(kind) in ("user", "generated"):
         return False  # its hash, and what it is equal to, may change
     return kind.__hash__ is not None and not is_a(value, _CONTAINERS) and random_state(value) is None
@@ -237,23 +238,14 @@ def is_called_unasked(name: str, part: Any) -> bool:
     return hasattr(type_of(part), "__get__") and not is_a(part, (types.GetSetDescriptorType, types.MemberDescriptorType))
 
 
-def attributes_of(value: Any) -> dict[str, Any]:
-    """What lies in an object, in its `__dict__` or in slots."""
-    held: dict[str, Any] = attribute(value, "__dict__", {})
-    slots = _known(type_of(value)).slots
-    return {**held, **{name: getattr(value, name) for name in slots if hasattr(value, name)}} if slots else held
-
-
 class _Kind:
-    """What is known of a class: its slots, and those of its classes that somebody may change."""
+    """What is known of a class: those of its classes that somebody may change."""
 
-    __slots__ = ("bases", "classes", "slots")
+    __slots__ = ("bases", "classes")
 
     def __init__(self, kind: type):
         self.classes = kind.__mro__
         self.bases = tuple(base for base in self.classes if owner_of_class(base) in ("user", "generated"))
-        members = ((name, part) for base in self.classes for name, part in [*vars(base).items()])
-        self.slots = tuple(name for name, part in members if is_a(part, types.MemberDescriptorType))
 
 
 def _known(kind: type) -> _Kind:
@@ -268,11 +260,12 @@ def plain_objects(value: Any, seen: tuple[int, ...] = ()) -> Iterator[Any]:
     if can_change(value) or random_state(value) is not None:
         yield value
     elif id(value) not in seen:
-        for part in _parts(value):
+        for part in parts_of(value):
             yield from plain_objects(part, (*seen, id(value)))
 
 
-def _parts(value: Any) -> Iterable[Any]:
+def parts_of(value: Any) -> Iterable[Any]:
+    """What lies in a static value of Python's own kinds: of containers, partials, methods, records."""
     if is_a(value, (list, tuple, set, frozenset, deque)):
         return (*value, *attributes_of(value).values())
     if is_a(value, (dict, types.MappingProxyType)):

@@ -16,9 +16,11 @@ from typing import Any
 from .._errors import StaticError, Where, sentence
 from .._jax.trees import is_a, type_of
 from .._owners import owner_of_class
+from .array_likes import array_like_error, array_likes
+from .attributes import attributes_of
+from .copies import Copies, snapshot
 from .names_of_classes import ClassNames, Names, bases_of, named_by
-from .plain_objects import article, attributes_of, first_used_up, is_called_unasked, is_settled, plain_objects, referent, state
-from .static_values import Copies, snapshot
+from .plain_objects import article, first_used_up, is_called_unasked, is_settled, plain_objects, referent, state
 from .watching import ABSENT, WatchedClasses, can_be_watched, next_number, unwatched
 
 _held_by: Callable[[Any], dict[str, Any]] = vars
@@ -202,16 +204,21 @@ class Reads:
             self._count += 1
             self._quick = None
 
-    def refuse_used_up(self, value: Any, name: str, part: Any) -> None:
+    def refuse_unreadable(self, value: Any, name: str, part: Any) -> None:
         """Check that what an attribute holds can be read for more than one call.
 
         Raises:
             StaticError: An iterator or a coroutine.
+            ContractError: What looks like an array and is none, and cannot be compared by what it holds.
         """
+        reads = f"it reads {name!r} of a {type_of(value).__name__}, which is or holds"
+        for found in array_likes(part):
+            if type_of(found).__hash__ is not None:  # of what has none, what it holds is compared
+                raise array_like_error(self._where, reads, found, f"self.{name}")
         used_up = first_used_up(part)
         if used_up is not None:
             raise StaticError(
-                sentence(self._where, f"it reads {name!r} of a {type_of(value).__name__}, which is or holds {article(used_up)}.",
+                sentence(self._where, f"{reads} {article(used_up)}.",
                          "It can be read once, and what is traced once serves many calls.",
                          "keep a list, a tuple or an array there, or pass what it gives as an argument.")
             )  # fmt: skip
@@ -253,7 +260,7 @@ class Trace:
             return before[1] if raw is part else part
         if raw is not began.get(name, raw) or (name not in began and name in attributes_of(value)):
             return part
-        self._reads.refuse_used_up(value, name, raw)
+        self._reads.refuse_unreadable(value, name, raw)
         given = self._noted(value, name, raw, part)
         self._given[id(value), name] = raw, given
         return given

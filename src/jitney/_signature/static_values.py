@@ -1,4 +1,4 @@
-"""Static values: a key by value, and a copy that later changes by the caller cannot reach.
+"""Static values are keyed by value; `copies.py` makes the copies that later changes by the caller cannot reach.
 
 A static value becomes part of the compiled program, so two calls may share one only if their values are the same in every
 respect that the body could see: `1`, `True` and `1.0` differ, and so do `0.0` and `-0.0`, and dicts in another order. What a
@@ -9,14 +9,14 @@ Which leaves of a call are static and which are traced is decided where its argu
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import enum
 import functools
+import gc
 import types
-from collections import defaultdict, deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Hashable, Iterable
-from operator import is_, itemgetter
+from operator import itemgetter
 from typing import Any
 
 import equinox as eqx
@@ -25,6 +25,8 @@ import numpy as np
 
 from .._errors import StaticError, Where, sentence
 from .._jax.trees import Tracer, attribute, is_a, issubdtype, space_of, type_of, words_of_keys
+from .attributes import attributes_of
+from .construction import construction, has_coarse_equality
 
 _BY_PARTS = (
     float, complex, np.ndarray, np.generic, jax.Array, list, tuple, dict, set, frozenset,
@@ -32,7 +34,6 @@ _BY_PARTS = (
 )  # fmt: skip
 _ATOMS = (int, float, complex, str, bytes)
 _NO_ATOMS: tuple[type[Any], ...] = (enum.Enum, np.generic)
-_tuple: Any = tuple
 PLAIN = (int, bool, str, bytes, type(None), type, types.FunctionType, types.BuiltinFunctionType)
 
 
@@ -40,8 +41,22 @@ class _Missing:
     """A field that a record does not have."""
 
 
-class _Coming:
-    """The copy of a record whose parts are being copied, until one of them is the record."""
+_BASES = (OrderedDict, defaultdict, dict, list, tuple, set, frozenset, deque, bytearray)
+_WITHOUT_ATTRIBUTES = frozenset((list, tuple, dict, set, frozenset))
+
+
+def base_of(value: Any) -> Any:
+    """The container of Python's own that the class of `value` is or extends; its methods are what no subclass has written anew."""
+    return next(base for base in type_of(value).__mro__ if base in _BASES)
+
+
+def behind(proxy: types.MappingProxyType[Any, Any]) -> dict[Any, Any]:
+    """The dict that a mapping proxy shows: one of a `Counter` gives zeros."""
+    shown = gc.get_referents(proxy)[0]
+    if not is_a(shown, dict):
+        raise Unkeyed(f"is or holds a mapping proxy of a {type_of(shown).__qualname__}.", "A mapping proxy is keyed by the dict behind it.",
+                      "pass a dict, or a proxy of one.")  # fmt: skip
+    return shown
 
 
 class Unkeyed(StaticError):
@@ -100,88 +115,18 @@ def static_key(value: Any, seen: tuple[int, ...] = ()) -> Hashable:
     if parts is not None:
         return kind, tuple(static_key(part, inside) for part in (*parts, *_own(value)))
     if is_a(value, (set, frozenset)):
-        return kind, frozenset(static_key(part, inside) for part in value), *(static_key(part, inside) for part in _own(value))
+        return (
+            kind,
+            frozenset(static_key(part, inside) for part in base_of(value).__iter__(value)),
+            *(static_key(part, inside) for part in _own(value)),
+        )
+    built = construction(value)
+    if built is not None:
+        return kind, static_key(built, inside)
     own = tuple(static_key(part, inside) for part in _own(value))
     if is_a(value, (float, complex)):
         return kind, _hashable(value), static_key(complex(value)), own
     return (kind, _hashable(value), own) if own else (kind, _hashable(value))
-
-
-Copies = dict[int, tuple[Any, Any]]
-"""By the `id` of what was copied, which is kept alive, and its copy."""
-
-
-def snapshot(value: Any, copies: Copies | None = None) -> Any:
-    """A copy of whatever in `value` the caller could change in place; the rest is the same object.
-
-    Args:
-        value: A static value.
-        copies: Those made before of what it shares with others: what is one object in them is one in the copies too.
-    """
-    kind = type_of(value)
-    if kind in PLAIN or is_a(value, jax.Array):
-        return value
-    known: Copies = {} if copies is None else copies
-    if id(value) not in known:
-        copied = _copied(value, kind, known)
-        known.setdefault(id(value), (value, copied))  # of what contains itself the copy is there already
-    elif known[id(value)][1] is _Coming:
-        known[id(value)] = value, copy.copy(value)
-    return known[id(value)][1]
-
-
-def _copied(value: Any, kind: type[Any], copies: Copies) -> Any:
-    if is_a(value, np.ndarray):
-        return value.copy(order="K")
-    if is_a(value, (bytearray, deque)):
-        return _with_attributes(copy.copy(value), value, copies)
-    if is_a(value, types.MappingProxyType):
-        return types.MappingProxyType[Any, Any](snapshot(dict(value), copies))
-    if is_a(value, (list, dict, set)):
-        return _copied_container(value, copies)
-    if is_a(value, tuple):
-        parts = [snapshot(part, copies) for part in value]
-        # A subclass may have a `__new__` of its own, which wants something else.
-        return value if all(map(is_, parts, value)) else _with_attributes(_tuple.__new__(kind, parts), value, copies)
-    if is_a(value, functools.partial):
-        func, args, keywords = (snapshot(part, copies) for part in (value.func, value.args, value.keywords))
-        return kind(func, *args, **keywords)
-    if is_a(value, types.MethodType):
-        return types.MethodType(value.__func__, snapshot(value.__self__, copies))
-    if is_keyed_by_fields(value):
-        return _copied_record(value, copies)
-    return value
-
-
-def _copied_container(value: Any, copies: Copies) -> Any:
-    twin = copy.copy(value)
-    copies[id(value)] = value, twin  # before its parts, of which it may be one
-    _with_attributes(twin, value, copies)
-    if is_a(value, dict):
-        twin.update((key, snapshot(part, copies)) for key, part in value.items())
-    elif is_a(value, list):
-        twin[:] = [snapshot(part, copies) for part in value]
-    return twin
-
-
-def _copied_record(value: Any, copies: Copies) -> Any:
-    names = [field.name for field in dataclasses.fields(value) if hasattr(value, field.name)]
-    copies[id(value)] = value, _Coming
-    parts = {name: snapshot(getattr(value, name), copies) for name in (*names, *extras(value))}
-    twin = copies.pop(id(value))[1]
-    if twin is _Coming:
-        if has_hash(value) and all(part is getattr(value, name) for name, part in parts.items()):
-            return value
-        twin = copy.copy(value)
-    for name, part in parts.items():
-        object.__setattr__(twin, name, part)
-    return twin
-
-
-def _with_attributes(twin: Any, value: Any, copies: Copies) -> Any:
-    for name, part in attribute(value, "__dict__", {}).items():
-        object.__setattr__(twin, name, snapshot(part, copies))
-    return twin
 
 
 def keyer_of(kind: type[Any]) -> Any:
@@ -190,7 +135,8 @@ def keyer_of(kind: type[Any]) -> Any:
         return _opaque_key
     if kind is float:
         return float.hex
-    if kind.__hash__ is None or dataclasses.is_dataclass(kind) or issubclass(kind, _BY_PARTS) or can_have_attributes(kind):
+    by_parts = dataclasses.is_dataclass(kind) or issubclass(kind, _BY_PARTS) or can_have_attributes(kind)
+    if kind.__hash__ is None or by_parts or has_coarse_equality(kind):
         return static_key
     return None
 
@@ -223,9 +169,11 @@ def _parts(value: Any) -> tuple[Any, ...] | None:
     if is_a(value, (np.ndarray, np.generic, jax.Array)):
         return _array_parts(value)
     if is_a(value, (list, tuple)):
-        return tuple(value)
-    if is_a(value, (dict, types.MappingProxyType)):
-        return tuple(part for item in value.items() for part in item)
+        return tuple(base_of(value).__iter__(value))
+    if is_a(value, dict):
+        return tuple(part for item in base_of(value).items(value) for part in item)
+    if is_a(value, types.MappingProxyType):
+        return (behind(value),)
     if is_a(value, slice):
         return (value.start, value.stop, value.step)
     if is_a(value, functools.partial):
@@ -249,8 +197,10 @@ def _own(value: Any) -> tuple[Any, ...]:
     """What an instance of a subclass of a number, a text, a container or an array holds besides: a unit, a mask, a default factory."""
     if not with_attributes(value) and not is_a(value, (list, tuple, dict, set, frozenset, np.ndarray, functools.partial)):
         return ()
+    if type_of(value) in _WITHOUT_ATTRIBUTES:
+        return ()
     factory = value.default_factory if is_a(value, defaultdict) else None
-    attributes = attribute(value, "__dict__", None)
+    attributes = attributes_of(value)
     return (factory, attributes) if factory or attributes else ()
 
 

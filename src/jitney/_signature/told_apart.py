@@ -19,7 +19,8 @@ import numpy as np
 
 from .._jax.beside_leaves import Structure, beside_leaves
 from .._jax.trees import Tracer, is_a, issubdtype, type_of
-from .static_values import is_keyed_by_fields
+from .construction import construction
+from .static_values import is_keyed_by_fields, static_key
 
 _ONLY_TEXT = frozenset((str,))
 _MOST_KNOWN = 1024
@@ -102,8 +103,6 @@ def _of_parts(value: Any, inside: tuple[int, ...]) -> tuple[Hashable, ...]:
         return (frozenset((part, _told(part, inside)) for part in value),)
     if is_a(value, slice):
         return tuple(_told(part, inside) for part in (value.start, value.stop, value.step))
-    if is_a(value, range):
-        return value.start, value.stop, value.step
     if is_keyed_by_fields(value):
         return tuple(_told(getattr(value, field.name, None), inside) for field in dataclasses.fields(value) if field.compare)
-    return ()
+    return () if construction(value) is None else (static_key(value),)

@@ -83,7 +83,25 @@ def _by_rank(view: View, axis: VmapAxis, request: Request) -> Dims:
                          f'stack all of them, or say which: vmap={{"{axis.name}": {{...}}}}.'),
                 code="J211",
             )  # fmt: skip
+        if mapped:
+            _refuse_unnamed(view, argument, view.leaves[mapped[0]], axis, request)
     return dims
+
+
+def _refuse_unnamed(view: View, argument: str, mapped: Leaf, axis: VmapAxis, request: Request) -> None:
+    """Check that no array beside a mapped one seems to have the axis too, where nothing says whether it does.
+
+    Raises:
+        ContractError: A field of a module without a rank, as long as the axis.
+    """
+    for leaf in (view.leaves[i] for i in view.of(argument)):
+        if leaf.declared_rank is None and leaf.shape[:1] == mapped.shape[:1]:
+            raise ContractError(
+                sentence(request.where, f"axis {axis.name!r} is in {mapped.path} {mapped.shape}, and may be in {leaf.path} {leaf.shape}.",
+                         "An array is mapped if it has one axis more than its annotation, and this one has none.",
+                         f'annotate the field, `jitney.register_axes` it, or say it: vmap={{"{axis.name}": {{"{argument}": 0}}}}.'),
+                code="J211",
+            )  # fmt: skip
 
 
 def _as_said(view: View, axis: VmapAxis, request: Request) -> Dims:

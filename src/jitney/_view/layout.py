@@ -16,7 +16,7 @@ import numpy as np
 from jax.tree_util import DictKey, SequenceKey
 
 from .._contract.contract import Contract
-from .._errors import StaticError, repr_of, sentence
+from .._errors import ContractError, StaticError, repr_of, sentence
 from .._jax.trees import (
     Path,
     Tracer,
@@ -31,12 +31,16 @@ from .._jax.trees import (
     tree_unflatten,
     type_of,
 )
+from .._signature.array_likes import a_kind, array_like_error, array_likes, means_more, numbers_of
 from .._signature.binding import Binder
+from .._signature.copies import Copies, snapshot
 from .._signature.hints import ScalarHint
 from .._signature.known_values import Known
 from .._signature.plain_objects import article, first_used_up
-from .._signature.static_values import Copies, Opaque, Unkeyed, has_hash, keyer_of, snapshot, unkeyed
+from .._signature.static_values import Opaque, Unkeyed, has_hash, keyer_of, unkeyed
 from .._signature.told_apart import exactly
+from .building import holds_modules
+from .module_axes import InModule, axes_in_modules
 from .static_fields import copy_loose, loose_parts
 from .view import Leaf, LeafHint, View, is_array, leaf_hints
 
@@ -57,6 +61,9 @@ class Layout:
         self.names = tuple(name_of(binder, path) for path, _ in paths)
         self.donated = tuple(n for n, i in enumerate(self.dynamic) if self.names[i][0] in donate)
         self.nested = traced(leaves)
+        self._refuse_lost_meanings(leaves)
+        for i in self.static:
+            self._refuse_array_likes(leaves[i], self.names[i][1])  # before its key is made, for which it may have no hash
         self.pick = self._picker(leaves, hints)
         self._keyers = tuple((i, keyer_of(type_of(leaves[i]))) for i in self.static)
         kinds = tuple(type_of(leaves[i]) for i in self.static)
@@ -71,16 +78,41 @@ class Layout:
         self.entries: dict[Hashable, Any] = {}
         self.called_again = False  # most functions that are called twice alike are called again and again
 
-    def refuse_used_up(self, leaves: Sequence[Any]) -> None:
-        """Check that no static value of a call is used up by the trace that reads it. Calls that share a layout have other values.
+    def _refuse_lost_meanings(self, leaves: Sequence[Any]) -> None:
+        """Check that JAX sees all that its arrays are. Their types tell, so calls that follow need not ask.
 
         Raises:
-            StaticError: An iterator or a coroutine.
+            ContractError: An array of NumPy's has a mask, a unit or fields.
+        """
+        for i in self.dynamic:
+            leaf, path = leaves[i], self.names[i][1]
+            if means_more(type_of(leaf)):
+                raise ContractError(
+                    sentence(self._where, f"{path!r} is {a_kind(leaf)}, which is more than its numbers.",
+                             "Of a subclass of NumPy's array JAX sees the numbers alone: a mask or a unit would be lost.",
+                             f"{numbers_of(leaf, path)}."),
+                    code="J213",
+                )  # fmt: skip
+
+    def refuse_unreadable(self, leaves: Sequence[Any]) -> None:
+        """Check that a trace can read the static values of a call for all calls that will share its program.
+
+        Raises:
+            StaticError: An iterator or a coroutine, which the trace uses up.
+            ContractError: What looks like an array and is none, whose numbers may be others later.
         """
         for i in self.static:
-            self._refuse_used_up(repr(self.names[i][1]), unwrapped(leaves[i]))
+            leaf, path = leaves[i], self.names[i][1]
+            self._refuse_used_up(repr(path), unwrapped(leaf))
+            self._refuse_array_likes(leaf, path)
         for part in self.loose:
             self._refuse_used_up("a static field", part)
+            for found in array_likes(part):
+                raise array_like_error(self._where, "a static field is or holds", found, "x")
+
+    def _refuse_array_likes(self, leaf: Any, path: str) -> None:
+        for found in () if is_a(leaf, Opaque) else array_likes(leaf):
+            raise array_like_error(self._where, f"{path!r} {'is' if found is leaf else 'holds'}", found, path)
 
     def _refuse_used_up(self, what: str, value: Any) -> None:
         used_up = first_used_up(value)
@@ -161,13 +193,15 @@ class Layout:
 
     def view(self, contract: Contract, arrays: Sequence[Any], statics: Sequence[Any]) -> View:
         """What the outermost stage sees. Static values that are trees of their own stand as one leaf each."""
-        hints = leaf_annotations(contract, self.values(arrays, [Opaque.holding(value) for value in statics]))
-        return View(tuple(_leaf(self.names[i], hints[i], array) for i, array in zip(self.dynamic, arrays, strict=True)))
+        values = self.values(arrays, [Opaque.holding(value) for value in statics])
+        hints = leaf_annotations(contract, values)
+        fields = axes_in_modules(values) if holds_modules(self.treedef) else [None] * len(hints)
+        return View(tuple(_leaf(self.names[i], hints[i], fields[i], array) for i, array in zip(self.dynamic, arrays, strict=True)))
 
 
-def _leaf(name: tuple[str, str], hint: LeafHint, array: Any) -> Leaf:
+def _leaf(name: tuple[str, str], hint: LeafHint, inside: InModule | None, array: Any) -> Leaf:
     argument, path = name
-    return Leaf(path, argument, *described(array), hint)
+    return Leaf(path, argument, *described(array), hint, None if inside is None else inside.hint)
 
 
 def traced(leaves: Iterable[Any]) -> bool:

@@ -15,12 +15,14 @@ import jax
 from .._axes import Refused, is_symbolic
 from .._errors import StaticError, Where, sentence
 from .._jax.trees import is_a, is_of_numbers, register_pytree_node, tree_flatten, tree_map, tree_unflatten, type_of
+from .._signature.copies import Copies, snapshot
 from .._signature.plain_objects import article, is_used_up
-from .._signature.static_values import keyer_of, snapshot
+from .._signature.static_values import keyer_of
 from .._signature.told_apart import exactly
 from .building import Build, builder, holds_modules
 from .cuts import Cut
 from .layout import described
+from .made_objects import made_in
 from .true_sizes import Proof
 from .view import is_array
 
@@ -31,6 +33,7 @@ class Outcome:
     def __init__(self) -> None:
         self.treedef: Any = None
         self.rest: tuple[tuple[int, Any], ...] = ()
+        self.made: frozenset[int] = frozenset()  # the `id`s of objects that the body has made, of which each call gets a copy
         self.seen: list[tuple[Any, tuple[tuple[int, Any], ...]]] = []  # of each trace, where a body is traced at several sizes
         self.levels: tuple[str, ...] = ()  # the axes that Vmap adds in front of the results, outermost first
         self.proof: Proof | None = None  # of the body's program, if an axis of the body is padded
@@ -43,6 +46,7 @@ class Outcome:
     def take_apart(self, result: Any) -> list[Any]:
         """The arrays of a result; the structure is kept."""
         leaves, self.treedef = tree_flatten(result)
+        self.made = made_in(result, leaves)  # before anything else refers to them
         self.rest = tuple((i, snapshot(leaf)) for i, leaf in enumerate(leaves) if not is_computed(leaf))
         self.seen.append((self.treedef, self.rest))
         self.build = self._first
@@ -69,16 +73,16 @@ class Outcome:
 
     def whole(self, arrays: Sequence[Any]) -> Any:
         """The result with these arrays in it."""
-        leaves = list(arrays)
+        leaves, copies = list(arrays), Copies(self.made)
         for i, leaf in self.rest:
-            leaves.insert(i, snapshot(leaf))  # a caller who changes it in place changes no later result
+            leaves.insert(i, snapshot(leaf, copies))  # a caller who changes it in place changes no later result
         if self.treedef is None:
             raise AssertionError("the body has not run")
         return tree_unflatten(self.treedef, leaves)
 
     def _first(self, arrays: Sequence[Any]) -> Any:
         """As the only one, perhaps, so that no function is written for it."""
-        self.build = self._second
+        self.build = self.whole if self.made else self._second
         return self.whole(arrays)
 
     def _second(self, arrays: Sequence[Any]) -> Any:

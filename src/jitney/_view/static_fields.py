@@ -10,8 +10,8 @@ import equinox as eqx
 
 from .._jax.trees import is_a, tree_flatten, type_of
 from .._owners import owner_of_class
+from .._signature.copies import snapshot
 from .._signature.plain_objects import first_used_up, is_settled
-from .._signature.static_values import snapshot
 from .nodes import is_leaf, nodes
 
 _OTHERS = ("user", "generated", "library")

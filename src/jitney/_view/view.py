@@ -25,15 +25,17 @@ class Leaf:
     dtype: Any  # np.dtype, or the extended dtype of PRNG keys
     weak_type: bool
     hint: LeafHint = None
+    field: LeafHint = None  # the annotation of the module's field that holds it
     in_module: bool = False  # known where `shard` asks
     counts: str | None = None  # the padded axis whose true size this is; it is no argument then
 
     @property
     def declared_rank(self) -> int | None:
-        """The rank that the annotation gives, or None if it gives none."""
-        if isinstance(self.hint, ArrayHint):
-            return self.hint.rank
-        return 0 if isinstance(self.hint, ScalarHint) else None
+        """The rank that the annotation gives, or that of the field of a module; None if neither gives one."""
+        hint = self.field if self.hint is None else self.hint
+        if isinstance(hint, ArrayHint):
+            return hint.rank
+        return 0 if isinstance(hint, ScalarHint) else None
 
     def abstract(self) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct(self.shape, self.dtype, weak_type=self.weak_type)

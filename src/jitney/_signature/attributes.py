@@ -1,0 +1,21 @@
+"""What lies in an object, in its `__dict__` or in slots."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+from .._jax.trees import attribute, is_a, type_of
+
+
+def attributes_of(value: Any) -> dict[str, Any]:
+    """By name; a slot that holds nothing is left out."""
+    held: dict[str, Any] = attribute(value, "__dict__", {})
+    slots = [
+        name
+        for base in type_of(value).__mro__
+        if "__slots__" in base.__dict__
+        for name, member in base.__dict__.items()
+        if is_a(member, types.MemberDescriptorType)
+    ]
+    return {**held, **{name: getattr(value, name) for name in slots if hasattr(value, name)}} if slots else held
