@@ -136,19 +136,6 @@ def test_sums_of_every_integer_wrap(name):
             assert [*map(bits, run(x))] == want
 
 
-@pytest.mark.core("bfloat16")
-@pytest.mark.parametrize("name", [*LOW, "float8_e5m2fnuz", "float32"])
-def test_a_padded_sum_keeps_the_sign_of_zero(name):
-    """Also where it is added up from the end."""
-    dtype = dtype_of(name)
-
-    def body(x):
-        return lax.cumsum(x, reverse=True), lax.cumsum(x)
-
-    x = np.full(N, -0.0, dtype)
-    assert [*map(bits, padded(body, dtype)(x))] == [*map(bits, whole(body)(x))]
-
-
 def test_a_part_of_an_axis_that_is_added_to_keeps_the_sign_of_zero():
     """What is added behind the true part changes no bit: minus zero stays minus zero, which plus zero would not leave."""
     half = lambda x: x.at[: x.shape[0] // 2].add(x[: x.shape[0] // 2])

@@ -535,3 +535,9 @@ def test_keys_along_the_axis_are_refused():
 
     with pytest.raises(ContractError, match="an array of random keys has the axis 'n'"):
         stream(f, {"x": np.ones(5, np.float32), "key": jax.random.split(jax.random.key(0), 5)}, chunk={"n": 2})
+
+
+def test_progress_is_true_or_false():
+    """An array has no truth of its own."""
+    with pytest.raises(OptionError, match="progress="):
+        stream(moments, {"x": np.ones((8, 2), np.float32)}, chunk={"n": 8}, progress=np.ones(2))

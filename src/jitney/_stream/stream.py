@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import jax
 import numpy as np
 
-from .._errors import AxisError, ContractError, JitneyError, OptionError, sentence
+from .._errors import AxisError, ContractError, JitneyError, OptionError, repr_of, sentence
 from .._interface.derivatives import Derivative, program_of
 from .._jax.memory import Misfit, text
 from .._jax.settings import settings
@@ -111,6 +111,12 @@ def stream(
         raise OptionError(
             sentence(str(program), f"retries={retries!r} is no number of times.", "A reading that failed is made again so often.",
                      "write retries=2, or retries=0 for none."),
+            code="J220",
+        )  # fmt: skip
+    if not is_a(progress, bool):
+        raise OptionError(
+            sentence(str(program), f"progress={repr_of(progress)} is neither.", "It is True or False.",
+                     "write progress=False, or leave it out."),
             code="J220",
         )  # fmt: skip
     where = str(program.core.where)
