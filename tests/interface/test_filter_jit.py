@@ -422,6 +422,7 @@ def test_unhashable_static_values():
         optimize(f)(X, Opaque())
 
 
+@pytest.mark.filterwarnings("ignore:.*updates its arguments in place:jitney.JitneyWarning")
 def test_static_values_are_copied():
     """What the caller or the body changes later changes no compiled program."""
 

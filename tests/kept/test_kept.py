@@ -3,6 +3,7 @@
 import gc
 import json
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -66,6 +67,17 @@ def test_a_result_comes_back_as_it_was(folder, tmp_path):
             assert eqx.tree_equal(out, want)
             assert type(out["layer"]) is main.Layer
             assert eqx.tree_equal(main.program(*main.arguments()), want)
+
+
+def test_updates_in_place_are_said_in_each_process(folder, tmp_path):
+    """The one that finds the program runs no body that could make them."""
+    text = "import jitney\n\n\n@jitney.optimize(cache='program')\ndef total(b):\n    b.pop('y')\n    return b['x'] * 2\n"
+    lab.write(tmp_path, {"lab_main.py": text})
+    for note in (KEPT, FOUND):
+        with lab.process(tmp_path) as main:
+            with pytest.warns(jitney.JitneyWarning, match=r"in place: \"b\['y'\]\" is gone"):
+                main.total({"x": jnp.ones(3), "y": jnp.ones(3)})
+            assert lab.notes(main.total) == note
 
 
 @pytest.mark.rest
@@ -368,7 +380,7 @@ def of_another_version(entry):
 
     content = read(entry)
     entry.unlink()
-    write(entry, content.replace(b"jitney program 5", b"jitney program 9"))
+    write(entry, re.sub(rb"^jitney program \d+", b"jitney program 999", content))
 
 
 def under_another_key(entry):

@@ -113,8 +113,8 @@ KEYS = [
     Mutation(
         "functions that are leaves of a model are not compared",
         "src/jitney/_view/taking.py",
-        "[self._differs(node, name)] if self._dynamic is None and is_told(node) else ",
-        "",
+        "is_array = not (self._dynamic is None and is_told(node))",
+        "is_array = True",
         (f"{_TAKING}functions_made_anew_do_not_pile_up",),
     ),
     Mutation(

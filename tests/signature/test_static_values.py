@@ -169,6 +169,7 @@ def test_a_change_after_the_call_does_not_reach_a_later_trace_of_the_old_value()
     np.testing.assert_array_equal(f(jnp.ones(2), {"k": [2.0]}), [2, 2])
 
 
+@pytest.mark.filterwarnings("ignore:.*updates its arguments in place:jitney.JitneyWarning")
 def test_a_change_by_the_body_is_gone_at_the_next_trace():
     """A body that takes items out of its configuration can be traced at another size."""
     f = optimize(static="config")(lambda x, config: x * config.pop("k"))

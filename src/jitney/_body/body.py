@@ -6,6 +6,7 @@ A `Body` is one tree structure with one set of static values. The plan is made, 
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -16,8 +17,10 @@ import jax
 from .._axes import Refused
 from .._contract.contract import check_arguments, check_result
 from .._contract.sizes import Sizes
+from .._errors import JitneyWarning
 from .._jax.mesh import current as current_mesh
 from .._jax.mesh import is_manual
+from .._owners import users_level
 from .._precision import Policy
 from .._signature.copies import Copies, snapshot
 from .._signature.hints import ArrayHint
@@ -35,6 +38,7 @@ from .._view.view import View
 from .call_key import trace_key
 from .function import Function
 from .plain import plain_function, plain_run, without
+from .updates import Given, in_words, told
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,7 @@ class Body:
         self.statics = statics
         self.reads = statics.reads
         self.generation = 0  # how often what these values hold has changed
+        self.updates: tuple[str, ...] = ()  # what its traces have changed in place in their arguments
         self.changed: tuple[tuple[str, str, str], ...] = ()  # and what did last: its path, what it was and is
         self.key = key
         donated = () if core.options.debug_nans else layout.donated
@@ -204,14 +209,29 @@ class Body:
         def body(*flat: Any) -> list[Any]:
             copies = Copies()  # a body that changes a static value in place changes it for this trace only
             statics = tuple(snapshot(value, copies) for value in self.statics)
+            values = self.layout.values(flat, statics, for_body=True)
+            given = Given(core.binder, values, dict(zip(map(id, statics), self.statics, strict=True)))
             began = time.perf_counter()
-            with nullcontext() if self.reads is None else self.reads.tracing():
-                result = core.binder.call(fn, self.layout.values(flat, statics, for_body=True))
+            with nullcontext() if self.reads is None else self.reads.tracing() as trace:
+                result = core.binder.call(fn, values)
             outcome.body_seconds.append(time.perf_counter() - began)
+            updates = (*given.updates(), *(() if trace is None else trace.updates(self.names_of_statics())))
+            self.warn_lost([*map(in_words, updates)])
             refuse_used_up(core.where, result)
             return outcome.take_apart(result)
 
         return body
+
+    def warn_lost(self, updates: Sequence[str]) -> None:
+        """Say once that updates in place are lost."""
+        if updates:
+            self.updates = tuple(dict.fromkeys((*self.updates, *updates)))
+            if self.core.counters.warn_once("updates in place"):
+                warnings.warn(told(self.core.where, self.updates), JitneyWarning, stacklevel=users_level())
+
+    def names_of_statics(self) -> dict[int, str]:
+        """By `id`, what the static values are called."""
+        return {id(value): name for name, value in zip(self.layout.static_names(), self.statics, strict=True)}
 
     def padded_plan(self, view: View) -> Plan:
         """The plan of a call that is padded if it can be; else the plan at exact size, with the reason."""

@@ -27,6 +27,7 @@ from .kinds import (
     is_number,
     named,
     suggest,
+    wider,
 )
 from .sizes import Mismatch, Sizes, fit_shape, settle
 
@@ -72,6 +73,8 @@ def _fit_array(hint: ArrayHint, value: Any, path: str, scope: Scope) -> Mismatch
             return None
         return None if hint.array_like and _number_allowed(hint, value) else _not_an_array(hint, value, path)
     if not hint.allows(value.dtype) and not (hint.array_like and isinstance(value, np.generic)):
+        if (wide := wider(value.dtype)) is not None and hint.allows(wide):
+            return _in_32_bits(hint, value, path)
         return Mismatch(
             f"{path!r} has dtype {dtype_text(value)}, and {hint.text} allows {hint.allowed}.",
             "An annotation says which dtypes the body sees; nothing is cast in silence.",
@@ -79,6 +82,17 @@ def _fit_array(hint: ArrayHint, value: Any, path: str, scope: Scope) -> Mismatch
             "J212",
         )
     return fit_shape(hint, value.shape, repr(path), scope.sizes, scope.arguments, scope.leaf)
+
+
+def _in_32_bits(hint: ArrayHint, value: Any, path: str) -> Mismatch:
+    """Of an annotation of 64 bits, whatever the argument was: the body sees what JAX has made of it."""
+    return Mismatch(
+        f"{path!r} reaches the body as {dtype_text(value)}, and {hint.text} allows {hint.allowed}.",
+        "Without x64 JAX has no numbers of 64 bits: it takes those of NumPy in 32.",
+        f'decorate with precision="f64", or set `jax.config.update("jax_enable_x64", True)`; '
+        f"or annotate `{suggest(value.dtype)}[Array, ...]`, which allows both.",
+        "J212",
+    )
 
 
 def _number_allowed(hint: ArrayHint, value: Any) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
 
+import jax
 import jax.numpy as jnp
 import jax.tree_util
 import numpy as np
@@ -175,6 +176,14 @@ def named(kind: str) -> str:
 def dtype_text(value: Any) -> str:
     """Its dtype, for a message."""
     return str(value.dtype)
+
+
+def wider(dtype: Any) -> np.dtype[Any] | None:
+    """The dtype of 64 bits (complex: 128) that JAX takes as this one, while it has none of so many."""
+    names = {"int32": "int64", "uint32": "uint64", "float32": "float64", "complex64": "complex128"}
+    options: Any = jax.config
+    name = names.get(str(dtype))
+    return None if name is None or options.jax_enable_x64 else np.dtype(name)
 
 
 def suggest(dtype: Any) -> str:

@@ -31,6 +31,7 @@ from .._program.tolerance import decide, decided
 from .._report.plan_report import Report, report
 from .._signature.options import Options
 from .._signature.written import written
+from .._view.fitting import demand_floats_fit
 from .._view.layout import traced, unwrap_statics
 from .._view.result import Mixed, unmixed
 from .derivatives import Defaults, Derivative
@@ -42,6 +43,7 @@ R = TypeVar("R", covariant=True)
 S = TypeVar("S")
 _T = TypeVar("_T")
 _jax: Any = jax
+_NONE = object()  # no result, yet
 _EXPLAINED = (RuntimeError, *CAUGHT)
 
 
@@ -77,6 +79,7 @@ class Program(Tools[R], Generic[P, R]):
             if arrays is None:
                 entry, arrays = core.find(given, by_name)
             core.counters.calls += 1
+            out: Any = _NONE
             try:
                 out = entry.run(*arrays)
                 return out if type(out) is not Mixed else out.outcome.build(out.arrays)
@@ -106,6 +109,9 @@ class Program(Tools[R], Generic[P, R]):
             finally:
                 if entry.flights and entry.land():
                     core.counters.misses += 1
+                    if out is not _NONE:
+                        with entry.numbers():
+                            demand_floats_fit(core.where, entry.paths, arrays)
             return self._again(core.bind(given, by_name))
         except Exception as error:
             shorten(error)

@@ -67,20 +67,22 @@ def in_parts(body: Body, given: Sequence[Any], of: Sequence[str], make: Callable
         why = FOUND
         if stored is None or is_verified(body.core.options):
             with KEPT(object()):  # JAX forgets what it has traced: all bodies run again, and are seen
-                fresh = _stored(asked, make)
+                fresh = _stored(body, asked, make)
             if stored is None:
                 why = f"{MADE}{changed}" if save(asked.entry, fresh) else UNWRITTEN
             asked.check_same(fresh, stored or fresh)
             stored = stored or fresh
     except Unsure as unsure:
         return None, f"not kept: {unsure}"
+    body.warn_lost(stored.updates)
     return KeptParts(stored.programs, stored.plan, *asked.forms.read(stored.form)), why
 
 
-def _stored(asked: Asked, make: Callable[[], Parts]) -> Stored:
+def _stored(body: Body, asked: Asked, make: Callable[[], Parts]) -> Stored:
     recorded = asked.recorded(make)
     made = recorded.made
     form = asked.forms.written(made.treedef, made.rest)
     programs = [content_of(program) for program in made.programs]
     beside: dict[str, Any] = {"asked": recorded.reads, "second": recorded.second, "plan": made.plan, "lengths": list(map(len, programs))}
+    beside["updates"] = body.updates
     return Stored(asked.key.text, form, recorded.libraries, b"".join(programs), **beside)

@@ -80,6 +80,7 @@ class Kept:
 
     def _called(self, asked: Asked, stored: Stored) -> Any:
         arrays, counts = parted(asked.given)
+        self._body.warn_lost(stored.updates)
         outcome = Outcome()
         outcome.treedef, outcome.rest = asked.forms.read(stored.form)
         if counts is not None:
@@ -112,7 +113,7 @@ class Kept:
         form = asked.forms.written(*trace.form())
         cuts = self._cuts_of(*parted(asked.given))
         trace.check_results(content, exported)
-        beside_it = (exported.checks, exported.weak, cuts, recorded.reads, recorded.second)
+        beside_it = (exported.checks, exported.weak, cuts, recorded.reads, recorded.second, self._body.updates)
         return Stored(asked.key.text, form, recorded.libraries, content, *beside_it)
 
     def _cuts_of(self, arrays: Sequence[Any], counts: Any) -> Sequence[Any]:

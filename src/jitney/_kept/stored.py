@@ -14,7 +14,7 @@ from .._jax.compile_cache.own_entries import delete, path_of, read, write
 from .._record.libraries import Libraries, Names
 from .._record.looked_up import Read
 
-_MAGIC = b"jitney program 5\n"
+_MAGIC = b"jitney program 6\n"
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,7 @@ class Stored:
         cuts: Of a padded one, which axes of which results are cut off (`beside.py`).
         asked: Names of modules that its trace computed: each a module and a name.
         second: The key with what these stand for.
+        updates: What the trace has changed in place in its arguments, in words (`_body/updates.py`).
         plan: Of a computation of several programs, how they are run.
         lengths: Theirs; empty if it is one.
     """
@@ -44,6 +45,7 @@ class Stored:
     cuts: Sequence[Any] = ()
     asked: Sequence[Read] = ()
     second: str = ""
+    updates: Sequence[str] = ()
     plan: Any = None
     lengths: Sequence[int] = ()
 
@@ -68,6 +70,7 @@ class Stored:
             "cuts": self.cuts,
             "asked": self.asked,
             "second": self.second,
+            "updates": self.updates,
             "plan": self.plan,
             "lengths": self.lengths,
             "files": self.libraries.files,
@@ -91,7 +94,7 @@ class Stored:
             return None
         asked = [(module, name) for module, name in said["asked"]]
         libraries = Libraries(files, [Names(*names) for names in said["names"]])
-        beside = (said["checks"], said["weak"], said["cuts"], asked, said["second"], said["plan"], said["lengths"])
+        beside = (said["checks"], said["weak"], said["cuts"], asked, said["second"], said["updates"], said["plan"], said["lengths"])
         return cls(said["key"], said["form"], libraries, exported, *beside)
 
 

@@ -25,6 +25,7 @@ from .._signature.reads import Statics
 from .._signature.static_values import Opaque, Unkeyed, unkeyed
 from .._signature.told_apart import exactly
 from .._signature.watching import unwatched
+from .._view.fitting import demand_whole_numbers_fit
 from .._view.flatten import Flattener, constants_in
 from .._view.layout import MAX_ENTRIES, Layout, wrap_statics
 from .._view.taking import Argument, Taker, arrays_taker, no_call, taker
@@ -112,6 +113,8 @@ class Core(Function):
             layout = self.layout(key, values)
         entry = layout.only or self.entry_of(layout, leaves)
         arrays = layout.pick(leaves)
+        with entry.numbers():
+            demand_whole_numbers_fit(self.where, entry.paths, arrays)
         if direct is None or direct:
             self.remember(layout, entry, (args, kwargs), values, arrays)
         return entry, arrays

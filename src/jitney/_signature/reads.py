@@ -8,8 +8,9 @@ An object whose class cannot be watched, and one inside of other static values, 
 
 from __future__ import annotations
 
+import functools
 import types
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -187,12 +188,13 @@ class Reads:
                 yield value, "", value, value
 
     @contextmanager
-    def tracing(self) -> Generator[None]:
+    def tracing(self) -> Generator[Trace]:
         """While this stands, what the thread reads of the objects is noted, for one trace."""
         watch = WatchedClasses()
         try:
-            with watch.telling(Trace(self, watch)):
-                yield
+            trace = Trace(self, watch)
+            with watch.telling(trace):
+                yield trace
         finally:
             watch.end()
 
@@ -234,6 +236,7 @@ class Trace:
         self._began: dict[int, dict[str, Any]] = {}  # what objects held when they were first seen: what they hold else is the body's own
         self._copies = Copies()
         self._given: dict[tuple[int, str], tuple[Any, Any]] = {}  # what lay in an object, and what the body got
+        self._scratch: set[tuple[int, str]] = set()  # attributes that the body set and then read: for itself, it seems
         for value, _ in [*reads.attributes.values()]:
             if not is_a(value, type):
                 self._add(value)
@@ -259,11 +262,36 @@ class Trace:
         if before is not None and before[0] is raw:
             return before[1] if raw is part else part
         if raw is not began.get(name, raw) or (name not in began and name in attributes_of(value)):
+            self._scratch.add((id(value), name))
             return part
         self._reads.refuse_unreadable(value, name, raw)
         given = self._noted(value, name, raw, part)
         self._given[id(value), name] = raw, given
         return given
+
+    def updates(self, names: Mapping[int, str]) -> Iterator[tuple[str, bool, bool]]:
+        """What the body has changed in place and no later call will: attributes that it set, and what lies in those that it read.
+
+        An attribute that it read and then set is not among them: it differs from what was read, so the next call is traced again. Nor is
+        one that it set and then read: a scratch of its own.
+
+        Args:
+            names: What the static values are called, by `id`.
+
+        Returns:
+            The path of each, and whether it was there, and is.
+        """
+        with unwatched():
+            for key, began in [*self._began.items()]:
+                value, noted = self._reads.attributes[key]
+                path, now = names.get(key) or type_of(value).__name__, attributes_of(value)
+                for name in dict.fromkeys((*began, *now)):
+                    is_changed = began.get(name, ABSENT) is not now.get(name, ABSENT)
+                    if is_changed and name not in noted and (key, name) not in self._scratch and not _is_cached(value, name):
+                        yield f"{path}.{name}", name in began, name in now
+            for (key, name), (raw, given) in [*self._given.items()]:
+                if given is not raw and type_of(given) is type_of(raw) and state(given) != state(raw):  # not a method of a function
+                    yield f"{names.get(key) or type_of(self._reads.attributes[key][0]).__name__}.{name}", True, True
 
     def _noted(self, value: Any, name: str, raw: Any, part: Any) -> Any:
         referred = referent(raw)
@@ -275,6 +303,10 @@ class Trace:
         if raw is not part or is_settled(part):
             return part
         return snapshot(part, self._copies)
+
+
+def _is_cached(value: Any, name: str) -> bool:
+    return is_a(getattr(type_of(value), name, None), functools.cached_property)
 
 
 def _has_dict(value: Any) -> bool:

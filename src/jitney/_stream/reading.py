@@ -17,6 +17,7 @@ import numpy as np
 
 from .._errors import DataError, sentence
 from .._jax.trees import is_a
+from .._view.fitting import demand_whole_numbers_fit
 from .sources import Host, exactly, source_of, stamp_of
 
 _jax: Any = jax
@@ -115,9 +116,16 @@ class Reader:
                 if self._seen[j] and mark != self._marks[i, j]:
                     raise self._changed(source, start, count, "in the pass before")
                 self._marks[i, j] = mark
+            if np.dtype(part.dtype) != np.dtype(source.dtype):
+                self._demand_fit(source, part)
             parts[n] = np.array(part, source.dtype)
         self._seen[j] = True
         return parts
+
+    def _demand_fit(self, source: Source, part: Any) -> None:
+        """Chunks are read in a thread of their own, whose numbers have 32 bits wherever the caller's have."""
+        with _jax.enable_x64(self._wide):
+            demand_whole_numbers_fit(self._where, [source.name], [np.asarray(part)])
 
     def known(self, done: Sequence[bool]) -> Mapping[str, np.ndarray[Any, Any]]:
         """What tells the chunks that are done from others, for a checkpoint."""

@@ -17,11 +17,13 @@ from operator import is_
 from typing import Any
 
 import equinox as eqx
+import numpy as np
 
 from .._jax.trees import is_a, tree_flatten, tree_unflatten, type_of
 from .._signature.plain_objects import can_change
 from .._signature.static_values import Opaque, is_constant
 from .._signature.told_apart import exactly
+from .fitting import WHOLE
 from .nodes import FIELDS, children, fields_of, is_leaf
 from .view import is_array
 
@@ -157,7 +159,7 @@ class _Writer:
 
     def array(self, kind: type, name: str) -> None:
         """Write what takes an array of this type."""
-        self._leave_if([f"type({name}) is not {self._constant(kind)}"])
+        self._leave_if([f"type({name}) is not {self._constant(kind)}", *self._may_not_fit(kind, name)])
         self._given.append(name)
 
     def add(self, node: Any, name: str) -> None:
@@ -183,10 +185,17 @@ class _Writer:
         kind = type_of(node)
         if self._dynamic is None or number in self._dynamic:
             self.is_known &= self._dynamic is None or kind is not int  # one passed for a float becomes that float
-            self._leave_if([self._differs(node, name)] if self._dynamic is None and is_told(node) else unlike)
+            is_array = not (self._dynamic is None and is_told(node))
+            self._leave_if([*unlike, *self._may_not_fit(kind, name)] if is_array else [self._differs(node, name)])
             self._given.append(name)
         else:
             self._static(node, name)
+
+    def _may_not_fit(self, kind: type, name: str) -> list[str]:
+        """That it is an array of NumPy's whose integers have 64 bits: whoever takes the call apart looks at them (`fitting.py`)."""
+        if issubclass(kind, np.ndarray):
+            return [f"{name}.dtype in {self._constant(WHOLE)}"]
+        return ["True"] if issubclass(kind, np.generic) and np.dtype(kind) in WHOLE else []
 
     def _static(self, value: Any, name: str) -> None:
         """What is static tells the program by its value, which has to say all that it holds."""
