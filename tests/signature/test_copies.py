@@ -217,6 +217,7 @@ ALIKE = {
     "names of zones": (datetime.timezone(datetime.timedelta(0), "a"), datetime.timezone(datetime.timedelta(0), "b")),
     "paths of Windows": (pathlib.PureWindowsPath("A"), pathlib.PureWindowsPath("a")),
     "literals": (typing.Literal[1, 2], typing.Literal[2, 1]),
+    "unions": (int | None, None | int),
     "proxies": (types.MappingProxyType(collections.Counter("a")), types.MappingProxyType({"a": 1})),
     "slots": (with_unit("m"), with_unit("km")),
 }  # fmt: skip

@@ -8,6 +8,7 @@ equal is believed, as `static_values.py` has it.
 
 from __future__ import annotations
 
+import copyreg
 import enum
 import pickle
 import sys
@@ -40,8 +41,9 @@ def construction(value: Any) -> tuple[Any, ...] | None:
         return None
     if is_a(value, np.dtype) and value.names is None and value.metadata is None and value.subdtype is None:
         return value.str, value.char
+    registered = copyreg.dispatch_table.get(type_of(value))  # of unions and patterns, as `copy` and `pickle` ask
     try:
-        built: Any = value.__reduce_ex__(4)
+        built: Any = value.__reduce_ex__(4) if registered is None else registered(value)
     except (TypeError, pickle.PicklingError):
         return None
     if is_a(built, str):  # the name of a constant

@@ -1,0 +1,134 @@
+"""What comes in and goes out: array-likes, stacks, copies, numbers of 64 bits, updates in place."""
+
+from __future__ import annotations
+
+from tests.mutations._mutation import Mutation
+
+_COPIES = "tests/signature/test_copies.py::test_"
+_FITTING = "tests/view/test_fitting.py::test_"
+_LIKES = "tests/signature/test_array_likes.py::test_"
+_RESULT = "tests/view/test_result.py::test_"
+_UPDATES = "tests/body/test_updates.py::test_"
+_VMAP = "tests/stages/test_vmap.py::test_"
+
+MUTATIONS = [
+    Mutation(
+        "what offers its numbers is static like any other object",
+        "src/jitney/_signature/array_likes.py",
+        "    if any(hasattr(kind, name) for name in _PROTOCOLS):\n        return True\n",
+        "    if any(hasattr(kind, name) for name in _PROTOCOLS):\n        return False\n",
+        (f"{_LIKES}what_looks_like_an_array_is_refused_wherever_it_is",),
+    ),
+    Mutation(
+        "what can be indexed, with a shape and a dtype, is static",
+        "src/jitney/_signature/array_likes.py",
+        'return by_identity and (hasattr(kind, "__getitem__") or',
+        "return by_identity and (False or",
+        (f"{_LIKES}what_looks_like_an_array_is_refused_wherever_it_is",),
+    ),
+    Mutation(
+        "an array-like in an attribute is read",
+        "src/jitney/_signature/reads.py",
+        "        for found in array_likes(part):\n",
+        "        for found in ():\n",
+        (f"{_LIKES}an_attribute_that_looks_like_an_array_is_refused_where_it_is_read",),
+    ),
+    Mutation(
+        "a mask is lost",
+        "src/jitney/_view/layout.py",
+        "            if means_more(type_of(leaf)):\n",
+        "            if False:\n",
+        (f"{_LIKES}a_mask_is_not_lost",),
+    ),
+    Mutation(
+        "a stack of modules is shared",
+        "src/jitney/_view/view.py",
+        "        hint = self.field if self.hint is None else self.hint\n",
+        "        hint = self.hint\n",
+        (f"{_VMAP}a_stack_of_modules_is_mapped",),
+    ),
+    Mutation(
+        "a field that may have the axis is shared",
+        "src/jitney/_stages/vmap.py",
+        "        if leaf.declared_rank is None and leaf.shape[:1] == mapped.shape[:1]:\n",
+        "        if False:\n",
+        (f"{_VMAP}a_field_that_may_have_the_axis_is_an_error",),
+    ),
+    Mutation(
+        "a dict is copied by its own update",
+        "src/jitney/_signature/copies.py",
+        "            base.__setitem__(twin, key, snapshot(part, copies))\n",
+        "            twin.update({key: snapshot(part, copies)})\n",
+        (f"{_COPIES}a_copy_holds_what_the_original_holds",),
+    ),
+    Mutation(
+        "slots are no attributes",
+        "src/jitney/_signature/attributes.py",
+        'if "__slots__" in base.__dict__',
+        "if False",
+        (f"{_COPIES}a_copy_holds_what_the_original_holds", f"{_COPIES}equal_values_that_a_body_tells_apart_have_different_keys"),
+    ),
+    Mutation(
+        "values of the standard library are what their == says",
+        "src/jitney/_signature/construction.py",
+        "    return owner is not object and owner.__module__",
+        "    return False and owner.__module__",
+        (f"{_COPIES}equal_values_that_a_body_tells_apart_have_different_keys",),
+    ),
+    Mutation(
+        "an object that a body made is handed to every caller",
+        "src/jitney/_view/result.py",
+        "        self.made = made_in(result, leaves)",
+        "        self.made = frozenset(made_in(result, leaves) and ())",
+        (f"{_RESULT}an_object_that_the_body_makes_is_made_for_each_call",),
+    ),
+    Mutation(
+        "an object that was there is copied",
+        "src/jitney/_view/made_objects.py",
+        "if not _is_only_in(objects[key], inside)}",
+        "if False}",
+        (f"{_RESULT}an_object_that_was_there_before_is_itself",),
+    ),
+    Mutation(
+        "integers beyond 32 bits are cut off",
+        "src/jitney/_view/fitting.py",
+        "            if least < limits.min or most > limits.max:\n",
+        "            if False:\n",
+        (f"{_FITTING}integers_beyond_32_bits_are_an_error_in_each_call",),
+    ),
+    Mutation(
+        "only the first call looks whether integers fit",
+        "src/jitney/_view/taking.py",
+        'return [f"{name}.dtype in {self._constant(WHOLE)}"]',
+        "return []",
+        (f"{_FITTING}integers_beyond_32_bits_are_an_error_in_each_call",),
+    ),
+    Mutation(
+        "time stamps are rounded in silence",
+        "src/jitney/_view/fitting.py",
+        "    if moved > _LOST * (most - least) > 0:\n",
+        "    if False:\n",
+        (f"{_FITTING}floats_that_lose_what_tells_them_apart_are_said",),
+    ),
+    Mutation(
+        "updates in place are lost in silence",
+        "src/jitney/_body/body.py",
+        '            if self.core.counters.warn_once("updates in place"):\n',
+        "            if False:\n",
+        (f"{_UPDATES}an_update_in_place_is_said_once",),
+    ),
+    Mutation(
+        "a scratch of the body's own is an update",
+        "src/jitney/_signature/reads.py",
+        "            self._scratch.add((id(value), name))\n",
+        "",
+        ("tests/program/test_left_behind.py::test_an_attribute_that_the_body_alone_reads_is_fine",),
+    ),
+    Mutation(
+        "a kept program has forgotten the updates of its trace",
+        "src/jitney/_kept/kept.py",
+        "        self._body.warn_lost(stored.updates)\n",
+        "",
+        ("tests/kept/test_kept.py::test_updates_in_place_are_said_in_each_process",),
+    ),
+]
