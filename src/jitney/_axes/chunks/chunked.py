@@ -394,7 +394,8 @@ def _in_turn(work: Chunked, arrays: Sequence[Any], size: int, chunk: int, tangen
             joined = [_joined(x, axis) for axis, x in zip(axes, outs, strict=True)]
             if rest:
                 joined = [lax.concatenate([a, b], axis) for axis, a, b in zip(axes, joined, tail, strict=True)]
-            dtypes = [passes.flat.dtypes[n] for n in (*(passes.flat.gives[i] for i in turn.emits), *turn.collects)]
+            refs = [*(passes.flat.gives[i] for i in turn.emits), *turn.collects]
+            dtypes = [passes.flat.dtypes[n] for n in refs if isinstance(n, int)]  # what has the axis is no constant
             joined = [from_bits(x, dtype) for x, dtype in zip(joined, dtypes, strict=True)]
             work.finish(turn, known, work.together(turn, state))
             emitted.update(zip(turn.emits, joined, strict=False))
