@@ -9,7 +9,7 @@ from jax.experimental import checkify, io_callback
 from jaxtyping import Array, Float
 
 import jitney
-from jitney import AxisError, optimize
+from jitney import AxisError, JitneyWarning, optimize
 
 V = Float[Array, "n"]
 S = Float[Array, ""]
@@ -262,6 +262,107 @@ def test_a_callback_that_would_be_given_a_part_is_refused(body):
     with pytest.raises(AxisError, match="hands it to a callback, which would see padding, or a part of it") as caught:
         chunked(f)(X)
     assert "test_effects.py" in str(caught.value)
+
+
+def in_a_jitted_loop(x):
+    return jax.jit(lambda x: jax.lax.fori_loop(0, 2, lambda i, y: (io_callback(note, None, y), 2 * y)[1], x))(x)
+
+
+@jax.custom_jvp
+def noted_rule(x):
+    return x**2
+
+
+@noted_rule.defjvp
+def _(primals, tangents):
+    jax.debug.callback(note, primals[0])
+    return noted_rule(*primals), 2 * primals[0] * tangents[0]
+
+
+@jax.custom_vjp
+def noted_backward(x):
+    return x**2
+
+
+noted_backward.defvjp(lambda x: (x**2, x), lambda x, t: (jax.debug.callback(note, x), (2 * x * t,))[1])
+
+OF_AN_ELEMENT = {
+    "io_callback": asked,
+    "debug.callback": lambda x: (jax.debug.callback(note, x), 2 * x)[1],
+    "pure_callback": lambda x: jax.pure_callback(answer, jax.ShapeDtypeStruct((), np.float32), x, vmap_method="sequential"),
+    "in a branch": lambda x: jax.lax.cond(x > 2, lambda: (jax.debug.callback(note, x), 1.0)[1], lambda: 0.0),
+    "in a loop": in_a_jitted_loop,
+    "in a custom_jvp": lambda x: in_a_call(x[None]),
+}
+
+
+def of_elements(body, **options):
+    """The function of one number, padded along a mapped axis, and mapped by JAX."""
+
+    def f(x: S) -> S:
+        return body(x)
+
+    return optimize(f, vmap="b", pad={"b": "pow2"}, **options), jax.vmap(f)
+
+
+@pytest.mark.core("io_callback", "pure_callback", "in a branch")
+@pytest.mark.parametrize("body", OF_AN_ELEMENT.values(), ids=OF_AN_ELEMENT)
+def test_rows_that_are_filled_in_call_nothing(body):
+    """Where the body calls Python a mapped axis runs at exact size, with a warning: seven rows, not the eight of the bucket."""
+    made, plain = of_elements(body)
+    with pytest.warns(JitneyWarning, match=r"'b' cannot be padded here: .*test_effects.py:.* calls Python"):
+        check(made, jax.jit(plain))
+    check(made, jax.jit(plain))  # nor in a later call
+
+
+def test_rows_that_are_filled_in_print_nothing(capsys):
+    """The operation of jax 0.10 and later is another than that of `debug.callback`."""
+    made, _ = of_elements(lambda x: (jax.debug.print("row {}", x), x)[1])
+    with pytest.warns(JitneyWarning, match="calls Python"):
+        made(X)
+    jax.effects_barrier()
+    assert capsys.readouterr().out.count("row") == len(X)
+
+
+@pytest.mark.core("backward")
+@pytest.mark.parametrize(
+    ("body", "derivative"),
+    [
+        pytest.param(noted_rule, lambda f: jax.grad(lambda x: f(x).sum()), id="forward"),
+        pytest.param(noted_backward, lambda f: getattr(f, "grad", jax.vmap(jax.grad(noted_backward))), id="backward"),
+    ],
+)
+def test_derivatives_of_rows_that_are_filled_in_call_nothing(body, derivative):
+    """What calls Python in a rule of a derivative alone, under JAX's own transform and in that of jitney."""
+    made, plain = of_elements(body)
+    with pytest.warns(JitneyWarning, match="'b' cannot be padded here: .*calls Python"):
+        check(lambda x: jax.tree.leaves(derivative(made)(x))[0], derivative(plain))
+
+
+def test_a_grid_that_is_filled_in_calls_nothing():
+    """Two mapped axes: each of the fifteen elements once, not the thirty-two of the buckets."""
+
+    def f(x: S) -> S:
+        return asked(x)
+
+    made = optimize(f, vmap={"a": {"x": 0}, "b": {"x": 0}}, pad={"a": "pow2", "b": "pow2"})
+    with pytest.warns(JitneyWarning, match="cannot be padded here: .*calls Python"):
+        _, noted = seen(made, np.arange(15.0, dtype=np.float32).reshape(3, 5))
+    assert sorted(noted) == [(float(i),) for i in range(15)]
+
+
+def test_rows_with_a_reference_of_their_own_are_padded():
+    """It is read and written inside of its row alone: one program for both sizes, and no warning."""
+
+    def swapped(x):
+        ref = jax.new_ref(x)
+        ref[...] = 2 * ref[...]
+        return ref[...]
+
+    made, _ = of_elements(swapped)
+    for n in (5, 7):
+        np.testing.assert_array_equal(made(X[:n]), 2 * X[:n])
+    assert made.stats.traces == 1
 
 
 def test_a_callback_of_a_mapped_function_is_refused():

@@ -196,6 +196,33 @@ def test_what_is_kept_goes_with_the_result(monkeypatch):
     assert held() == 0
 
 
+@pytest.mark.parametrize(("size", "copied"), [(10, True), (49_000, True), (51_000, False)])
+def test_what_is_less_than_half_of_its_buffer_is_copied(size, copied):
+    """A view would keep the whole bucket for as long as the result is there."""
+    whole = jnp.asarray(rows(100_000))
+    part = Filling().cut(whole, (size,))
+    np.testing.assert_array_equal(part, whole[:size])
+    assert np.shares_memory(np.asarray(part), np.asarray(whole)) is not copied
+
+
+@pytest.mark.parametrize("options", [{"pad": {"n": [100_000]}}, {"vmap": "n", "pad": {"n": [100_000]}}], ids=["body", "mapped"])
+def test_small_results_do_not_hold_their_bucket(options, monkeypatch):
+    """What the program returned is freed once nothing is kept beside its results: no result lies where it lay."""
+    counts = filling(monkeypatch)
+
+    def twice(x: Float[Array, "n"]) -> Float[Array, "n"]:
+        return 2 * x
+
+    def one(x: Float[Array, ""]) -> Float[Array, ""]:
+        return 2 * x
+
+    f = optimize(one if "vmap" in options else twice, **options)
+    results = [f(rows(10)) for _ in range(3)]
+    wholes = [kept.whole for kept in counts._beside]
+    assert [whole.shape for whole in wholes] == [(100_000,)] * 3
+    assert not any(np.shares_memory(np.asarray(a), np.asarray(b)) for a in results for b in wholes)
+
+
 def test_a_deleted_array_is_an_error(monkeypatch):
     """Though what it was cut from is there."""
     filling(monkeypatch)

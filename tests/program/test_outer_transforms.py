@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from jaxtyping import Array, Float
 
-from jitney import JitneyWarning, optimize
+from jitney import JitneyWarning, NonFiniteError, optimize
 from tests._monitor import listening
 
 RNG = np.random.default_rng(0)
@@ -315,3 +315,85 @@ def test_a_body_with_backward_rules_of_its_own_runs_at_exact_size(padded, throug
 
     with pytest.warns(JitneyWarning, match="custom_vjp"):
         close(derivative(f), derivative(want))
+
+
+def logarithm(**options):
+    """A function of its own each time: what has been said of one is not said of an equal one again."""
+
+    def total(x: Float[Array, "n"]):
+        return jnp.sum(jnp.log(x))
+
+    return optimize(**options)(total)
+
+
+OUTER = {
+    "grad": jax.grad,
+    "jit": jax.jit,
+    "vmap": lambda f: lambda x: jax.vmap(f)(x[None]),
+    "scan": lambda f: lambda x: jax.lax.scan(lambda c, y: (c, f(y)), 0, x[None])[1],
+    "jit around an array": lambda f: lambda x: jax.jit(lambda: f(x))(),
+}
+LOOKING = {"debug_nans": "`debug_nans` looks at nothing", "verify": "`verify` compares nothing"}
+ASKED = {"debug_nans": {"debug_nans": True}, "verify": {"verify": True, "remat": True}}
+
+
+@pytest.mark.core("grad-debug_nans", "jit around an array-debug_nans", "grad-verify")
+@pytest.mark.parametrize("option", LOOKING)
+@pytest.mark.parametrize("outer", OUTER.values(), ids=OUTER)
+def test_under_an_outer_transform_it_says_that_nobody_looks_at_results(outer, option):
+    """Once, with the remedy: there are no numbers yet, so a NaN is passed on and nothing is compared."""
+    f = logarithm(**ASKED[option])
+    with pytest.warns(JitneyWarning, match=rf"{LOOKING[option]} under an outer transform(.|\n)*outermost function"):
+        outer(f)(jnp.zeros(3))
+    outer(f)(jnp.zeros(3))  # a second warning would be an error
+
+
+@pytest.mark.parametrize("option", LOOKING)
+def test_after_a_call_of_its_own_it_says_so_too(option):
+    """Of numbers everything is looked at, and nothing is said."""
+    f = logarithm(**ASKED[option])
+    f(jnp.ones(3))
+    with pytest.warns(JitneyWarning, match=LOOKING[option]):
+        jax.grad(f)(jnp.ones(3))
+
+
+@pytest.mark.parametrize("option", LOOKING)
+def test_inside_a_function_that_is_looked_at_nothing_is_said(option):
+    """Its results are what the outer program returns, and that is looked at."""
+    inner = logarithm(**ASKED[option])
+
+    @optimize(**ASKED[option])
+    def outer(x: Float[Array, "n"]):
+        return jax.grad(inner)(x)
+
+    np.testing.assert_array_equal(outer(jnp.ones(3)), np.ones(3))
+
+
+def test_of_a_program_that_is_not_compared_anyway_nothing_is_said():
+    """Without an option that changes a program there is nothing to compare."""
+    np.testing.assert_array_equal(jax.grad(logarithm(verify=True))(jnp.ones(3)), np.ones(3))
+
+
+def test_a_nan_inside_of_a_function_that_is_looked_at_is_found():
+    """The line of the inner one is named."""
+    inner = logarithm(debug_nans=True)
+
+    @optimize(debug_nans=True)
+    def outer(x: Float[Array, "n"]):
+        return jax.grad(inner)(x)
+
+    with pytest.raises(NonFiniteError, match="`div` made the first inf"):
+        outer(jnp.zeros(3))
+
+
+def test_what_runs_un_jitted_inside_an_outer_jit_is_not_looked_at():
+    """Of a function that turned out to need numbers: with numbers it is looked at, in a trace it says that nobody looks."""
+
+    def counted(x: Float[Array, "n"]):
+        return jnp.log(x) * len(set(np.asarray(x).tolist()))
+
+    f, x = optimize(debug_nans=True, on_trace_error="eager")(counted), np.ones(3, np.float32)
+    with pytest.warns(JitneyWarning, match="needs a concrete value"):
+        f(x)
+    with pytest.warns(JitneyWarning, match="`debug_nans` looks at nothing"):
+        np.testing.assert_array_equal(jax.jit(lambda: f(x))(), np.zeros(3))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from jaxtyping import Array, Float, Key
 
-from jitney import AxisError, ContractError, JitneyError, OptionError, optimize, stream
+from jitney import AxisError, ContractError, JitneyError, NonFiniteError, OptionError, optimize, stream
 
 RNG = np.random.default_rng(0)
 F = np.float32
@@ -541,3 +541,17 @@ def test_progress_is_true_or_false():
     """An array has no truth of its own."""
     with pytest.raises(OptionError, match="progress="):
         stream(moments, {"x": np.ones((8, 2), np.float32)}, chunk={"n": 8}, progress=np.ones(2))
+
+
+@pytest.mark.parametrize("axis", [True, False], ids=["collected", "summed"])
+def test_debug_nans_looks_at_the_results_of_a_stream(axis):
+    """Of several chunks too; finite ones pass."""
+
+    @optimize(debug_nans=True)
+    def f(x: Float[Array, "n"]):
+        return jnp.log(x) if axis else jnp.sum(jnp.log(x))
+
+    run = lambda x: stream(f, {"x": x}, chunk={"n": 3}, progress=False).value
+    np.testing.assert_allclose(run(np.ones(8, F)), np.zeros(8) if axis else 0)
+    with pytest.raises(NonFiniteError, match=r"a result has a NaN or an infinity.(.|\n)*on a part of the data"):
+        run(np.arange(8, dtype=F))

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from .._lazy import names
 
 if TYPE_CHECKING:
+    from .callbacks import demand_no_effects as demand_no_effects
     from .chunks.chunked import Chunked as Chunked
     from .chunks.chunked import Kept as Kept
     from .chunks.chunked import KnownValues as KnownValues
@@ -39,6 +40,7 @@ else:
     __getattr__, __dir__, __all__ = names(
         __name__,
         {
+            "demand_no_effects": "callbacks",
             "Chunked": "chunks.chunked",
             "Kept": "chunks.chunked",
             "KnownValues": "chunks.chunked",

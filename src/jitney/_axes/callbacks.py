@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .._jax.jaxprs import opened, programs, unfollowed
+from .._jax.equinox_checks import Insides, is_callback, is_of_check
+from .._jax.jaxprs import opened, programs, source_of, unfollowed
 from .._jax.primitives import CALLBACKS
 from .refusal import Refused
 from .typed_jax import lax
@@ -26,6 +27,27 @@ def check_effects(op: Op) -> None:
     for eqn in unfollowed([op.eqn]):
         kinds = ", ".join(sorted({type(effect).__name__ for effect in eqn.effects}))
         raise Refused(Op(eqn, seen_at=op.place).place, f"has an effect that is no callback's: {kinds} (`{eqn.primitive.name}`)")
+
+
+def demand_no_effects(jaxpr: Any) -> None:
+    """Check that a body does nothing besides its numbers, so that it can run on elements that were filled in.
+
+    The run-time checks of Equinox are let through: what is filled in repeats an element of the data, so that it fails where that fails.
+
+    Raises:
+        Refused: It calls back, or does something else, at whatever depth.
+    """
+    for eqn in Insides().equations(jaxpr):
+        if is_callback(eqn) and not is_of_check(eqn):
+            raise Refused(source_of(eqn), f"calls Python (`{eqn.primitive.name}`), which it may do for elements that are filled in too")
+        if any(map(_is_seen_outside, eqn.effects)) and not programs(eqn.params):
+            raise Refused(source_of(eqn), f"has an effect (`{eqn.primitive.name}`), which it may have for elements that are filled in too")
+
+
+def _is_seen_outside(effect: Any) -> bool:
+    """Not that a reference is made, read or written, which JAX maps only inside the element that made it."""
+    name = type(effect).__name__
+    return name not in ("InternalMutableArrayEffect", "ReadEffect", "WriteEffect", "AccumEffect")
 
 
 def is_ordered(op: Op) -> bool:

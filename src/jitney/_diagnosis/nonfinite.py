@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jitney._errors import Where, sentence
+from jitney._errors import NonFiniteError, Where, sentence
 from jitney._jax.evaluation import applied, evaluated
 from jitney._jax.jaxprs import called, opened, scan_parts, solve_operands, source_of, while_parts
 from jitney._jax.primitives import ARITHMETIC
@@ -98,6 +98,23 @@ class _Value:
 def nonfinite(leaves: Sequence[Any]) -> bool:
     """Whether any float or complex array has a NaN or an infinity. Everything else passes."""
     return any(not np.isfinite(part).all() for leaf in leaves if _is_inexact(leaf) for part in _local(leaf))
+
+
+def refuse_nonfinite(where: Where, results: Any, unknown: str, fix: str) -> None:
+    """Check results of which no program is at hand that could be run again operation by operation.
+
+    Args:
+        where: The function.
+        results: A tree.
+        unknown: Why nobody knows which operation it was.
+        fix: How it is found.
+
+    Raises:
+        NonFiniteError: One has a NaN or an infinity.
+    """
+    if nonfinite(jax.tree.leaves(results)):
+        rule = f"With debug_nans=True every result must be finite. {unknown}"
+        raise NonFiniteError(sentence(where, "a result has a NaN or an infinity.", rule, f"{fix}; or drop debug_nans=True."))
 
 
 def locate(closed_jaxpr: Any, flat_args: Sequence[Any], results: Sequence[Any] = ()) -> Finding | None:

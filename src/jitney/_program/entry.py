@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 import jax
@@ -25,8 +26,7 @@ from .._body.call_key import padded_key, trace_key
 from .._body.explicit import without_explicit
 from .._body.function import Function
 from .._diagnosis.counters import LISTENER, Call, Event
-from .._diagnosis.nonfinite import nonfinite
-from .._errors import NonFiniteError, sentence
+from .._diagnosis.nonfinite import refuse_nonfinite
 from .._jax.compile_cache.cache import disabled as cache_disabled
 from .._jax.compile_cache.cache import ensure as ensure_cache
 from .._jax.trees import is_a, type_of
@@ -44,7 +44,7 @@ from .._view.true_sizes import Counts, KnownSizes, NeedsNumbers, Proof, knowing,
 from .call_record import made_for, record_of
 from .left_behind import refuse_left_in_result
 from .limit import keep_limit
-from .outer_transforms import is_cut, warn_uncut
+from .outer_transforms import is_cut, looking, warn_uncut, warn_unlooked
 from .padded_calls import PaddedCalls, warn_refused
 from .sharded_calls import OtherShapes, ShardedCalls, shapes_of
 from .wrappers import lowered, runner
@@ -174,6 +174,7 @@ class Entry(Body):
             return self.run(*arrays)
         padded = self.padded = PaddedCalls(self) if options.pad and not options.debug_nans else None
         if self.request.nested or traced(arrays):
+            warn_unlooked(self)
             is_in_chunks = is_cut(self, arrays)
             if padded is None:
                 return self.derived(arrays) if is_in_chunks else runner(self, arrays, self.jitted)(*arrays)
@@ -188,7 +189,7 @@ class Entry(Body):
             run = runner(self, arrays, self.jitted)
             self._settled = not self.checked
         if is_verified(options):
-            run = _verify.Verifying(self, run, padded and padded.pads)
+            run = _verify.Verifying(self, run, padded and padded.pads, partial(warn_unlooked, self))
         self._become("running", run)
         return self.run(*arrays)
 
@@ -290,7 +291,7 @@ class Entry(Body):
         self.core.counters.traces += 1
         began = time.perf_counter()
         try:
-            with without_explicit(self, given) as explicit:
+            with without_explicit(self, given) as explicit, looking(self):
                 arrays, counts = parted(explicit.arrays)
                 planned = self.planned(arrays, counts, mesh=mesh)
                 self._remember(planned, counts)
@@ -325,12 +326,13 @@ class Entry(Body):
         """The same function without Jit: every other stage stays."""
         self.core.counters.eager += 1
         out = self._un_jitted(arrays)
-        if self.core.options.debug_nans and not traced(arrays) and nonfinite(jax.tree.leaves(out)):
-            raise NonFiniteError(
-                sentence(self.core.where, "a result has a NaN or an infinity.",
-                         "With debug_nans=True every result must be finite. Which operation made it is known of traced bodies only.",
-                         "look for it with `jax.debug_nans(True)`, which stops un-jitted code at the line; or drop debug_nans=True.")
-            )  # fmt: skip
+        if self.core.options.debug_nans and (traced(arrays) or traced(jax.tree.leaves(out))):
+            warn_unlooked(self)
+        elif self.core.options.debug_nans:
+            unknown = "Which operation made it is known of traced bodies only."
+            refuse_nonfinite(
+                self.core.where, out, unknown, "look for it with `jax.debug_nans(True)`, which stops un-jitted code at the line"
+            )
         return out
 
     def _un_jitted(self, arrays: Sequence[Any]) -> Any:

@@ -3,7 +3,8 @@
 A device needs a program for each shape, of 20 to 30 ms, which the cache keeps; the host needs none, but an array of another device crosses
 to it and back. So the arrays of one size go through the host until their crossings have cost as much as a program, and by a program from
 then on. On a CPU a device array is host memory: it is read in place, and results are views of what the program returned. But JAX takes
-longer to make a view into an array of its own than a program takes to copy a small one, so small results that are cut often get one too.
+longer to make a view into an array of its own than a program takes to copy a small one, so small results that are cut often get one too;
+and a view keeps all of what the program returned, so what is less than half of it is copied.
 
 What a padded program returned is kept for a while beside what was cut from it. The next padded program on the axis takes that as it is:
 what stands behind the true size is anything there, which padded programs never look at.
@@ -32,6 +33,7 @@ PROGRAM = 25e-3
 """Seconds that compiling a filling or a cutting takes."""
 _CROSSING, _BYTES_A_SECOND = 50e-6, 1e10  # of a transfer between the host and a device
 _VIEW, _SMALL = 60e-6, 2**16  # what a view takes longer than a copy by a program, of up to so many bytes
+_HELD = 2  # how many times its own bytes a view may keep in memory
 _KEPT, _LARGEST = 16, 2**24  # how many returned arrays are kept beside what was cut from them, and of how many bytes: 256 MiB in all
 
 
@@ -111,7 +113,7 @@ class Filling:
         if is_a(result, Tracer):
             return _cut_in(result, shape) if explicit_around([result]) else _leading(result, shape)
         if not is_a(result, jax.Array):  # an argument from the host, which JAX returns as it is under an outer transform
-            return np.asarray(result)[tuple(slice(0, size) for size in shape)]
+            return _leading_on_host(np.asarray(result), shape)
         alone = len(result.devices()) == 1
         part = self._part(result, shape, alone=alone)
         if keeps and alone and result.size * result.dtype.itemsize <= _LARGEST and not result.weak_type:  # JAX traces weak ones anew
@@ -125,7 +127,7 @@ class Filling:
         if _has_its_type(result) and not self._is_host_cheaper(result, shape, seconds, alone=alone):
             return _cut_in(result, shape)
         self.crossings += 0 if self.near(result) else 2
-        part = np.asarray(result)[tuple(slice(0, size) for size in shape)]
+        part = _leading_on_host(np.asarray(result), shape)
         if not alone:
             return device_put(part, divided(result.sharding, shape))
         return device_put(part, next(iter(result.devices()))) if result.committed else device_put(part)  # `jnp.asarray` compiles
@@ -182,6 +184,12 @@ def repeated(host: np.ndarray, shape: Sequence[int]) -> np.ndarray:
             behind[axis], last[axis] = slice(size, None), slice(size - 1, size)
             out[tuple(behind)] = out[tuple(last)]
     return out
+
+
+def _leading_on_host(host: np.ndarray, shape: Sequence[int]) -> np.ndarray:
+    """The leading part of a NumPy array: a view, or a copy if a view would keep more than twice its own bytes in memory."""
+    part = host[tuple(slice(0, size) for size in shape)]
+    return part if _HELD * part.nbytes >= host.nbytes else part.copy()
 
 
 @partial(_jax.jit, static_argnums=1)

@@ -1,5 +1,7 @@
 """Which options act on a call that an outer transform of JAX traces, and what is said, once, where one does not.
 
+`debug_nans` and `verify` look at numbers, of which a traced call has none; the outer program may look at its own.
+
 Around `pad`, filling and cutting are operations as any other, and the derivative of a padded program is proven (`_axes/padded.py`): under
 `jax.grad`, `vjp`, `jvp`, `linearize` and `vmap` it acts. Inside a function that is traced as a whole its sizes are constants of that
 program already. So does `chunk`, whose derivative is proven too (`_axes/derivative.py`); `memory` measures a whole program, and does not.
@@ -8,23 +10,28 @@ program already. So does `chunk`, whose derivative is proven too (`_axes/derivat
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from .._axes import Refused, at_any_size
 from .._body.body import Body
-from .._body.plain import plain_run
+from .._body.plain import changes_of, plain_run
 from .._errors import JitneyWarning, sentence
 from .._jax.tracing import is_staged, times_differentiated
 from .._owners import users_function, users_level
 from .._signature.options import Options
 from .._signature.written import written
 from .._stages import Chunk, Fill
+from .._verify import is_verified
 
 if TYPE_CHECKING:
     from .._stages.stage import Stage
 
+_LOOKING: ContextVar[frozenset[str]] = ContextVar("looking", default=frozenset())
+"""The options by which the results of our programs are looked at whose bodies are being traced."""
 _STAGED = "inside an outer `jit`, `scan` or the like"
 
 
@@ -74,6 +81,34 @@ def warn_uncut(body: Body, refusal: Refused) -> None:
     what = f"it is not cut into chunks under an outer transform: {refusal.place or 'it'} {refusal.what}"
     rule = "Under a derivative of JAX's a function is cut if its derivative is proven to be; here all of it is there at once."
     _say(body, what, rule, "take its derivative with `.grad` or its kin, which are cut where they can be.")
+
+
+def warn_unlooked(body: Body) -> None:
+    """Say that nobody looks at the results of a traced call, where an option asks for it and no outer program of ours does it."""
+    options, outer = body.core.options, _LOOKING.get()
+    if plain_run() is not None:
+        return
+    if options.debug_nans and "debug_nans" not in outer:
+        rule = "There its results are no numbers yet, so that a NaN is passed on."
+        fix = "put debug_nans=True on the outermost function, and take a derivative with `.grad` or its kin, which are looked at."
+        _say(body, "`debug_nans` looks at nothing under an outer transform", rule, fix)
+    if options.verify and "verify" not in outer and changes_of(options, body.core.fn()):
+        rule = "There its results are no numbers yet, which could be compared with those of plain `jax.jit`."
+        fix = "put verify=True on the outermost function, and take a derivative with `.grad` or its kin, which are compared."
+        _say(body, "`verify` compares nothing under an outer transform", rule, fix)
+
+
+@contextmanager
+def looking(body: Body) -> Generator[None]:
+    """The scope in which a body is traced: what it calls is a part of a program that is looked at, if the body's own results are."""
+    options = body.core.options
+    looks = {"debug_nans": options.debug_nans, "verify": is_verified(options)}
+    asked = frozenset[str]() if body.request.nested else frozenset(name for name, is_asked in looks.items() if is_asked)
+    token = _LOOKING.set(_LOOKING.get() | asked)
+    try:
+        yield
+    finally:
+        _LOOKING.reset(token)
 
 
 def _is_part_of_ours() -> bool:

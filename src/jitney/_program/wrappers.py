@@ -25,6 +25,7 @@ from .._view.layout import traced
 from .._view.true_sizes import parted
 from .checked_calls import Run, checked_calls
 from .in_32_bits import demand_lowered
+from .outer_transforms import warn_unlooked
 
 _config: Any = jax.config
 
@@ -107,7 +108,9 @@ def _finite(body: Body, jitted: Any, run: Run) -> Run:
     def finite(*arrays: Any) -> Any:
         out = run(*arrays)
         leaves = [leaf for leaf in jax.tree.leaves(out) if isinstance(leaf, jax.Array)]
-        if not any(isinstance(leaf, Tracer) for leaf in leaves) and nonfinite(leaves):
+        if any(isinstance(leaf, Tracer) for leaf in leaves):  # what it is called with are numbers, inside of an outer trace
+            warn_unlooked(body)
+        elif nonfinite(leaves):
             finding = locate(jitted.trace(*arrays).jaxpr, list(arrays), leaves)
             if finding is not None:  # else the infinities came in with the arguments
                 raise NonFiniteError(message(finding, body.core.where, body.paths))

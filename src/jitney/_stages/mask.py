@@ -88,6 +88,11 @@ class Mask(Stage):
     def ranges(self) -> dict[str, tuple[int, int]]:
         return {s.symbol: (s.low, s.high) for s in self.symbols}
 
+    @property
+    def is_mapped(self) -> bool:
+        """Whether a padded axis is none of the body's, which runs on what is filled in as on any other element."""
+        return len(self.counts) > len(self.symbols)
+
     def avals(self, sizes: Any) -> list[jax.ShapeDtypeStruct]:
         """The arguments of the body as abstract values, with a size for each symbol."""
         named: Sequence[Sequence[Named]] = named_axes(self.view)
@@ -124,6 +129,8 @@ class Mask(Stage):
             program = _axes.trace(fn, self.avals, self.ranges, at_hand, choices=choices)
         _axes.demand(program.jaxpr, self.ranges)
         _axes.demand_no_tracers(program.jaxpr)
+        if self.is_mapped:
+            _axes.demand_no_effects(program.jaxpr)
         return program
 
     def wrap(self, fn: Fn, outcome: Outcome) -> Fn:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import jax
 import numpy as np
 
+from .._diagnosis.nonfinite import refuse_nonfinite
 from .._errors import AxisError, ContractError, JitneyError, OptionError, repr_of, sentence
 from .._interface.derivatives import Derivative, program_of
 from .._jax.memory import Misfit, text
@@ -148,6 +149,9 @@ def stream(
                 kept = Checkpoint(checkpoint, run.key(), checkpoint_every, str(entry.core.where))
             with steps.schedule.width:
                 value = _jax.block_until_ready(run(kept, progress=progress))  # what was given may change from now on
+            if entry.core.options.debug_nans:
+                unknown = "Which operation made it is known of calls only, not of a stream of several chunks."
+                refuse_nonfinite(entry.core.where, value, unknown, "call the function itself on a part of the data")
             verify_stream(entry, (axis, steps.size), values, value, partial(_unverified, program, {axis: size or AUTO}))
             saves = kept.saves if kept is not None else 0
             took, failures = time.perf_counter() - began, failures + run.reader.failures

@@ -89,15 +89,26 @@ class Plainly:
 
 
 class Verifying:
-    """Runs the calls of a body, and verifies each that is new."""
+    """Runs the calls of a body, and verifies each that is new.
 
-    def __init__(self, body: Body, run: Callable[..., Any], pads: Callable[[Sequence[Any]], bool] | None):
+    Args:
+        body: The body.
+        run: How its calls run.
+        pads: Whether calls of these shapes are padded.
+        unlooked: Says that a call cannot be verified, since an outer transform traces it.
+    """
+
+    def __init__(self, body: Body, run: Callable[..., Any], pads: Callable[[Sequence[Any]], bool] | None, unlooked: Callable[[], None]):
         self.body = body
         self.run = run
         self.pads = pads
+        self.unlooked = unlooked
 
     def __call__(self, *arrays: Any) -> Any:
-        if traced(arrays) or jit_is_off():
+        if traced(arrays):
+            self.unlooked()
+            return self.run(*arrays)
+        if jit_is_off():
             return self.run(*arrays)
         if plain_run() is not None:  # on known values, in the body of another function that is run plainly
             return self.body.plainly(*arrays)
@@ -107,6 +118,7 @@ class Verifying:
         given = [_copied(x) if i in self.body.request.donated else x for i, x in enumerate(arrays)]
         out = self.run(*arrays)
         if traced(_jax.tree.leaves(out)):  # an outer trace takes known arrays too
+            self.unlooked()
             return out
         verified = self.body.verified
         if len(verified) >= MAX_ENTRIES:

@@ -14,6 +14,7 @@ from ..._jax.evaluation import Const
 from ..._jax.jaxprs import scan_parts
 from ..callbacks import answers, told
 from ..derivative import Derivative, with_derivative
+from ..low_bits import as_bits, from_bits
 from ..monoids import Monoid
 from ..rules import RULES
 from ..typed_jax import jnp, lax
@@ -52,13 +53,17 @@ class Chunked:
         size: The size of the whole axis, an int or an int32 scalar.
         devices: Those that share the axis, if several do; what is called here is called inside their `mapped` then.
         is_spread: Whether XLA lays other axes over devices.
+        is_differentiated: Whether JAX goes back through it, as it cannot through the bits of an array.
     """
 
-    def __init__(self, passes: Passes, size: Any, devices: Devices | None = None, *, is_spread: bool = False):
+    def __init__(
+        self, passes: Passes, size: Any, devices: Devices | None = None, *, is_spread: bool = False, is_differentiated: bool = False
+    ):
         self.passes = passes
         self.size = size
         self.devices = devices
         self.is_spread = is_spread or (devices is not None and devices.is_part)
+        self.is_differentiated = is_differentiated
 
     def known(self, given: Sequence[Any]) -> KnownValues:
         """The arguments, in order: those with the axis are whole."""
@@ -107,7 +112,8 @@ class Chunked:
         made = dict(chunk)
         for n in work.slices:
             dims, axis = self.passes.flat.dims[n], self.passes.axis(n)
-            made[n] = lax.dynamic_slice_in_dim(known.values[n], walk.start_of(dims[axis]), walk.shape(dims)[axis], axis)
+            part = _slice if self.is_differentiated else _part
+            made[n] = part(known.values[n], walk.start_of(dims[axis]), walk.shape(dims)[axis], axis)
         before = kept or {}
         states = iter(state)
         new: State = []
@@ -312,7 +318,7 @@ def run_chunked_differentiable(passes: Passes, derivative: Derivative[Passes], a
 
     def along(passes: Passes, arrays: Sequence[Any], _: None, tangents: Sequence[Any]) -> list[Any]:
         with passes.width:
-            work = Chunked(passes, size)
+            work = Chunked(passes, size, is_differentiated=True)
             return _in_turn(work, [*arrays, *tangents], size, chunk, frozenset(passes.flat.takes[len(arrays) :]))
 
     return with_derivative(run, along, derivative, arrays, None, len(passes.flat.gives))
@@ -348,6 +354,7 @@ def _in_turn(work: Chunked, arrays: Sequence[Any], size: int, chunk: int, tangen
     known = work.known(arrays)
     full, rest = divmod(size, chunk)
     parted = {n: _parted(streamed[n], passes.axis(n), full, chunk) for n in tangents or () if n in streamed}
+    moved: Any = _as_is if work.is_differentiated else _all_bits
     numbered = jnp.arange(full, dtype=np.int32)
     offset = np.int32(0) if work.devices is None else lax.convert_element_type(work.devices.index() * size, np.int32)
     emitted: dict[int, Any] = {}
@@ -362,15 +369,15 @@ def _in_turn(work: Chunked, arrays: Sequence[Any], size: int, chunk: int, tangen
             def step(state: State, given: Any, turn: Pass = turn, here: KnownValues = here) -> tuple[State, Any]:
                 i, parts, before = given
                 at = i * np.int32(chunk)
-                cut = {n: parts[n] if n in parts else lax.dynamic_slice_in_dim(x, at, chunk, passes.axis(n)) for n, x in streamed.items()}
+                cut = {n: parts[n] if n in parts else _part(x, at, chunk, passes.axis(n)) for n, x in streamed.items()}
                 new, outs = work.step(turn, here, cut, state, offset + at, chunk, chunk, kept=before)
-                return new, (outs, work.kept(turn, state))
+                return new, (moved(outs), work.kept(turn, state))
 
             def remainder(state: State, before: Kept, turn: Pass = turn, here: KnownValues = here) -> tuple[State, Any]:
                 at = full * chunk
-                cut = {n: lax.slice_in_dim(x, at, size, axis=passes.axis(n)) for n, x in streamed.items()}
+                cut = {n: (_slice if n in parted else _part)(x, at, rest, passes.axis(n)) for n, x in streamed.items()}
                 new, outs = work.step(turn, here, cut, state, offset + np.int32(at), rest, rest, kept=before)
-                return new, (outs, work.kept(turn, state))
+                return new, (moved(outs), work.kept(turn, state))
 
             again: Any = partial(_jax.checkpoint, prevent_cse=False) if tangents is not None else _as_is
             state, tail = work.start(turn, known), list[Any]()
@@ -387,14 +394,30 @@ def _in_turn(work: Chunked, arrays: Sequence[Any], size: int, chunk: int, tangen
             joined = [_joined(x, axis) for axis, x in zip(axes, outs, strict=True)]
             if rest:
                 joined = [lax.concatenate([a, b], axis) for axis, a, b in zip(axes, joined, tail, strict=True)]
+            refs = [*(passes.flat.gives[i] for i in turn.emits), *turn.collects]
+            dtypes = [passes.flat.dtypes[n] for n in refs if isinstance(n, int)]  # what has the axis is no constant
+            joined = [from_bits(x, dtype) for x, dtype in zip(joined, dtypes, strict=True)]
             work.finish(turn, known, work.together(turn, state))
             emitted.update(zip(turn.emits, joined, strict=False))
             known.values.update(zip(turn.collects, joined[len(turn.emits) :], strict=True))
     return work.results(known, emitted)
 
 
-def _as_is(step: Any) -> Any:
-    return step
+def _as_is(given: Any) -> Any:
+    return given
+
+
+def _all_bits(arrays: list[Any]) -> list[Any]:
+    return [as_bits(x) for x in arrays]
+
+
+def _slice(x: Any, start: Any, size: int, axis: int) -> Any:
+    return lax.dynamic_slice_in_dim(x, start, size, axis)
+
+
+def _part(x: Any, start: Any, size: int, axis: int) -> Any:
+    """A chunk of an array that is not differentiated."""
+    return from_bits(_slice(as_bits(x), start, size, axis), x.dtype)
 
 
 def _parted(x: Any, axis: int, full: int, chunk: int) -> Any:

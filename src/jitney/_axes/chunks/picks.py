@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..dims import evaluate
+from ..low_bits import as_bits, from_bits
 from ..monoids import last_in_order
 from ..rules import RULES
 from ..rules.index import wide
@@ -34,17 +35,19 @@ def topped(walk: Walk, op: Op, x: Any, state: Sequence[Any], *, back: bool) -> l
     values, places, found = state
     axis, k = op.params.get("axis", x.ndim - 1), op.params["k"]
     count = min(k, x.shape[axis])
-    best, where = RULES[op.name].pad(walk, op.changed(k=count), [x])
+    _, where = RULES[op.name].pad(walk, op.changed(k=count), [x])
+    best = jnp.take_along_axis(as_bits(x), where, axis)
     where = lax.add(where, lax.full(where.shape, lax.convert_element_type(walk.start_of(op.ins[0][axis]), where.dtype)))
-    parts = [(best, where, count), (values, places, found)] if back else [(values, places, found), (best, where, count)]
+    before, here = (as_bits(values), places, found), (best, where, count)
     shape = [k + count if i == axis else size for i, size in enumerate(x.shape)]
-    candidates, at = lax.full(shape, last_in_order(x.dtype), x.dtype), lax.full(shape, 0, places.dtype)
+    candidates, at = as_bits(lax.full(shape, last_in_order(x.dtype), x.dtype)), lax.full(shape, 0, places.dtype)
     begin: Any = np.int32(0)
-    for value, place, many in parts:  # what fills up behind the first part is written over by the second
+    for value, place, many in (here, before) if back else (before, here):  # what fills up behind the first is written over by the second
         candidates = lax.dynamic_update_slice_in_dim(candidates, value, begin, axis)
         at = lax.dynamic_update_slice_in_dim(at, place, begin, axis)
         begin = begin + many
-    merged, chosen = RULES[op.name].pad(walk, op, [candidates])
+    _, chosen = RULES[op.name].pad(walk, op, [from_bits(candidates, x.dtype)])
+    merged = from_bits(jnp.take_along_axis(candidates, chosen, axis), x.dtype)
     return [merged, jnp.take_along_axis(at, chosen, axis), lax.min(lax.add(found, np.int32(count)), np.int32(k))]
 
 

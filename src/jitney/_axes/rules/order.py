@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..dims import is_ragged
+from ..low_bits import as_bits
 from ..monoids import is_low, last_in_order
 from ..rule import Across, Rule, Use, refuse, use
 from ..typed_jax import jnp, lax
@@ -53,9 +54,8 @@ def _top(walk: Walk, op: Op, values: list[Any]) -> list[Any]:
     (count,) = walk.shape([op.params["k"]])
     if not is_low(x.dtype):
         return walk.bind(op, [walk.keep(x, op.ins[0], [axis], last)], k=count)
-    # On CPUs XLA selects low types in a wider one, from which a NaN comes back without its sign: so bits are selected, and values looked up
-    bits = np.dtype(f"u{x.dtype.itemsize}")
-    kept = walk.keep(lax.bitcast_convert_type(lax.stop_gradient(x), bits), op.ins[0], [axis], last.view(bits))
+    bits = as_bits(lax.stop_gradient(x))
+    kept = walk.keep(bits, op.ins[0], [axis], last.view(bits.dtype))
     _, places = walk.bind(op, [lax.bitcast_convert_type(kept, x.dtype)], k=count)
     return [jnp.take_along_axis(x, places, axis), places]
 
