@@ -4,6 +4,8 @@ Four threads call programs in turn, at sizes and with functions that change all 
 streamed, with donated arguments, run-time checks and static values, written to files and loaded again. Each result is compared with
 NumPy's. Once a minute a line says how many calls there were, and what the process holds: memory, threads, open files, the folder of
 compiled programs. A wrong result or an unexpected error ends it. `--plain` does the same under `jax.jit`, to tell what JAX holds itself.
+
+Before that, fresh objects of a megabyte, closures, and attributes that are replaced: few of them may live on, and memory stays flat.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ import os
 import tempfile
 import threading
 import time
+import warnings
+import weakref
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
@@ -30,6 +34,9 @@ import jitney
 
 THREADS = 4
 LARGEST = 100
+LARGE = 330_000  # numbers, 1.3 MB
+WARM, FRESH = 40, 300  # fresh objects of each kind, before memory is looked at and then
+MOST_ALIVE, MOST_MB = 17, 100  # of those; jitney keeps 16 MiB of what one object has held
 Random = np.random.Generator
 Act = Callable[[Random], None]
 
@@ -151,6 +158,77 @@ class Soak:
             close(jitney.load(Path(folder) / "program")(x), x.std())
 
 
+class Model:
+    """An object of a plain class with an array of a megabyte, which knows itself by way of a callback."""
+
+    def __init__(self, value: float) -> None:
+        self.weights = np.full(LARGE, value, np.float32)
+        self.callback = self.times
+
+    def times(self, x: Float[Array, "n"]) -> Float[Array, "n"]:
+        return x * self.weights[0]
+
+    def call(self, x: Float[Array, "n"]) -> Float[Array, "n"]:
+        return self.callback(x)
+
+
+def closing(value: float) -> Callable[[Any], Any]:
+    weights = np.full(LARGE, value, np.float32)
+    return lambda x: x * weights[0]
+
+
+def called(fn: Callable[[Any], Any], x: Float[Array, "n"]) -> Float[Array, "n"]:
+    return fn(x)
+
+
+def of_fresh_objects(plain: bool) -> dict[str, Callable[[float], tuple[Any, Any]]]:
+    """From a number to what it is put into, which is new for each call or replaced, and the result of the call."""
+    optimize = jax.jit if plain else jitney.optimize
+    program, model, x = jax.jit(called, static_argnums=0) if plain else jitney.optimize(called), Model(0), np.ones(3, np.float32)
+
+    def method(value: float) -> tuple[Any, Any]:
+        fresh = Model(value)
+        return fresh, optimize(fresh.call)(x)
+
+    def closure(value: float) -> tuple[Any, Any]:
+        fresh = closing(value)
+        return fresh, optimize(fresh)(x)
+
+    def argument(value: float) -> tuple[Any, Any]:
+        fresh = closing(value)
+        return fresh, program(fresh, x)
+
+    def attribute(value: float) -> tuple[Any, Any]:
+        model.weights = np.full(LARGE, value, np.float32)
+        return model.weights, optimize(model.call)(x)
+
+    return {"method": method, "closure": closure, "argument": argument} | ({} if plain else {"attribute": attribute})
+
+
+def run_fresh(plain: bool) -> None:
+    """Each kind many times, after some that fill what is bounded.
+
+    Raises:
+        AssertionError: Memory grows, or objects live on.
+    """
+    for name, use in of_fresh_objects(plain).items():
+        objects: list[weakref.ref[Any]] = []
+        before = 0.0
+        for count in range(FRESH + WARM):
+            if count == WARM:
+                gc.collect()
+                before = held()["MB"]
+            fresh, result = use(count)
+            close(result, np.full(3, count, np.float32))
+            objects.append(weakref.ref(fresh))
+            del fresh
+        gc.collect()
+        alive, grown = sum(each() is not None for each in objects), held()["MB"] - before
+        print(f"{FRESH} fresh, {name}: {alive} live, {grown:+.0f} MB", flush=True)
+        if not plain and (alive > MOST_ALIVE or grown > MOST_MB):
+            raise AssertionError(f"what calls were given is held: {name}")
+
+
 def held() -> dict[str, float]:
     """What this process holds: MB of memory, thousands of Python's objects, threads, open files, MB of compiled programs."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
@@ -196,6 +274,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--plain", action="store_true", help="the same under `jax.jit`")
     chosen = parser.parse_args()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "(?s).*static .* takes its 9th value", jitney.JitneyWarning)
+        run_fresh(chosen.plain)
     run(Soak(chosen.plain), 60 * chosen.minutes, chosen.seed)
 
 

@@ -3,6 +3,8 @@
 import dataclasses
 import functools
 import gc
+import subprocess
+import sys
 import weakref
 from typing import Any
 
@@ -206,6 +208,194 @@ def test_a_program_keeps_its_function_alive():
     program(X)
     gc.collect()
     np.testing.assert_array_equal(program(jnp.ones(2)), [5, 5])
+
+
+class Weights:
+    """An object of a plain class, which something else knows too: a child, a callback, a list."""
+
+    def __init__(self, value):
+        self.weights = np.full(4, value, np.float32)
+        self.child = Child(self)
+        self.callback, self.partial = self.times, functools.partial(Weights.times, self)
+        self.all = [self]
+        self.program = optimize(self.times)
+
+    def times(self, x):
+        return x * self.weights[0]
+
+    def alike(self, x):
+        """It reads all of these."""
+        sums = self.child.parent.times(x) + self.callback(x) + self.partial(x) + self.all[0].times(x) + self.program(x)
+        return sums / 5
+
+    def with_itself(self, x):
+        return self.times(x), self
+
+
+class Child:
+    def __init__(self, parent):
+        self.parent = parent
+
+
+def closing(value):
+    weights = np.full(4, value, np.float32)
+    return lambda x: x * weights[0]
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    weights: Weights
+
+
+_times = optimize(lambda weights, x: weights.times(x))
+_whole = optimize(static="weights")(lambda weights, x: weights.times(x))
+_inside = optimize(static="config")(lambda config, x: config["all"][0].times(x))
+_of_record = optimize(lambda config, x: config.weights.times(x))
+_called = optimize(lambda fn, x: fn(x))
+FRESH = {
+    "method": (Weights, lambda it: optimize(it.times)(X)),
+    "what leads back": (Weights, lambda it: optimize(it.alike)(X)),
+    "result": (Weights, lambda it: optimize(it.with_itself)(X)[0]),
+    "not compiled on disk": (Weights, lambda it: optimize(cache=False)(it.times)(X)),
+    "kept program": (Weights, lambda it: optimize(cache="program")(it.times)(X)),
+    "argument": (Weights, lambda it: _times(it, X)),
+    "static argument": (Weights, lambda it: _whole(it, X)),
+    "inside of a static argument": (Weights, lambda it: _inside({"all": [it]}, X)),
+    "in a frozen record": (Weights, lambda it: _of_record(Config(it), X)),
+    "method as an argument": (Weights, lambda it: _called(it.times, X)),
+    "partial as an argument": (Weights, lambda it: _called(functools.partial(Weights.times, it), X)),
+    "gradient": (Weights, lambda it: optimize(lambda weights, x: jnp.sum(weights.times(x))).grad(it, X)["x"] * X),
+    "closure": (closing, lambda fn: optimize(fn)(X)),
+}
+
+
+@pytest.mark.core("method", "what leads back", "inside of a static argument", "closure")
+@pytest.mark.parametrize("use", FRESH)
+def test_fresh_objects_are_let_go_with_their_programs(use):
+    """None of three is held by a program, by what was read of it, or by a report on retraces; each call has its own numbers."""
+    make, call = FRESH[use]
+    objects = []
+    for value in (2, 3, 4):
+        fresh = make(value)
+        objects.append(weakref.ref(fresh))
+        np.testing.assert_allclose(call(fresh), value * X)
+        del fresh
+    assert collected(*objects) == [True] * 3
+
+
+def test_programs_go_with_their_object():
+    """So that a process which makes objects all day holds no program of a dead one."""
+    program = optimize(lambda weights, x: weights.times(x))
+    for value in range(5):
+        program(Weights(value), X)
+        gc.collect()
+    assert not program.core.entries
+    assert not any(layout.entries for layout in program.core.layouts.values())
+
+
+def test_an_object_in_the_place_of_a_dead_one_has_its_own_program():
+    """Python gives the memory of a dead object, and with it its `id`, to the next."""
+
+    class Factor:
+        def __init__(self, value):
+            self.value = value
+
+    program = optimize(lambda factor, x: factor.value * x)
+    places = set()
+    for value in range(1, 9):
+        factor = Factor(value)
+        places.add(id(factor))
+        np.testing.assert_allclose(program(factor, X), value * X)
+        del factor
+    assert len(places) < 8  # else nothing was tried
+
+
+def test_closures_as_arguments_are_let_go_but_for_a_few():
+    """The functions that take apart the latest kinds of calls hold what they ask for; `clear_cache` lets go of those too."""
+    program = optimize(lambda fn, x: fn(x))
+    closures = []
+    for value in range(1, 9):
+        closure = closing(value)
+        closures.append(weakref.ref(closure))
+        np.testing.assert_allclose(program(closure, X), value * X)
+        del closure
+    assert sum(collected(*closures)) >= 4
+    program.clear_cache()
+    assert all(collected(*closures))
+
+
+AT_THE_END = """
+import numpy, jitney
+
+
+class Scale:
+    def by(self, x):
+        return x * 2
+
+
+scale = Scale()
+jitney.optimize(scale.by)(numpy.ones(3))
+"""
+
+
+@pytest.mark.rest
+def test_objects_that_live_to_the_end_of_python_are_no_error():
+    """They go when modules are empty already."""
+    done = subprocess.run([sys.executable, "-c", AT_THE_END], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+
+
+class Holds(eqx.Module):
+    """A module with an object and a closure that its structure tells."""
+
+    fn: object = eqx.field(static=True)
+    call: object
+
+    def __call__(self, x):
+        return self.call(x) + 0 * self.fn(x)
+
+
+def test_clear_cache_lets_go_of_all_that_calls_were_given():
+    """What the structure of a module tells, and what a program calls back, is held until then."""
+
+    class Calls:
+        def host(self, x):
+            return np.asarray(x)
+
+        def __call__(self, x):
+            return jax.pure_callback(self.host, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+
+    program, given = optimize(lambda fn, x: fn(x)), []
+    for make in (lambda: Holds(closing(1), closing(2)), Calls):
+        fresh = make()
+        given += [weakref.ref(part) for part in ([fresh.fn, fresh.call] if isinstance(fresh, Holds) else [fresh])]
+        program(fresh, X)
+        del fresh
+    program.clear_cache()
+    assert all(collected(*given))
+
+
+@pytest.mark.core("numpy")
+@pytest.mark.parametrize("kind", ["numpy", "jax", "closure"])
+def test_what_an_object_held_before_is_let_go(kind):
+    """At most 16 MiB of arrays that were replaced, of a megabyte each; of functions none."""
+
+    class Model:
+        def __call__(self, x):
+            return x * (self.held(x)[0] if kind == "closure" else self.held[0])
+
+    model, program, held = Model(), optimize(lambda model, x: model(x)), []
+    for value in range(1, 25):
+        array = np.full(1 << 18, value, np.float32)
+        model.held = {"numpy": lambda a: a, "jax": jnp.asarray, "closure": lambda a: lambda x: a}[kind](array)
+        held.append(weakref.ref(model.held))
+        np.testing.assert_allclose(program(model, X), value * X)
+        del array
+    entry, count = next(iter(program.core.entries.values())), 0
+    while entry is not None:
+        entry, count = entry.other, count + 1
+    assert count <= (3 if kind == "closure" else 17)
+    assert len(held) - sum(collected(*held)) <= 17
 
 
 def test_an_annotation_that_waits_for_a_name_keeps_nothing_alive():

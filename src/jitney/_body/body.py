@@ -68,7 +68,7 @@ class Body:
     def __init__(self, core: Function, layout: Layout, statics: Statics, key: Hashable):
         self.core = core
         self.layout = layout
-        self.statics = statics
+        self.weak_statics = statics
         self.reads = statics.reads
         self.generation = 0  # how often what these values hold has changed
         self.updates: tuple[str, ...] = ()  # what its traces have changed in place in their arguments
@@ -83,7 +83,12 @@ class Body:
 
     def of(self, core: Function) -> Self:
         """That of another function for the same calls."""
-        return type(self)(core, self.layout, self.statics, self.key)
+        return type(self)(core, self.layout, self.weak_statics, self.key)
+
+    @property
+    def statics(self) -> tuple[Any, ...]:
+        """The static values. Whoever calls has them, so that those which are held weakly are there."""
+        return self.weak_statics.values()
 
     def where(self) -> tuple[Any, ...]:
         """What besides its arrays and the settings tells where a call runs: its mesh."""
@@ -218,7 +223,7 @@ class Body:
             updates = (*given.updates(), *(() if trace is None else trace.updates(self.names_of_statics())))
             self.warn_lost([*map(in_words, updates)])
             refuse_used_up(core.where, result)
-            return outcome.take_apart(result)
+            return outcome.take_apart(result, self.weak_statics.identities)
 
         return body
 

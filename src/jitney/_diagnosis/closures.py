@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .._jax.trees import attribute, is_a, type_of
+from .._signature.identity import Identity
 from .._signature.static_values import Unkeyed, static_key
 from .._view.layout import static_text
 
@@ -37,6 +38,8 @@ def has_same_code(old: Any, new: Any) -> bool:
 def cells(fn: Any) -> tuple[tuple[str, Any], ...]:
     """What a function closes over, by name, in a form that keeps nothing alive: see `worded`."""
     fn = fn.func if is_a(fn, functools.partial) else fn
+    if type(fn) is Identity:
+        return getattr(fn, "cells", ())
     code = attribute(fn, "__code__", None)
     if code is None:
         return ()

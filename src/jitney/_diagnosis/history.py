@@ -60,8 +60,10 @@ class History:
     _lock: Any = field(default_factory=threading.RLock)
 
     def forget(self) -> None:
-        """Its programs were dropped, by `clear_cache`."""
-        self._cleared += 1
+        """Its programs were dropped, by `clear_cache`; and nothing of what they were made for is kept."""
+        with self._lock:
+            self._cleared += 1
+            self._near.clear()
 
     def drop(self, keys: Hashable) -> None:
         """The programs of one set of static values were dropped, since there were too many."""
@@ -94,11 +96,11 @@ class History:
         return event
 
     def _why(self, record: TraceRecord, *, traced: bool) -> tuple[TraceRecord | None, tuple[Cause, ...]]:
-        if not self._near:
-            return _before(self.where, self.fn, self.asked, record)
         gone = self._gone(record)
         if gone is not None:
             return record, (gone,)
+        if not self._near:
+            return _before(self.where, self.fn, self.asked, record)
         asked = self.asked()
         old: TraceRecord | None = None
         found: tuple[Cause, ...] = ()

@@ -19,6 +19,7 @@ import numpy as np
 from .._body.body import Body
 from .._errors import OptionError, ProcessError, Where, few, repr_of, sentence
 from .._jax.trees import device_put, is_a, issubdtype, type_of
+from .._signature.identity import Identity
 from .._signature.static_values import static_key
 from .._stages import Place
 from .._stages.stage import Fn
@@ -225,6 +226,8 @@ def _portable(key: Any) -> str:
         return f"({', '.join(map(_portable, key))})"
     if is_a(key, frozenset):
         return f"{{{', '.join(sorted(map(_portable, key)))}}}"
+    if type(key) is Identity:
+        return _portable(key())
     if is_a(key, (type, types.FunctionType, types.BuiltinFunctionType)):
         return f"{key.__module__}.{key.__qualname__}"
     return _ADDRESS.sub("", repr_of(key))

@@ -16,6 +16,7 @@ from jax.tree_util import DictKey, SequenceKey
 
 from .._body.body import Body
 from .._body.made_for import MadeFor
+from .._diagnosis.closures import cells
 from .._diagnosis.retraces import Given, TraceRecord, around
 from .._jax.trees import Tracer, is_a, tree_flatten_with_path
 from .._signature.static_values import Opaque
@@ -32,6 +33,8 @@ _flatten_with_path: Any = tree_flatten_with_path
 def record_of(body: Body, view: View, arrays: Sequence[Any]) -> TraceRecord:
     """Of the arrays that a program takes, and those that the call was given, where they are known."""
     layout, core = body.layout, body.core
+    for stand_in in body.weak_statics.identities:
+        stand_in.remember_code(cells)
     leaves = [leaf for leaf in view.leaves if not is_count(leaf)]
     values = layout.values([leaf.abstract() for leaf in leaves], [Opaque.holding(value) for value in body.statics])
     known = len(arrays) == len(leaves)
@@ -39,7 +42,7 @@ def record_of(body: Body, view: View, arrays: Sequence[Any]) -> TraceRecord:
     names = [parameter.name for parameter in core.binder.parameters]
     return TraceRecord(
         view,
-        tuple(zip(layout.static_names(), body.statics, strict=True)),
+        tuple(zip(layout.static_names(), body.weak_statics.held, strict=True)),
         body.key,
         None,
         around(nested=body.request.nested),

@@ -160,11 +160,14 @@ class Core(Function):
             if entry is None:
                 layout.refuse_unreadable(leaves)
                 if known is None and len(self.entries) >= MAX_ENTRIES:
-                    oldest = next(iter(self.entries))
+                    oldest = [*self.entries][0]  # noqa: RUF015 - in one step: garbage may be collected between two
                     self.history.drop(self.entries.pop(oldest).key)
                 body = None if self.options.cache == "program" else self.fn()
                 statics = Statics.of(layout.statics(leaves), layout.loose, body, self.where)
                 entry = self.entries[key] = Entry(self, layout, statics, (layout.form, key[-1]))
+                entry.place = key
+                for stand_in in statics.identities:
+                    stand_in.tell(entry)
                 entry.follows(known)
                 if layout.static:
                     self._variety.count(layout, leaves, self.counters.total)
@@ -217,11 +220,20 @@ class Core(Function):
         take = taker(args, kwargs, arguments, frozenset(layout.dynamic), arrays)
         return take and ((entry, take),)
 
+    def drop(self, entry: Entry) -> None:
+        """Drop an entry whose object is gone, and those of the same key. It runs where garbage is collected, so it waits for no lock."""
+        for layout in [*self.layouts.values()]:
+            layout.entries.pop(entry.place[-1], None)
+        self.entries.pop(entry.place, None)
+
     def forget(self) -> None:
-        """Drop every layout and entry, and with them JAX's functions."""
+        """Drop every layout and entry, and with them JAX's functions; and whatever else remembers what calls were given."""
         with self.lock:
             self._drop_layouts()
             self.entries.clear()
+            self.flattener = None if self.flattener is None else Flattener()
+            for known in (*self._static_at.values(), *self._static_rest.values()):
+                known.forget()
             self.history.forget()
 
     def _drop_layouts(self) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import threading
 import time
+import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
@@ -54,6 +55,7 @@ SCOPE = "jitney.optimize"
 
 
 _MOST_OTHERS = 64  # programs kept of one object, by what it held
+_MOST_BYTES = 1 << 24  # of what it held then; its programs may take as much again
 
 
 class Retry(Exception):
@@ -110,6 +112,7 @@ class Entry(Body):
         self._within: Entry | None = None
         self._derived: Entry | None = None
         self.other: Entry | None = None  # of the same key, from when its plain objects held something else
+        self.place: Any = None  # where its core keeps it
         VERIFY.turns(self)
 
     def holds(self) -> bool:
@@ -126,20 +129,40 @@ class Entry(Body):
             names = {id(value): name for name, value in zip(self.layout.static_names(), self.statics, strict=True)}
             self.changed = tuple(_told(names, *each) for each in other.reads.changed())
         last: Entry = self
+        room = _MOST_BYTES
         for _ in range(_MOST_OTHERS):
+            while last.other is not None and last.other.is_over():
+                last.other = last.other.other
             if last.other is None:
                 return
+            room -= 0 if last.other.reads is None else last.other.reads.size
+            if room < 0:
+                break
             last = last.other
         last.other = None
 
+    def is_over(self) -> bool:
+        """Whether no call can have it any more: what its traces read is gone for good."""
+        return self.reads is not None and self.reads.is_over()
+
+    def object_is_gone(self) -> None:
+        """Called when one of the objects among its static values is gone."""
+        core: Any = self.core
+        core.drop(self)
+
     def _jit(self, mesh: Any = None, shardings: Sequence[Any] | None = None, shapes: Sequence[Any] | None = None) -> Any:
+        entry_of = weakref.ref(self)  # which holds JAX's function: it goes when it is dropped, not when garbage is collected
+
         def body(*arrays: Any) -> Any:
             if shapes is not None and shapes_of(arrays) != shapes:
                 raise OtherShapes
+            entry = entry_of()
+            if entry is None:
+                raise ReferenceError("the program of this function has been dropped")
             with unwatched(), jax.named_scope(SCOPE):
-                if self.kept is None:
-                    return self._trace(arrays, mesh)
-                return self.kept(arrays, None if mesh is None else _kept.Laid(mesh, shardings or ()))
+                if entry.kept is None:
+                    return entry._trace(arrays, mesh)
+                return entry.kept(arrays, None if mesh is None else _kept.Laid(mesh, shardings or ()))
 
         body.__name__ = body.__qualname__ = self.core.name  # what profilers and JAX's own messages show
         return Jit.of(self.request).compiled(body, shardings)
@@ -222,7 +245,7 @@ class Entry(Body):
         if self._within is None:
             layout = copy.copy(self.layout)
             layout.nested = True
-            found = Entry(self.core, layout, self.statics, self.key)
+            found = Entry(self.core, layout, self.weak_statics, self.key)
             found.flights, found.chosen, found._lock = self.flights, self.chosen, self._lock
             self._within = found
         return self._within
@@ -230,7 +253,7 @@ class Entry(Body):
     def derived(self, arrays: Sequence[Any]) -> Any:
         """A call that an outer transform traces, cut into chunks; all at once, with a warning, if its derivative cannot be."""
         if self._derived is None:
-            self._derived = Entry(self.core, self.layout, self.statics, self.key)
+            self._derived = Entry(self.core, self.layout, self.weak_statics, self.key)
             self._derived.request = replace(self._derived.request, derived=True)
         try:
             return runner(self._derived, arrays, self._derived.jitted)(*arrays)

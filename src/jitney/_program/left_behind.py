@@ -44,8 +44,7 @@ def left_error(error: Exception, where: Where, reads: Reads | None) -> TraceErro
     """What to tell a user whose body reads an attribute that a trace before has set; None for other errors."""
     if reads is None or not is_a(error, jax.errors.UnexpectedTracerError):
         return None
-    read = ((value, name, seen.then) for value, attributes in reads.attributes.values() for name, seen in attributes.items())
-    left = next((f"{type_of(value).__name__}.{name}" for value, name, part in read if _is_left(part)), None)
+    left = next((f"{type_of(value).__name__}.{name}" for value, name, part in reads.read() if _is_left(part)), None)
     if left is None:
         return None
     return TraceError(

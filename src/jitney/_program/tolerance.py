@@ -197,7 +197,7 @@ def report_on(entry: Entry, arrays: Sequence[Any], tolerance: float, low: str) -
     core = entry.core
     alone = {"shard": None, "mesh": None, "accumulate": False, "on_trace_error": "raise", "debug_nans": False}
     options = replace(core.options, precision=None, donate=(), pad=(), chunk=(), memory=None, remat=None, roll=None, **alone)
-    plain = Entry(REGISTRY.core(core.fn(), options, core.namespace), entry.layout, entry.statics, None)
+    plain = Entry(REGISTRY.core(core.fn(), options, core.namespace), entry.layout, entry.weak_statics, None)
     return _Measured(plain, arrays, low).report(tolerance)
 
 

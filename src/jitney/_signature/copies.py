@@ -54,7 +54,7 @@ def snapshot(value: Any, copies: Copies | None = None) -> Any:
     """
     kind = type_of(value)
     if kind in PLAIN or is_a(value, jax.Array):
-        return value
+        return value if kind is not types.FunctionType or copies is None else copies.get(id(value), (None, value))[1]
     known = Copies() if copies is None else copies
     if id(value) not in known:
         copied = _copied(value, kind, known)
@@ -75,6 +75,9 @@ def _copied(value: Any, kind: Any, copies: Copies) -> Any:
         parts = [snapshot(part, copies) for part in tuple.__iter__(value)]
         # A subclass may have a `__new__` of its own, which wants something else.
         return value if all(map(is_, parts, value)) else _with_attributes(_new(tuple, kind, parts), value, copies)
+    if is_a(value, frozenset):
+        members = [_member(part, copies) for part in frozenset.__iter__(value)]
+        return value if all(map(is_, members, value)) else _with_attributes(_new(frozenset, kind, members), value, copies)
     if is_a(value, functools.partial):
         func, args, keywords = (snapshot(part, copies) for part in (value.func, value.args, value.keywords))
         return _with_attributes(functools.partial.__new__(kind, func, *args, **keywords), value, copies)
@@ -114,13 +117,18 @@ def _fill(twin: Any, base: Any, value: Any, copies: Copies) -> None:
     """Put copies of the parts in place of what is there, by the methods of Python's own class."""
     if issubclass(base, dict):
         for key, part in base.items(value):
-            base.__setitem__(twin, key, snapshot(part, copies))
+            base.__setitem__(twin, _member(key, copies), snapshot(part, copies))
     elif base is set:
-        set.update(twin, set.__iter__(value))
+        set.update(twin, [_member(part, copies) for part in set.__iter__(value)])
     else:
         parts = [snapshot(part, copies) for part in base.__iter__(value)]
         base.clear(twin)
         base.extend(twin, parts)
+
+
+def _member(part: Any, copies: Copies) -> Any:
+    """A key, or a member of a set: found by its hash, so a copy is of no use; another may stand for it."""
+    return copies[id(part)][1] if id(part) in copies else part
 
 
 def _says_how(kind: Any) -> bool:

@@ -42,8 +42,14 @@ class Known:
             if is_alike(value, copied):
                 return Opaque.holding(value, key)
         made = Opaque(value)
-        self._last = (snapshot(value), made.key), *last[: _MOST - 1]
+        copied = snapshot(value)
+        if is_alike(value, copied):  # else it will be like none, and may hold objects
+            self._last = (copied, made.key), *last[: _MOST - 1]
         return made
+
+    def forget(self) -> None:
+        """Let go of them."""
+        self._last = ()
 
 
 def is_alike(a: Any, b: Any) -> bool:

@@ -7,6 +7,7 @@ import ctypes
 import dataclasses
 import enum
 import functools
+import gc
 import pickle
 import random
 import types
@@ -22,7 +23,8 @@ import numpy as np
 from .._jax.trees import is_a, type_of
 from .._owners import owner_of_class
 from .attributes import attributes_of
-from .static_values import PLAIN, Unkeyed, extras, order_in_memory, static_key, with_attributes
+from .identity import can_be_weak, identity
+from .static_values import PLAIN, Unkeyed, extras, is_keyed_by_identity, order_in_memory, static_key, with_attributes
 
 _ABSENT = object()
 _HEAP_TYPE = 1 << 9  # of `type.__flags__`: a class that Python code has made
@@ -43,6 +45,7 @@ _NOT_OF_A_BODY = frozenset(
 )  # fmt: skip
 """Special methods that make an object, write to it, show it or store it; `__getattribute__` is `watching.py`'s while a trace lasts."""
 _SETTLED = frozenset((*PLAIN, float, complex, types.ModuleType))
+_MANY = 100  # objects that are looked through
 _BARE = frozenset((list, tuple, dict, set, frozenset, deque, np.ndarray))
 _kinds: WeakKeyDictionary[type[Any], _Kind] = WeakKeyDictionary()
 _known_kinds: WeakKeyDictionary[type[Any], bool] = WeakKeyDictionary()
@@ -68,8 +71,8 @@ def is_plain(kind: type[Any]) -> bool:
     return known
 
 
-class _Same:
-    """Stands for an object that is compared by being the same one."""
+class _Strong:
+    """Stands for an object that is compared by being the same one, and cannot be held weakly."""
 
     __slots__ = ("it",)
 
@@ -77,10 +80,32 @@ class _Same:
         self.it = it
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is _Same and other.it is self.it
+        return type(other) is _Strong and other.it is self.it
 
     def __hash__(self) -> int:
         return id(self.it)
+
+
+class _Equal:
+    """Stands for an object that is told by its own `==`, and keeps it not alive; of one that is gone nothing is known."""
+
+    __slots__ = ("stand_in",)
+
+    def __init__(self, value: Any):
+        self.stand_in = identity(value)
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not _Equal:
+            return NotImplemented
+        one, two = self.stand_in(), other.stand_in()
+        return one is not None and two is not None and (one is two or bool(type_of(one) is type_of(two) and one == two))
+
+    def __hash__(self) -> int:
+        return 0
+
+
+def _same(value: Any) -> Hashable:
+    return identity(value) if can_be_weak(type_of(value)) else _Strong(value)
 
 
 def is_used_up(value: Any) -> bool:
@@ -150,13 +175,13 @@ def state(value: Any, seen: tuple[int, ...] = ()) -> Hashable:
     """What a value holds, part by part, to be compared with what it holds later; arrays of JAX by being the same."""
     kind = type_of(value)
     if kind in _BOUND and not is_settled(value):
-        return _Same(value), value.__name__, state(value.__self__, seen)
+        return _same(value), value.__name__, state(value.__self__, seen)
     if kind in PLAIN or kind is float or kind is complex:
         return static_key(value)
     if kind in ProxyTypes:
-        return _Same(value), state(referent(value), seen)
+        return _same(value), state(referent(value), seen)
     if is_a(value, jax.Array) or kind is types.ModuleType:
-        return _Same(value)
+        return _same(value)
     if id(value) in seen:
         return kind, seen.index(id(value))
     inside = (*seen, id(value))
@@ -166,7 +191,7 @@ def state(value: Any, seen: tuple[int, ...] = ()) -> Hashable:
         most = value.maxlen if is_a(value, deque) else None
         return kind, most, tuple(state(part, inside) for part in value), _attributes(value, inside)
     if is_a(value, (dict, types.MappingProxyType)):
-        factory = _Same(value.default_factory) if is_a(value, defaultdict) else None
+        factory = _same(value.default_factory) if is_a(value, defaultdict) else None
         return kind, factory, tuple((state(key, inside), state(part, inside)) for key, part in value.items()), _attributes(value, inside)
     if is_a(value, _VIEWS):
         return kind, state([*value], inside)
@@ -178,19 +203,19 @@ def state(value: Any, seen: tuple[int, ...] = ()) -> Hashable:
         held = state(value.tolist(), inside) if value.dtype.hasobject else value.tobytes()
         return kind, str(value.dtype), value.shape, order_in_memory(value), held, _attributes(value, inside)
     if is_a(value, types.MethodType):
-        return kind, _Same(value.__func__), state(value.__self__, inside)
+        return kind, _same(value.__func__), state(value.__self__, inside)
     if is_a(value, (eqx.Module, types.SimpleNamespace)) or (fields_of(value) and not is_plain(kind)):
         return kind, _attributes(value, inside)
     if is_plain(kind):
         if owner_of_class(kind) != "library":
-            return kind, _Same(value), _attributes(value, inside)
+            return kind, _same(value), _attributes(value, inside)
         nested = seen.count(_OF_A_LIBRARY) >= _DEEPEST  # a logger's parents, a table's blocks: not ours to look through
-        return kind, _Same(value), None if nested else _attributes(value, (*inside, _OF_A_LIBRARY))
+        return kind, _same(value), None if nested else _attributes(value, (*inside, _OF_A_LIBRARY))
     drawn = random_state(value)
     if drawn is not None:
-        return _Same(value), state(drawn, inside)
+        return _same(value), state(drawn, inside)
     if is_a(value, ReferenceType):
-        return _Same(value), state(value(), inside)
+        return _same(value), state(value(), inside)
     if with_attributes(value):
         return static_key(value), _attributes(value, inside)
     return (kind, _hashed(value)) if kind.__hash__ is not None else _unhashed(value, inside)
@@ -199,9 +224,10 @@ def state(value: Any, seen: tuple[int, ...] = ()) -> Hashable:
 def _hashed(value: Any) -> Hashable:
     """What a class with a hash of its own says; that may change while it is the same object."""
     try:
-        return static_key(value), hash(value)
+        is_held = leads_nowhere(value) or not can_be_weak(type_of(value)) or not _may_lead_back(value)
+        return static_key(value) if is_held else _Equal(value), hash(value)
     except (Unkeyed, TypeError, AttributeError):  # of one that a part was taken of
-        return _Same(value), state(attributes_of(value))
+        return _same(value), state(attributes_of(value))
 
 
 def _unhashed(value: Any, inside: tuple[int, ...]) -> Hashable:
@@ -213,7 +239,7 @@ def _unhashed(value: Any, inside: tuple[int, ...]) -> Hashable:
     try:
         return type_of(value), state(value.__reduce_ex__(4), inside)
     except (TypeError, pickle.PicklingError):
-        return _Same(value)
+        return _same(value)
 
 
 def _attributes(value: Any, seen: tuple[int, ...]) -> Hashable:
@@ -262,6 +288,59 @@ def plain_objects(value: Any, seen: tuple[int, ...] = ()) -> Iterator[Any]:
     elif id(value) not in seen:
         for part in parts_of(value):
             yield from plain_objects(part, (*seen, id(value)))
+
+
+def objects_by_identity(value: Any, seen: tuple[int, ...] = ()) -> Iterator[Any]:
+    """The objects in a static value that its key tells by being these, and keeps none of alive."""
+    if is_keyed_by_identity(value):
+        yield value
+    elif type_of(value) not in PLAIN and not is_a(value, (jax.Array, ReferenceType)) and type_of(value) not in ProxyTypes:
+        is_record = bool(fields_of(value))
+        for part in parts_of(value) if id(value) not in seen else ():
+            found = objects_by_identity(part, (*seen, id(value)))
+            yield from (each for each in found if not is_record or is_plain(type_of(each)))
+
+
+def _may_lead_back(value: Any) -> bool:
+    """Whether an object of a plain class, or what a function closes over, can be reached from a value; or too much to tell."""
+    waiting, seen = [value], {id(value)}
+    while waiting and len(seen) < _MANY:
+        for each in gc.get_referents(waiting.pop()):
+            if id(each) in seen or leads_nowhere(each):
+                continue
+            if is_a(each, types.FunctionType) or is_plain(type_of(each)):
+                return True
+            seen.add(id(each))
+            waiting.append(each)
+    return bool(waiting)
+
+
+def leads_nowhere(value: Any) -> bool:
+    """Whether nothing that is not of a module, or of a class, can be reached from a value: a number, a text, a function of a module."""
+    kind = type_of(value)
+    if kind is types.FunctionType:
+        return not (value.__closure__ or value.__defaults__ or value.__kwdefaults__ or value.__dict__)
+    if kind is tuple or kind is frozenset:
+        return all(map(leads_nowhere, value))
+    if kind is types.BuiltinFunctionType:
+        return is_a(value.__self__, (types.ModuleType, type, type(None)))
+    return kind in _SETTLED or is_a(value, (type, np.generic))
+
+
+def bytes_in(value: Any, seen: tuple[int, ...] = ()) -> int:
+    """About how many bytes the arrays and texts in a value take, in what a function closes over and in the attributes of objects too."""
+    if is_a(value, (np.ndarray, np.generic, jax.Array)):
+        return value.nbytes
+    if is_a(value, (str, bytes, bytearray)):
+        return len(value)
+    if id(value) in seen or is_a(value, (type, types.ModuleType)):
+        return 0
+    parts: list[Any] = [*parts_of(value)]
+    if is_a(value, types.FunctionType):
+        parts += [cell.cell_contents for cell in value.__closure__ or () if cell != types.CellType()]
+    elif is_plain(type_of(value)):
+        parts += attributes_of(value).values()
+    return sum(bytes_in(part, (*seen, id(value))) for part in parts)
 
 
 def parts_of(value: Any) -> Iterable[Any]:

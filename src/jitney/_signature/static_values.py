@@ -27,6 +27,7 @@ from .._errors import StaticError, Where, sentence
 from .._jax.trees import Tracer, attribute, is_a, issubdtype, space_of, type_of, words_of_keys
 from .attributes import attributes_of
 from .construction import construction, has_coarse_equality
+from .identity import identity, is_by_identity
 
 _BY_PARTS = (
     float, complex, np.ndarray, np.generic, jax.Array, list, tuple, dict, set, frozenset,
@@ -102,6 +103,8 @@ def static_key(value: Any, seen: tuple[int, ...] = ()) -> Hashable:
         StaticError: The value can be keyed neither by its parts nor by `hash`.
     """
     kind = type_of(value)
+    if kind is types.FunctionType:
+        return kind, identity(value)
     if kind in PLAIN:
         return kind, value
     if kind is float:
@@ -130,7 +133,7 @@ def static_key(value: Any, seen: tuple[int, ...] = ()) -> Hashable:
 
 
 def keyer_of(kind: type[Any]) -> Any:
-    """A function from a static leaf of this type to its key; the type itself is part of the call key already."""
+    """A function from a static leaf of this type to its key, None if that is the leaf; the type is part of the call key already."""
     if kind is Opaque:
         return _opaque_key
     if kind is float:
@@ -138,7 +141,7 @@ def keyer_of(kind: type[Any]) -> Any:
     by_parts = dataclasses.is_dataclass(kind) or issubclass(kind, _BY_PARTS) or can_have_attributes(kind)
     if kind.__hash__ is None or by_parts or has_coarse_equality(kind):
         return static_key
-    return None
+    return identity if is_by_identity(kind) else None
 
 
 def can_have_attributes(kind: type[Any]) -> bool:
@@ -151,10 +154,18 @@ def with_attributes(value: Any) -> bool:
     return can_have_attributes(type_of(value)) and len(space_of(value)) > 0
 
 
+def is_keyed_by_identity(value: Any) -> bool:
+    """Whether the key of a value is that it is this object, which the key does not keep alive."""
+    kind = type_of(value)
+    if kind is types.FunctionType:
+        return True
+    return is_by_identity(kind) and not issubclass(kind, _BY_PARTS) and not is_keyed_by_fields(value)
+
+
 def is_constant(kind: type[Any]) -> bool:
     """Whether a static leaf of this type stays what it is: its key is itself, and no change of what it holds shows in its `==`."""
     by_identity = kind.__hash__ is object.__hash__ and kind.__eq__ is object.__eq__
-    return (by_identity and keyer_of(kind) is None) or kind in (str, bytes, types.BuiltinFunctionType)
+    return (by_identity and keyer_of(kind) in (None, identity)) or kind in (str, bytes, types.BuiltinFunctionType)
 
 
 def _opaque_key(leaf: Opaque) -> Hashable:
@@ -251,4 +262,4 @@ def _hashable(value: Any) -> Hashable:
         raise Unkeyed(f"is or holds a {type(value).__qualname__}, which has no key.",
                       "Lists, dicts, sets, arrays and dataclasses are keyed by value, all else by its own `hash`.",
                       "give the type `__hash__` and `__eq__`, make it a dataclass, or pass arrays instead.")  # fmt: skip
-    return value
+    return identity(value) if is_by_identity(type_of(value)) else value

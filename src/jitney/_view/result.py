@@ -16,6 +16,7 @@ from .._axes import Refused, is_symbolic
 from .._errors import StaticError, Where, sentence
 from .._jax.trees import is_a, is_of_numbers, register_pytree_node, tree_flatten, tree_map, tree_unflatten, type_of
 from .._signature.copies import Copies, snapshot
+from .._signature.identity import Identity, living
 from .._signature.plain_objects import article, is_used_up
 from .._signature.static_values import keyer_of
 from .._signature.told_apart import exactly
@@ -32,7 +33,7 @@ class Outcome:
 
     def __init__(self) -> None:
         self.treedef: Any = None
-        self.rest: tuple[tuple[int, Any], ...] = ()
+        self._rest: tuple[tuple[int, Any], ...] = ()  # with stand-ins for objects that its caller gives it
         self.made: frozenset[int] = frozenset()  # the `id`s of objects that the body has made, of which each call gets a copy
         self.seen: list[tuple[Any, tuple[tuple[int, Any], ...]]] = []  # of each trace, where a body is traced at several sizes
         self.levels: tuple[str, ...] = ()  # the axes that Vmap adds in front of the results, outermost first
@@ -43,12 +44,27 @@ class Outcome:
         self.build: Build = self._first
         """The result with these arrays in it, as users get it."""
 
-    def take_apart(self, result: Any) -> list[Any]:
-        """The arrays of a result; the structure is kept."""
+    @property
+    def rest(self) -> tuple[tuple[int, Any], ...]:
+        """What a result holds besides arrays, by its number among the leaves."""
+        return tuple((i, living(leaf) if type(leaf) is Identity else leaf) for i, leaf in self._rest)
+
+    @rest.setter
+    def rest(self, rest: tuple[tuple[int, Any], ...]) -> None:
+        self._rest = rest
+
+    def take_apart(self, result: Any, given: Sequence[Identity] = ()) -> list[Any]:
+        """The arrays of a result; the structure is kept.
+
+        Args:
+            result: It.
+            given: Stands for objects that each caller gives, a method's own, which this keeps none of alive.
+        """
         leaves, self.treedef = tree_flatten(result)
         self.made = made_in(result, leaves)  # before anything else refers to them
-        self.rest = tuple((i, snapshot(leaf)) for i, leaf in enumerate(leaves) if not is_computed(leaf))
-        self.seen.append((self.treedef, self.rest))
+        stand_ins = {id(stand_in()): stand_in for stand_in in given}
+        self._rest = tuple((i, stand_ins.get(id(leaf)) or snapshot(leaf)) for i, leaf in enumerate(leaves) if not is_computed(leaf))
+        self.seen.append((self.treedef, self._rest))
         self.build = self._first
         return [leaf for leaf in leaves if is_computed(leaf)]
 
@@ -74,8 +90,8 @@ class Outcome:
     def whole(self, arrays: Sequence[Any]) -> Any:
         """The result with these arrays in it."""
         leaves, copies = list(arrays), Copies(self.made)
-        for i, leaf in self.rest:
-            leaves.insert(i, snapshot(leaf, copies))  # a caller who changes it in place changes no later result
+        for i, leaf in self._rest:
+            leaves.insert(i, _renewed(leaf, copies))  # a caller who changes it in place changes no later result
         if self.treedef is None:
             raise AssertionError("the body has not run")
         return tree_unflatten(self.treedef, leaves)
@@ -86,7 +102,7 @@ class Outcome:
         return self.whole(arrays)
 
     def _second(self, arrays: Sequence[Any]) -> Any:
-        self.build = builder(self.treedef, self.rest, snapshot)
+        self.build = builder(self.treedef, self._rest, _renewed)
         return self.build(arrays)
 
     def inner(self, arrays: Sequence[Any]) -> Any:
@@ -101,7 +117,12 @@ class Outcome:
 
     def output(self, arrays: Sequence[Any]) -> Any:
         """What a transformed function returns to JAX: the result itself if it holds arrays only, in no modules."""
-        return Mixed(self, tuple(arrays)) if self.rest or holds_modules(self.treedef) else self.whole(arrays)
+        return Mixed(self, tuple(arrays)) if self._rest or holds_modules(self.treedef) else self.whole(arrays)
+
+
+def _renewed(leaf: Any, copies: Copies | None = None) -> Any:
+    """What is no array in a result, for one caller."""
+    return living(leaf) if type(leaf) is Identity else snapshot(leaf, copies)
 
 
 def refuse_used_up(where: Where, result: Any) -> None:
