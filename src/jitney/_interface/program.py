@@ -80,6 +80,7 @@ class Program(Tools[R], Generic[P, R]):
                 entry, arrays = core.find(given, by_name)
             core.counters.calls += 1
             out: Any = _NONE
+            choice: Any = _NONE
             try:
                 out = entry.run(*arrays)
                 return out if type(out) is not Mixed else out.outcome.build(out.arrays)
@@ -87,7 +88,7 @@ class Program(Tools[R], Generic[P, R]):
                 core.counters.calls -= 1
             except Undecided as undecided:
                 core.counters.calls -= 1
-                decide(entry, undecided.key, arrays)
+                choice = undecided.key
             except PastLimit:
                 limit = core.options.max_compiles
                 if limit is None or limit.past != "eager":
@@ -112,6 +113,8 @@ class Program(Tools[R], Generic[P, R]):
                     if out is not _NONE:
                         with entry.numbers():
                             demand_floats_fit(core.where, entry.paths, arrays)
+            if choice is not _NONE:  # behind `except`: what is raised now has no part in it
+                decide(entry, choice, arrays)
             return self._again(core.bind(given, by_name))
         except Exception as error:
             shorten(error)

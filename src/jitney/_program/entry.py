@@ -257,9 +257,10 @@ class Entry(Body):
             self._derived.request = replace(self._derived.request, derived=True)
         try:
             return runner(self._derived, arrays, self._derived.jitted)(*arrays)
-        except Refused as refusal:
-            warn_uncut(self, refusal)
-            return runner(self, arrays, self.jitted)(*arrays)
+        except Refused as refused:
+            refusal = refused
+        warn_uncut(self, refusal)
+        return runner(self, arrays, self.jitted)(*arrays)
 
     def where(self) -> tuple[Any, ...]:
         return () if self.sharded is None else self.sharded.where()
@@ -290,9 +291,10 @@ class Entry(Body):
         with nullcontext() if self.core.options.cache else cache_disabled():
             try:
                 return self.lowered(PaddedCalls(self).ahead(arrays) if self.core.options.pad else arrays, "run").compile()
-            except Refused as refusal:
-                warn_refused(self.core, refusal)
-                return self.lowered(arrays, "run").compile()
+            except Refused as refused:
+                refusal = refused
+            warn_refused(self.core, refusal)
+            return self.lowered(arrays, "run").compile()
 
     def _trace(self, given: Sequence[Any], mesh: Any = None) -> Any:
         """What JAX traces. One thread at a time for one key: whoever comes second waits, and calls again."""

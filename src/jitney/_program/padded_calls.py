@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from .entry import Entry
 
 
+_UNKNOWN: Any = object()
+
+
 @dataclass(frozen=True)
 class Padded:
     """How calls of one set of shapes are padded."""
@@ -96,32 +99,42 @@ class PaddedCalls:
     def _run(self, arrays: Sequence[Any], *, whole: bool) -> Any:
         """One call; `whole` if no outer transform traces it."""
         key = (*self.entry.where(), *[described(array) for array in arrays])
-        try:
-            padded = self.known[key]
-        except KeyError:
-            if len(self.known) >= MAX_ENTRIES:
-                self.known = {}
-            try:
-                padded = self.known[key] = self.bucket(arrays)
-            except SizeRefused as refused:
-                return self._refuse(refused.fill, refused, arrays, whole=whole)
+        padded = self.known.get(key, _UNKNOWN)
+        if padded is _UNKNOWN:
+            padded = self._first(key, arrays)
+        if isinstance(padded, SizeRefused):
+            return self._refuse(padded.fill, padded, arrays, whole=whole)
         if padded is None:
             return self._program(key, arrays)(*arrays)
         given = (*padded.arrays(arrays, whole=whole), padded.counts)
         program = (*self.entry.where(), padded.counts.key, padded.key)
+        stopped: Refused | NeedsNumbers | None = None  # handled behind `except`: what is raised next has no part in it
+        out: Any = None
         try:
             with knowing(padded.known):
                 if self.entry.sharded is not None and program not in self._runs:
                     given = self.entry.sharded.arrived(given)
                 out = self._program(program, given)(*given)
-        except Refused as refusal:
-            return self._refuse(padded.fill, refusal, arrays, whole=whole)
-        except NeedsNumbers as needs:
-            self.entry.proofs[padded.key] = needs.proof
+        except (Refused, NeedsNumbers) as reason:
+            stopped = reason
+        if isinstance(stopped, Refused):
+            return self._refuse(padded.fill, stopped, arrays, whole=whole)
+        if stopped is not None:
+            self.entry.proofs[padded.key] = stopped.proof
             self.known = {}
             return self._run(arrays, whole=whole)
         self.entry.core.counters.padded(padded.fill.axes)
         return self._cut(padded, out, keeps=whole)
+
+    def _first(self, key: Hashable, arrays: Sequence[Any]) -> Padded | SizeRefused | None:
+        """How calls of these shapes are padded, worked out for the first of them."""
+        if len(self.known) >= MAX_ENTRIES:
+            self.known = {}
+        try:
+            padded = self.known[key] = self.bucket(arrays)
+        except SizeRefused as refused:
+            return refused
+        return padded
 
     def pads(self, arrays: Sequence[Any]) -> bool:
         """Whether calls of these shapes, of which there was one, are padded."""

@@ -54,6 +54,8 @@ class ShardedCalls:
         try:
             around = _sharding.get_mesh()
         except ValueError:  # JAX tells it where no trace is around only
+            around = None
+        if around is None:
             return self.entry.within.run(*arrays)
         if self._context is not around:
             return self._keyed(*arrays)
