@@ -57,7 +57,7 @@ MUTATIONS = [
     Mutation(
         "a dict is copied by its own update",
         "src/jitney/_signature/copies.py",
-        "            base.__setitem__(twin, key, snapshot(part, copies))\n",
+        "            base.__setitem__(twin, _member(key, copies), snapshot(part, copies))\n",
         "            twin.update({key: snapshot(part, copies)})\n",
         (f"{_COPIES}a_copy_holds_what_the_original_holds",),
     ),
