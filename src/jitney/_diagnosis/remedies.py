@@ -120,7 +120,7 @@ def for_static(asked: Asked, path: str, argument: str, old: Any, new: Any) -> st
         return f"{out_of}pass {path!r} as an array"
     if listed and all(is_a(value, (np.ndarray, jax.Array)) for value in both):
         return f"take {argument!r} out of `static`: arrays are traced"
-    if all(hasattr(kind_of(value), "__call__") for value in both):  # noqa: B004 - of the class of what is gone
+    if all(any("__call__" in vars(base) for base in kind_of(value).__mro__) for value in both):
         return f"each function has a program; choose between them inside with jax.lax.switch if {path!r} varies often"
     if "object at 0x" in repr_of(new):
         return f"pass the same {kind_of(new).__name__} each time, or make its class a frozen dataclass, which is compared by its fields"
