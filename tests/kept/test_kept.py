@@ -7,7 +7,9 @@ import re
 import subprocess
 import sys
 import textwrap
+import threading
 from dataclasses import replace
+from pathlib import Path
 
 import equinox as eqx
 import jax
@@ -325,10 +327,22 @@ REFUSED = {
         "a node of JAX's trees",
     ),
     "dates": ("import numpy as np\ndef called(x):\n    return x * float(np.datetime64('now').astype(int))\n", "datetime64"),
+    "dates of arrays": ("import numpy as np\ndef called(x):\n    return x * np.array('now', 'M8[us]').astype(float)\n", "'now'"),
+    "dates by a cast": (
+        "import numpy as np\ndef called(x):\n    return x * float(np.asarray(['now']).astype('M8[us]').astype(int)[0])\n", "'now'"
+    ),
+    "dates by a range": (
+        "import numpy as np\ndef called(x):\n    return x * np.arange('now', '2100-01-01', dtype='M8[D]').size\n", "'now'"
+    ),
+    "random matrices": (
+        "import numpy.matlib as of\ndef called(x):\n    return x * float(of.rand(1, 1)[0, 0])\n",
+        "draws random numbers",
+    ),
     "a generator": ("g = (i for i in range(3))\ndef called(x):\n    return x if g is not None else -x\n", "builtins.generator"),
 }  # fmt: skip
 
 
+@pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")  # of `numpy.matlib`
 @pytest.mark.core("checks around callbacks")
 @pytest.mark.parametrize("what", REFUSED)
 def test_what_is_not_sure_is_not_kept_and_the_plan_says_why(folder, tmp_path, what):
@@ -344,6 +358,238 @@ def test_what_is_not_sure_is_not_kept_and_the_plan_says_why(folder, tmp_path, wh
         assert why in said
         assert [line.why for line in main.program.plan(jnp.ones(2)).lines if line.name == "kept program"] == [said]
     assert not list(folder.iterdir())
+
+
+@pytest.mark.parametrize("is_committed", [False, True])
+def test_results_are_committed_where_those_of_jit_are(folder, tmp_path, is_committed):
+    """To the device of a committed argument, in the process that keeps a program and in that which finds it."""
+    lab.write(
+        tmp_path, {"lab_main.py": "import jitney\n\n\n@jitney.optimize(cache='program')\ndef double(x):\n    return {'a': x * 2, 'n': 3}\n"}
+    )
+    x = jnp.ones(2)
+    given = jax.device_put(x, jax.devices()[0]) if is_committed else x
+    assert jax.jit(lambda x: x * 2)(given).committed == is_committed
+    for note in (KEPT, FOUND):
+        with lab.process(tmp_path) as main:
+            assert main.double(given)["a"].committed == is_committed
+            assert lab.notes(main.double) == note
+
+
+FILES = {
+    "Equinox": (
+        "import equinox as eqx",
+        "eqx.tree_serialise_leaves(FILE, np.array([n]))",
+        "eqx.tree_deserialise_leaves(FILE, np.array([0.0]))[0]",
+    ),
+    "an archive of NumPy's": ("read = np.load", "np.savez(FILE, n=n)", "read(FILE)['n']"),
+    "a map of NumPy's": ("", "np.save(FILE, np.array([n]))", "np.lib.format.open_memmap(FILE, mode='r')[0]"),
+    "an archive that is open": ("", "np.savez(FILE, n=n)", "HELD['n']"),
+    "JAX": ("", "np.save(FILE, np.array([n]))", "jnp.load(FILE)[0]"),
+    "a program from a file": ("import jax", "jitney.optimize(lambda: jnp.array(n)).export(FILE)", "jitney.load(FILE)()"),
+}
+OPENS = """
+import pathlib
+import jax.numpy as jnp, numpy as np
+import jitney
+{imports}
+FILE = {file!r}
+n = float(pathlib.Path(FILE + ".txt").read_text())
+{write}
+{held}
+
+
+def called(x):
+    return x * jnp.float32({read})
+
+
+program = jitney.optimize(cache="program")(called)
+"""
+
+
+def opens(tmp_path, how):
+    """A module that reads a number from a file in this way, after it has written it there."""
+    imports, write, read = FILES[how]
+    file = str(tmp_path / "numbers.npz" if "archive" in how else tmp_path / "numbers.npy")
+    held = "HELD = np.load(FILE)" if "HELD" in read else ""
+    lab.write(tmp_path, {"lab_main.py": OPENS.format(imports=imports, file=file, write=write, read=read, held=held)})
+    return Path(file + ".txt")
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.core("Equinox")
+@pytest.mark.parametrize("how", FILES)
+def test_a_file_that_a_library_reads_is_never_stale(folder, tmp_path, how):
+    """By whatever name it is opened: nothing is kept, and the plan says which file it was."""
+    number = opens(tmp_path, how)
+    for n in (2.0, 3.0):
+        number.write_text(str(n))
+        with lab.process(tmp_path) as main:
+            np.testing.assert_array_equal(main.program(jnp.ones(2)), n * np.ones(2))
+            [(is_kept, why)] = lab.notes(main.program)
+            assert not is_kept
+            if how == "Equinox":
+                assert why == "not kept: `called (lab_main.py)` opens the file 'numbers.npy', and what that says is not followed"
+    assert not list(folder.iterdir())
+
+
+@pytest.mark.rest
+def test_a_file_that_a_library_reads_is_read_by_each_real_process(tmp_path):
+    number = opens(tmp_path, "Equinox")
+    code = "import lab_main, jax.numpy as jnp; print(float(lab_main.program(jnp.ones(2))[0]))"
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]), "JITNEY_CACHE_DIR": str(tmp_path / "cache")}
+    for n in ("2.0", "3.0"):
+        number.write_text(n)
+        said = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True).stdout
+        assert said == f"{n}\n"
+
+
+@pytest.mark.rest
+def test_files_that_other_threads_open_do_not_count(folder, tmp_path):
+    """Only what the thread that traces opens is read by the trace."""
+    lab.write(tmp_path, {"lab_main.py": "import jitney\n\n\n@jitney.optimize(cache='program')\ndef double(x):\n    return x * 2\n"})
+    over = threading.Event()
+
+    def reads():
+        while not over.is_set():
+            (tmp_path / "lab_main.py").read_text()
+
+    thread = threading.Thread(target=reads)
+    thread.start()
+    try:
+        with lab.process(tmp_path) as main:
+            main.double(jnp.ones(2))
+            assert lab.notes(main.double) == KEPT
+    finally:
+        over.set()
+        thread.join()
+
+
+ORDER = {
+    "two views": ("", "D.keys() & D.keys()"),
+    "a view by a name": ("", "view() - D.keys()\n\n\ndef view():\n    return D.keys()"),
+    "a view that is passed": ("", "both(D.keys())\n\n\ndef both(names):\n    return names | D"),
+    "a method of a dict": ("", "keys() & keys()\n\n\nkeys = D.keys"),
+    "a method of the class": ("import functools, operator", "functools.reduce(operator.and_, map(dict.keys, [D, D]))"),
+    "items": ("", "dict(D.items() - {}.items())"),
+    "another mapping": ("from collections.abc import Mapping", "Other().keys() & D.keys()"),
+    "a union": ("SET = frozenset()", "SET.union(D)"),
+    "the type of a set": ("SET = frozenset((1,))", "type(SET)(D)"),
+    "the class of a set": ("SET = frozenset((1,))", "SET.__class__(D)"),
+    "an item at a time": ("", "sorted(D.keys())"),
+    "a comprehension": ("", "[name for name, _ in D.items()]"),
+    "numbers": ("SET = frozenset((1, 2))", "{name: 0 for name in D if 1 in SET}"),
+}
+IN_ORDER = ("an item at a time", "a comprehension", "numbers")
+ORDERED = """
+import jax.numpy as jnp
+import jitney
+{imports}
+D = {{"a": 2.0, "b": 3.0, "c": 5.0, "d": 7.0}}
+
+
+class Other({base}):
+    def __getitem__(self, name):
+        return D[name]
+
+    def __iter__(self):
+        return iter(("a", "b", "c", "d"))
+
+    def __len__(self):
+        return 4
+
+
+def called(x):
+    for name in names():
+        x = 2 * x + D[name]
+    return x
+
+
+def names():
+    return {names}
+
+
+program = jitney.optimize(cache="program")(called)
+"""
+
+
+@pytest.mark.core("two views", "the type of a set", "a comprehension")
+@pytest.mark.parametrize("what", ORDER)
+def test_the_order_of_a_set_that_is_made_of_others_is_not_kept(folder, tmp_path, what):
+    """That of texts is another in each process; names in the order of a dict are kept."""
+    imports, names = ORDER[what]
+    base = "Mapping" if "Mapping" in imports else "object"
+    lab.write(tmp_path, {"lab_main.py": ORDERED.format(imports=imports, base=base, names=names)})
+    with lab.process(tmp_path) as main:
+        main.program(jnp.ones(2))
+        [(is_kept, why)] = lab.notes(main.program)
+        assert is_kept == (what in IN_ORDER)
+        assert is_kept or "order may be another in each process" in why
+
+
+@pytest.mark.rest
+def test_the_order_of_a_set_is_that_of_each_real_process(tmp_path):
+    """Four seeds of Python's hashes."""
+    lab.write(tmp_path, {"lab_main.py": ORDERED.format(imports="", base="object", names="D.keys() & D.keys()")})
+    code = "import lab_main as m, jax.numpy as jnp; x = jnp.ones(1); assert m.program(x)[0] == m.called(x)[0]"
+    for seed in "1234":
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]), "JITNEY_CACHE_DIR": str(tmp_path / "cache")}
+        subprocess.run([sys.executable, "-c", code], env={**env, "PYTHONHASHSEED": seed}, check=True)
+
+
+PRIMITIVE = """
+import functools
+import operator
+
+import jax
+import jitney
+from jax.core import ShapedArray
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
+
+mine = Primitive("mine")
+mine.def_abstract_eval(lambda x: ShapedArray(x.shape, x.dtype))
+
+
+def tangent(n, primals, tangents):
+    return mine.bind(*primals), n * tangents[0]
+
+
+def mapped(n, arguments, axes):
+    return n * mine.bind(*arguments), axes[0]
+
+
+mlir.register_lowering(mine, mlir.lower_fun(functools.partial(operator.mul, {lowering}), multiple_results=False))
+ad.primitive_jvps[mine] = functools.partial(tangent, {tangent})
+batching.primitive_batchers[mine] = functools.partial(mapped, {mapped})
+RULES = (tangent, mapped)
+
+
+def called(x):
+    {what}
+    return (RULES and x) * 0 + x
+
+
+program = jitney.optimize(cache="program")(called)
+"""
+USES = {
+    "lowering": "x = mine.bind(x)",
+    "tangent": "x = jax.jvp(mine.bind, (x,), (x,))[1]",
+    "mapped": "x = jax.vmap(mine.bind)(x)",
+}
+
+
+@pytest.mark.core("lowering")
+@pytest.mark.parametrize("rule", USES)
+def test_rules_of_a_primitive_of_ones_own_are_never_stale(folder, tmp_path, rule):
+    """They lie in tables of JAX, with numbers that no name leads to."""
+    for n in (2.0, 3.0):
+        numbers = {**dict.fromkeys(USES, 1.0), rule: n}
+        lab.write(tmp_path, {"lab_main.py": PRIMITIVE.format(what=USES[rule], **numbers)})
+        with lab.process(tmp_path) as main:
+            np.testing.assert_array_equal(main.program(jnp.ones(2)), n * np.ones(2))
+            [(is_kept, why)] = lab.notes(main.program)
+            assert not is_kept
+            assert "is a primitive that JAX does not name" in why
 
 
 def only(folder):

@@ -213,6 +213,33 @@ class Outer:
         self.inner.grid = np.arange(3.0)
 
 
+class Bare:
+    """It cannot be held weakly."""
+
+    __slots__ = ("scale",)
+
+    def __init__(self):
+        self.scale = 2.0
+
+
+def test_objects_that_cannot_be_weak_inside_of_others_are_read_once():
+    """Its number changes, then itself; what stays is no new program."""
+    it = Settings()
+    it.inner, it.kinds = Bare(), (jnp.sin, np.add)
+
+    @optimize
+    def shifted(it, x):
+        return x * it.inner.scale if it.kinds else x
+
+    for scale, traces in ((2.0, 1), (3.0, 2)):
+        it.inner.scale = scale
+        for _ in range(2):
+            np.testing.assert_allclose(shifted(it, X), scale * X)
+        assert shifted.stats.traces == traces
+    it.inner = Bare()
+    np.testing.assert_allclose(shifted(it, X), 2 * X)
+
+
 def test_objects_inside_of_objects():
     """Number and array; what is not read there makes no new program either."""
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from .._errors import repr_of
 from .._jax.trees import extended, is_a, issubdtype
+from .._signature.identity import kind_of
 from .._signature.options import Options
 from .._view.view import Leaf
 
@@ -119,10 +120,10 @@ def for_static(asked: Asked, path: str, argument: str, old: Any, new: Any) -> st
         return f"{out_of}pass {path!r} as an array"
     if listed and all(is_a(value, (np.ndarray, jax.Array)) for value in both):
         return f"take {argument!r} out of `static`: arrays are traced"
-    if all(callable(value) for value in both):
+    if all(any("__call__" in vars(base) for base in kind_of(value).__mro__) for value in both):
         return f"each function has a program; choose between them inside with jax.lax.switch if {path!r} varies often"
     if "object at 0x" in repr_of(new):
-        return f"pass the same {type(new).__name__} each time, or make its class a frozen dataclass, which is compared by its fields"
+        return f"pass the same {kind_of(new).__name__} each time, or make its class a frozen dataclass, which is compared by its fields"
     return f"pass {path!r} as arrays, or the same value each time"
 
 

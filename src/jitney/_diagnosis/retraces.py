@@ -11,6 +11,7 @@ import jax
 
 from .._jax.settings import settings_of_programs
 from .._jax.trees import type_of
+from .._signature.identity import kind_of
 from .._signature.told_apart import are_one
 from .._stages.plan import Plan, difference
 from .._view.layout import static_text
@@ -259,7 +260,7 @@ def _texts(old: Any, new: Any) -> tuple[str, str]:
         return a, b
     if line_of(old) != line_of(new):
         return f"{a}{line_of(old)}", f"{b}{line_of(new)}"
-    x, y = type_of(old).__name__, type_of(new).__name__
+    x, y = kind_of(old).__name__, kind_of(new).__name__
     return (f"{a} ({x})", f"{b} ({y})") if x != y else (a, f"another {b}")
 
 

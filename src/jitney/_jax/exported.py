@@ -8,7 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
+
+import jax.extend.core
+from jax.core import ShapedArray
+from jax.interpreters import mlir
 
 from .lapack import look_up
 
@@ -35,6 +41,38 @@ def program_of(content: bytes) -> Any:
         look_up()
         return exported
     return dataclasses.replace(exported, platforms=("any",), disabled_safety_checks=(export().DisabledSafetyCheck.platform(),))
+
+
+@dataclass(frozen=True, eq=False)
+class _Program:
+    """JAX's exported program, which counts by being itself."""
+
+    exported: Any
+
+
+def results_of(exported: Any, arrays: Sequence[Any]) -> list[Any]:
+    """What a program on one device gives of these arrays, in the trace around it, which no other transform stands around.
+
+    JAX takes the results of whatever calls an exported program for committed to their device, those of `jax.jit` only where an argument is
+    (tried with jax 0.10.2). It goes by the name of the operation, so this is one of our own, which is lowered as JAX's.
+    """
+    return _CALL.bind(*arrays, program=_Program(exported))
+
+
+def _avals(*_: Any, program: _Program) -> list[Any]:
+    return [ShapedArray(aval.shape, aval.dtype, weak_type=aval.weak_type) for aval in program.exported.out_avals]
+
+
+def _call(*arrays: Any, program: _Program) -> Any:
+    return program.exported.call(*arrays)
+
+
+_extend: Any = jax.extend.core
+_CALL = _extend.Primitive("jitney_kept")
+_CALL.multiple_results = True
+_CALL.def_abstract_eval(_avals)
+_mlir: Any = mlir
+_mlir.register_lowering(_CALL, _mlir.lower_fun(_call, multiple_results=True))
 
 
 def is_plain(exported: Any, content: bytes) -> bool:

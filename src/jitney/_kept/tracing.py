@@ -13,7 +13,7 @@ from jax.extend.core import primitives
 from .._checks import Kept as HasCallbacks
 from .._checks import Table, flagged, with_checks
 from .._jax.equinox_checks import has_equinox_checks, messages_of, own_jit
-from .._jax.exported import export, is_plain, program_of
+from .._jax.exported import export, is_plain, program_of, results_of
 from .._jax.trees import tree_flatten, tree_unflatten
 from .._record.unsure import Unsure
 from .._view.layout import described
@@ -44,8 +44,9 @@ class Exported:
 
 
 def called(content: bytes, arrays: Sequence[Any], checks: Sequence[Sequence[str]], weak: Sequence[int]) -> list[Any]:
-    """The results of a program that was written, as those of the body: typed as weakly, and under its checks."""
-    out: list[Any] = list(program_of(content).call(*arrays))
+    """The results of a program that was written, as those of the body: typed as weakly, under its checks, and not committed to a device."""
+    program = program_of(content)
+    out = results_of(program, arrays) if program.nr_devices == 1 else list(program.call(*arrays))
     number = out.pop() if checks else None
     for i in weak:
         out[i] = _convert.bind(out[i], new_dtype=out[i].dtype, weak_type=True, sharding=None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,6 +94,8 @@ def _followed(fn: types.FunctionType, chain: tuple[str, ...]) -> Iterator[Global
         name = f"{name}.{part}"
     yield Global(name, value, tuple(through), module)
     behind = rest[len(through) :][:1]
+    if behind and is_a(value, type) and issubclass(value, Mapping) and behind[0] in ("keys", "items"):
+        raise Unsure(f"`{fn.__name__}` uses `{name}.{behind[0]}`, of which sets are made, whose order may be another in each process")
     if behind and is_a(value, type):  # what somebody may have set in a class that is known by name
         spaces = [space_of(kind) for kind in value.__mro__]
         yield from (Global(f"{name}.{behind[0]}", space[behind[0]], (), None) for space in spaces if behind[0] in space)

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import linecache
 import os
+import random
 import sys
 import threading
 import types
@@ -18,12 +20,16 @@ from pathlib import Path
 from typing import Any
 
 import jax.monitoring
+import numpy as np
 
+from .._jax.trees import is_a
 from .._owners import owner, owner_of, short
 from .allowed import ENVIRONMENT, is_barred_call
 from .instructions import Codes
 from .looked_up import UNTOLD, LookedUp
+from .opened import described, told_of_opening
 from .remembered import Traced
+from .sets import MAKES_SETS, is_used_up, is_view
 from .unsure import Unsure
 from .whose import CORE, is_installed, is_known
 
@@ -32,6 +38,8 @@ _OS = os.__file__
 _EVALUATE = (dataclasses.__file__, typing.__file__)
 _CHECKER = "<@beartype(__beartype_checker_"
 _MONITORING = jax.monitoring.record_event.__code__.co_filename
+_OPENS_FOR_ITSELF = ("_jax", "_kept", "_limits.py", "_stages", "_sparsity", "_verify")
+"""Parts of jitney that read its own folder of programs, and what the machine is; others read what the user names."""
 _ON_BEHALF = frozenset(("absl", "etils", "platformdirs"))  # by which JAX writes and logs, and jitney finds its folder
 
 
@@ -68,6 +76,8 @@ class Ran:
             if not _is_nobodys(frame):
                 self._fail(f"`{_asker(frame)}` reads the environment")
             return False
+        if code in MAKES_SETS and not _is_nobodys(frame):
+            self._fail(f"`{_asker(frame)}` makes a set, whose order may be another in each process")
         module = str(frame.f_globals.get("__name__", ""))
         whose = owner_of(frame)
         if whose == "generated":  # what a tool wrote, for whose module it runs in
@@ -103,8 +113,16 @@ class Ran:
         """It calls what is no function of Python."""
         if called is getattr or called is hasattr:
             self._asked(frame, first)
+        elif is_view(called) and frame.f_code in self.followed and not is_used_up(frame):
+            what = f"hands on the {called.__name__} of a dict, of which `&`, `|`, `-` and `^` make a set"
+            self._fail(f"`{_asker(frame)}` {what}, whose order may be another in each process")
         elif is_barred_call(called) and not _is_nobodys(frame):
             self._fail(f"`{_asker(frame)}` calls `{getattr(called, '__name__', called)}`, which says something else in another process")
+
+    def opened(self, event: str, about: tuple[Any, ...], frame: types.FrameType) -> None:
+        """Something outside of the process is opened; what is found there is in no key."""
+        if not (_opens_for_itself(frame) or _is_aside(frame)):
+            self._fail(f"`{_user(frame)}` {described(event, about)}, and what that says is not followed")
 
     def _asked(self, frame: types.FrameType, first: Any) -> None:
         if frame.f_code not in self.followed or self.problem is not None:
@@ -158,6 +176,31 @@ def _is_of_core(frame: types.FrameType | None) -> bool:
     return False
 
 
+def _opens_for_itself(frame: types.FrameType | None) -> bool:
+    """Whether who opens a file, past the standard library, is JAX, jitney where it reads what is its own, or a library that shows lines of
+    the source in a message; or Python that imports."""
+    shows_source = False
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if name.startswith("<frozen importlib"):
+            return True
+        shows_source = shows_source or name == linecache.__file__
+        whose = owner(name)
+        if whose not in ("stdlib", "generated") and _ON_BEHALF.isdisjoint(Path(name).parts):
+            is_own = whose == "jitney" and not set(_OPENS_FOR_ITSELF).isdisjoint(Path(name).parts)
+            return is_own or whose in ("jax", "jaxlib") or (shows_source and whose != "user")
+        frame = frame.f_back
+    return False
+
+
+def _user(frame: types.FrameType) -> str:
+    """The function of the user's that runs, or else who asked."""
+    at: types.FrameType | None = frame
+    while at is not None and owner(at.f_code.co_filename) != "user":
+        at = at.f_back
+    return _asker(frame if at is None else at)
+
+
 def _imports(frame: types.FrameType | None) -> bool:
     """Whether this runs because an installed module is imported."""
     while frame is not None:
@@ -205,11 +248,20 @@ def watched(followed: Codes, looked_up: LookedUp, traced: Traced) -> Generator[R
     was_collecting = gc.isenabled()
     gc.disable()
     try:
-        with _monitored(ran) if sys.version_info >= (3, 12) else _profiled(ran):
+        with told_of_opening(ran.opened), _monitored(ran) if sys.version_info >= (3, 12) else _profiled(ran):
+            before = _drawn()
             yield ran
+            if _drawn() != before:
+                ran.problem = ran.problem or "it draws random numbers of NumPy's or Python's, which are others in each process"
     finally:
         if was_collecting:
             gc.enable()
+
+
+def _drawn() -> tuple[str, object]:
+    """Where the random numbers stand that all share. Whoever draws moves them on, by whatever name."""
+    state: Any = np.random.get_state(legacy=False)
+    return repr([(name, part.tobytes() if is_a(part, np.ndarray) else part) for name, part in state["state"].items()]), random.getstate()
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from __future__ import annotations
 import enum
 import functools
 import hashlib
+import re
 import struct
 import sys
 import types
@@ -21,6 +22,8 @@ from typing import Any, NamedTuple
 
 import equinox
 import jax
+import jax.extend.core
+import jax.extend.core.primitives
 import numpy as np
 from jax.core import Tracer
 
@@ -44,10 +47,15 @@ from .classes import (
 from .functions import Global, attribute_of, globals_of, is_users
 from .instructions import Codes, Reads, codes_in, digest_of, reads_of
 from .remembered import Memory, Traced, attributes_of, is_as_computed, is_remembering, name_of, options_of
+from .sets import OF_SETS
 from .unsure import Unsure
 from .whose import importable, is_installed, whose
 
 _sharding: Any = jax.sharding
+_Primitive: Any = jax.extend.core.Primitive
+_primitives: Any = jax.extend.core.primitives
+_NOW = frozenset(("now", "today"))
+_TIMES = re.compile(r"\s*[<>=|]?(M8?$|M8\[|M8|datetime64)")
 _ATOMS = (type(None), bool, str, bytes, type(...), type(NotImplemented))
 _TEXT = (typing.TypeVar, types.GenericAlias, types.UnionType, type(typing.Union[int, str]), type(typing.List[int]), type(typing.Any))  # noqa: UP006, UP007
 _SEEN_THROUGH: Any = (equinox.Module, tuple)
@@ -90,6 +98,9 @@ class Walk:
         self._passed: set[str] = set()
         self._views: list[np.ndarray[Any, Any]] = []  # of which code may ask for the array that they are a view of
         self._asked: set[str] = set()
+        self._texts: set[str] = set()  # and those of code, by word
+        self._has_sets = False
+        self._remakers: list[tuple[str, types.CodeType]] = []  # code that makes sets, if it is given one
         self._words: set[str] = set()
         self._later: list[tuple[Any, list[str]]] = []  # functions and classes: a chain of calls may be long
         self._scope = scope
@@ -105,6 +116,10 @@ class Walk:
         """Of everything that was added, with what its functions, classes and modules say."""
         self._drain()
         self._read_names()
+        if not _NOW.isdisjoint(text.strip().lower() for text in self._texts) and any(map(_TIMES.match, self._texts)):
+            raise Unsure("it has times of NumPy's and the text 'now' or 'today', of which each process makes another time")
+        for name, code in self._remakers if self._has_sets else ():
+            self.codes.add(codes_in(code), f"`{name}` may make a set of another one, whose order may be another in each process")
         for at, view in enumerate(self._views):
             if _OF_VIEWS & self._asked:
                 self.say("view", str(at))
@@ -148,6 +163,7 @@ class Walk:
             self.say("int", f"{value:x}")  # in decimal Python shows no more digits than `sys.get_int_max_str_digits()`
         elif kind in _ATOMS:
             self.say(kind.__name__, repr(value))
+            self._texts.add(value if kind is str else "")
         elif kind in (float, complex):
             self.say(kind.__name__, static_text(value))
         elif id(value) in self._at:
@@ -206,6 +222,7 @@ class Walk:
             if any(is_a(part, (str, bytes)) for part in value):
                 raise self.fail("is a set of texts, whose order is another in each process")
             self.say(*map(self._alone, value))  # in their order, which a loop sees
+            self._has_sets = True
         else:
             self._many([("", part) for part in value])
 
@@ -239,6 +256,7 @@ class Walk:
         if is_a(value, np.ndarray) and value.base is not None:
             self._views.append(value)
         laid = repr((host.strides, host.flags.writeable)) if kind is np.ndarray else repr(getattr(value, "sharding", None))
+        self._texts.update(map(str, host.ravel().tolist()) if host.dtype.kind in "US" else ())
         self.say("array", kind.__name__, host.dtype.str, repr(host.shape), str(weak), laid)
         self.say(hashlib.blake2b(np.ascontiguousarray(host).tobytes(), digest_size=32).hexdigest())
 
@@ -246,6 +264,7 @@ class Walk:
         if dtype.metadata is not None:
             raise self.fail("has a dtype with metadata")
         self.say("dtype", repr(dtype))
+        self._texts.add(dtype.str.lstrip("<>|"))
 
     def _callable(self, value: Any, kind: Any) -> bool:
         """Whether it was a function of another kind."""
@@ -452,7 +471,10 @@ class Walk:
             names = reads_of(code)
             self._asked |= names.attributes
             self._words |= names.words
+            self._texts |= names.words
             self._globals(value, names)
+            if OF_SETS & names.attributes or any(chain[0] == "type" for chain in names.chains):
+                self._remakers.append((value.__name__, code))
 
     def _globals(self, fn: types.FunctionType, names: Reads) -> None:
         try:
@@ -488,6 +510,8 @@ class Walk:
             self.say("program", repr(value.options), repr(value.core.contract))
             self.add(value.__wrapped__)
             return
+        if is_a(value, _Primitive) and not any(value is each for each in vars(_primitives).values()):
+            raise self.fail("is a primitive that JAX does not name, whose rules lie in tables that are not looked at")
         if holds_hidden_state(kind):
             raise self.fail(f"is a {kind.__module__}.{kind.__qualname__}, whose content is not known")
         self.add(kind)

@@ -88,6 +88,11 @@ def living(stand_in: Identity) -> Any:
     return value
 
 
+def kind_of(value: Any) -> type[Any]:
+    """The class of a value, or of what it stands for."""
+    return value.kind if type(value) is Identity else type_of(value)
+
+
 def can_be_weak(kind: type[Any]) -> bool:
     """Whether instances of a class can be held without being kept alive."""
     return kind.__weakrefoffset__ != 0 and not issubclass(kind, _LONG_LIVED)

@@ -107,7 +107,8 @@ class _Seen:
     def __init__(self, value: Any, *, nested: bool = False, by_class: bool = False):
         self.settled = nested or value is ABSENT or is_settled(value)
         self.nested = nested
-        is_strong = value is ABSENT or (by_class and hasattr(type_of(value), "__get__")) or (self.settled and leads_nowhere(value))
+        is_alone = leads_nowhere(value) or not (can_be_weak(type_of(value)) or is_a(value, tuple))
+        is_strong = value is ABSENT or (by_class and hasattr(type_of(value), "__get__")) or (self.settled and is_alone)
         self._then = value if is_strong else identity(value) if can_be_weak(type_of(value)) else _GONE
         self.state = None if is_strong or nested else state(value)
         self.words = "" if is_strong else _words(value)

@@ -17,7 +17,7 @@ from .._errors import StaticError, Where, sentence
 from .._jax.trees import is_a, is_of_numbers, register_pytree_node, tree_flatten, tree_map, tree_unflatten, type_of
 from .._signature.copies import Copies, snapshot
 from .._signature.identity import Identity, living
-from .._signature.plain_objects import article, is_used_up
+from .._signature.plain_objects import article, is_plain, is_used_up
 from .._signature.static_values import keyer_of
 from .._signature.told_apart import exactly
 from .building import Build, builder, holds_modules
@@ -62,7 +62,7 @@ class Outcome:
         """
         leaves, self.treedef = tree_flatten(result)
         self.made = made_in(result, leaves)  # before anything else refers to them
-        stand_ins = {id(stand_in()): stand_in for stand_in in given}
+        stand_ins = {id(stand_in()): stand_in for stand_in in given if is_plain(stand_in.kind)}  # functions stand in results as they are
         self._rest = tuple((i, stand_ins.get(id(leaf)) or snapshot(leaf)) for i, leaf in enumerate(leaves) if not is_computed(leaf))
         self.seen.append((self.treedef, self._rest))
         self.build = self._first
