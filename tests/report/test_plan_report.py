@@ -99,7 +99,9 @@ def test_an_annotation_that_cannot_drive_a_decision_says_so():
     def f(x: "NoSuchType", y: Float[Array, "n"]):
         return y
 
-    whys = [d["why"] for d in f.plan(1, jnp.ones(3)).to_dict()["decisions"] if d["name"] == "contract" and not d["taken"]]
+    with pytest.warns(JitneyWarning, match="`NoSuchType` of 'x'"):
+        plan = f.plan(1, jnp.ones(3))
+    whys = [d["why"] for d in plan.to_dict()["decisions"] if d["name"] == "contract" and not d["taken"]]
     assert any("'x' could not be resolved" in why for why in whys)
 
 
