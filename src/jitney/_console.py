@@ -10,14 +10,19 @@ import os
 import shutil
 import sys
 import textwrap
+import warnings
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from importlib.util import find_spec
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
+
+from ._errors import JitneyWarning, sentence
+from ._owners import users_level
 
 _WIDEST, _NARROWEST = 120, 40  # of what is printed, in letters
 Row = Sequence[tuple[str, str]]  # text and style of each cell
@@ -49,12 +54,16 @@ def figures(title: str, rows: Sequence[Sequence[str]]) -> Table:
 _NAMES = 2
 
 
+# In a notebook a console of rich displays what it prints and leaves its file empty, unless it is told that it is in none.
+
+
 def text_of(shown: Any) -> str:
     """As text; on a terminal as wide as that is, and in colours unless `NO_COLOR` is set."""
     file = io.StringIO()
     watched = sys.stdout.isatty()
     colours = watched and not os.environ.get("NO_COLOR")
-    Console(file=file, width=_wide() if watched else _WIDEST, force_terminal=colours or None).print(shown)
+    width = _wide() if watched else _WIDEST
+    Console(file=file, width=width, force_terminal=colours or None, force_jupyter=False).print(shown)
     return "\n".join(line.rstrip() for line in file.getvalue().splitlines())
 
 
@@ -69,7 +78,7 @@ def _wide() -> int:
 
 def html_of(shown: Any) -> str:
     """As HTML, for a notebook."""
-    console = Console(file=io.StringIO(), record=True, width=_WIDEST)
+    console = Console(file=io.StringIO(), record=True, width=_WIDEST, force_jupyter=False)
     console.print(shown)
     return console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
 
@@ -81,9 +90,12 @@ class _Rate(ProgressColumn):
         return Text(f"{task.speed * task.fields['size']:,.0f} {task.fields['each']}/s" if task.speed else "")
 
 
-@contextmanager
-def bar(name: str, total: int, done: int, size: int, *, of: str = "chunks", each: str = "rows") -> Generator[Callable[[], None]]:
+def bar(
+    name: str, total: int, done: int, size: int, *, of: str = "chunks", each: str = "rows"
+) -> AbstractContextManager[Callable[[], None]]:
     """The progress of a run over chunks; what it gives is called after each. Where nobody looks, as in a file, it writes nothing.
+
+    A notebook shows it with the package ipywidgets; without that package there is a warning, and no bar.
 
     Args:
         name: What runs.
@@ -98,8 +110,26 @@ def bar(name: str, total: int, done: int, size: int, *, of: str = "chunks", each
     )  # fmt: skip
     console = Console()
     if not (console.is_terminal or console.is_jupyter):
-        yield lambda: None
-        return
-    with Progress(*columns, console=console, transient=True) as shown:
-        task = shown.add_task(name, total=total, completed=done, size=size, each=each)
-        yield lambda: shown.advance(task)
+        return nullcontext(_nothing)
+    if console.is_jupyter and find_spec("ipywidgets") is None:
+        text = sentence(
+            f"{name}()",
+            "no progress bar is shown.",
+            "A notebook draws it with the package ipywidgets, which is not installed; the run goes on without the bar.",
+            "`pip install ipywidgets` and start the kernel again, or `progress=False`.",
+        )
+        warnings.warn(text, JitneyWarning, stacklevel=users_level())
+        return nullcontext(_nothing)
+    progress = Progress(*columns, console=console, transient=True)
+    return _drawn(progress, name, total=total, completed=done, size=size, each=each)
+
+
+@contextmanager
+def _drawn(progress: Progress, name: str, **figures: Any) -> Generator[Callable[[], None]]:
+    with progress:
+        task = progress.add_task(name, **figures)
+        yield lambda: progress.advance(task)
+
+
+def _nothing() -> None:
+    pass

@@ -1,5 +1,11 @@
 """`jitney.Checkpoints`: saved on one mesh, restored on another."""
 
+import enum
+import functools
+import json
+import pickle
+import struct
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -164,6 +170,110 @@ def test_what_has_no_numbers_is_named(tmp_path):
     (tmp_path / "7").mkdir()
     with pytest.raises(jitney.JitneyError, match="no checkpoint of jitney's"):
         checkpoints.restore({"w": np.ones(2)})
+
+
+ODD_NAN = struct.unpack("<d", bytes.fromhex("010000000000f8ff"))[0]
+VALUES = {
+    "it": (7, 0), "lr": (0.1, 0.5), "huge": (-(10**5000), 1), "nan": (ODD_NAN, 0.0), "zero": (complex(-0.0, ODD_NAN), 0j),
+    "flag": (True, False), "text": ("\ud800 \u00e9", ""), "bytes": (b"\x00\xff", b""), "kind": (7, 0.5), "none": (None, None),
+}  # fmt: skip
+
+
+@pytest.mark.core("lr", "nan", "text", "kind")
+@pytest.mark.parametrize("name", VALUES)
+def test_values_of_python_come_back_to_the_bit(tmp_path, name):
+    """Of the type that was saved, whatever the tree has in their place."""
+    saved, other = VALUES[name]
+    checkpoints = jitney.Checkpoints(tmp_path)
+    checkpoints.save(1, {"w": np.ones(2), "x": [saved]})
+    found = checkpoints.restore({"w": np.zeros(2), "x": [other]})[1]["x"][0]
+    assert pickle.dumps(found) == pickle.dumps(saved)
+
+
+def test_a_generator_goes_on_where_it_was(tmp_path):
+    """By its state, a tree of numbers and texts."""
+    rng, other = np.random.default_rng(3), np.random.default_rng(4)
+    checkpoints = jitney.Checkpoints(tmp_path)
+    checkpoints.save(1, {"w": np.ones(2), "rng": rng.bit_generator.state})
+    other.bit_generator.state = checkpoints.restore({"w": np.zeros(2), "rng": other.bit_generator.state})[1]["rng"]
+    np.testing.assert_array_equal(other.random(5), rng.random(5))
+
+
+class Reader:
+    """A callable object of the user's that counts."""
+
+    def __init__(self):
+        self.at = 3
+
+    def __call__(self):
+        return self.at
+
+
+class Mode(enum.IntEnum):
+    TRAIN = 1
+
+
+@pytest.mark.core("Generator", "Reader")
+@pytest.mark.parametrize(
+    "leaf", [np.random.default_rng(0), np.random.RandomState(0), Reader(), {1, 2}, Mode.TRAIN], ids=lambda leaf: type(leaf).__name__
+)
+def test_what_is_not_saved_is_named(tmp_path, leaf):
+    """With its path, before a run begins with it or ends in it."""
+    checkpoints = jitney.Checkpoints(tmp_path)
+    says = rf"\['x'\]\[0\] is a {type(leaf).__name__}, which is not saved"
+    with pytest.raises(jitney.JitneyError, match=says):
+        checkpoints.save(1, {"w": np.ones(2), "x": [leaf]})
+    with pytest.raises(jitney.JitneyError, match=says):
+        checkpoints.restore({"w": np.ones(2), "x": [leaf]})
+
+
+@pytest.mark.parametrize("leaf", [jnp.tanh, jax.nn.relu, np.add, len, dict, np.dtype("f4"), jax.jit(jnp.sin), functools.partial(max, 0)])
+def test_code_is_that_of_the_tree(tmp_path, leaf):
+    """It is what the program does, not what it has reached."""
+    checkpoints = jitney.Checkpoints(tmp_path)
+    checkpoints.save(1, {"w": np.ones(2), "x": leaf})
+    assert checkpoints.restore({"w": np.ones(2), "x": leaf})[1]["x"] is leaf
+
+
+@pytest.mark.parametrize(("like", "says"), [
+    ({"x": np.zeros(2)}, r"\['x'\] is a value of Python in the checkpoint and float64 \[2\] in the tree"),
+    ({"x": None}, r"\['x'\] is only in the checkpoint"),
+    ({"x": 1, "y": 2}, r"\['y'\] is only in the tree"),
+])  # fmt: skip
+def test_values_that_do_not_fit_are_named(tmp_path, like, says):
+    """As arrays are."""
+    checkpoints = jitney.Checkpoints(tmp_path)
+    checkpoints.save(1, {"w": np.ones(2), "x": 3})
+    with pytest.raises(jitney.JitneyError, match=says):
+        checkpoints.restore({"w": np.ones(2), **like})
+
+
+def rewritten(folder, change):
+    """The JSON of a checkpoint, as `change` leaves it."""
+    (file,) = (path for path in folder.rglob("metadata") if path.parent.name == "names")
+    described = json.loads(file.read_text())
+    change(described)
+    file.write_text(json.dumps(described))
+
+
+def test_a_checkpoint_without_values_says_so(tmp_path):
+    """As jitney 0.2 wrote it: the arrays are restored, and a warning names what is the tree's."""
+    checkpoints = jitney.Checkpoints(tmp_path)
+    checkpoints.save(1, {"w": np.ones(2), "it": 7})
+    rewritten(tmp_path, lambda described: [described.pop(name) for name in ("values", "values_checksum")])
+    with pytest.warns(jitney.JitneyWarning, match=r"step 1 was saved by an earlier jitney, without \['it'\]"):
+        _, found = checkpoints.restore({"w": np.zeros(2), "it": 0})
+    assert (found["w"].sum(), found["it"]) == (2, 0)
+    checkpoints.restore({"w": np.zeros(2)})  # nothing to say
+
+
+def test_a_damaged_value_is_refused(tmp_path):
+    """As a damaged array is."""
+    checkpoints = jitney.Checkpoints(tmp_path)
+    checkpoints.save(1, {"w": np.ones(2), "it": 7})
+    rewritten(tmp_path, lambda described: described["values"][0].__setitem__(2, "0x8"))
+    with pytest.raises(jitney.JitneyError, match="numbers of Python are not those that were saved"):
+        checkpoints.restore({"w": np.zeros(2), "it": 0})
 
 
 def test_empty_arrays_are_restored(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 from jax import lax
 
 import jitney
-from jitney import LossScale, OptionError, optimize
+from jitney import JitneyWarning, LossScale, OptionError, TraceError, optimize
 from tests._arrays import array
 
 
@@ -31,6 +31,57 @@ def test_the_factor_falls_at_once_and_rises_after_a_row_of_finite_steps():
     assert factors == [4, 2, 2, 2, 2, 2, 2, 2, 4, 4, 4, 8, 8, 8, 16, 16]
     assert skipped == [1, 2, 3, 3, 3, 4, *[4] * 10]
     assert history(LossScale(16.0, period=1, most=16.0), [True, True])[0] == [16, 16]
+
+
+def after(scale, finite):
+    """A scale after these steps, in one program."""
+    return jax.jit(lambda scale, finite: lax.scan(lambda scale, ok: (scale.adjust(ok), None), scale, finite)[0])(scale, jnp.asarray(finite))
+
+
+BAD, GOOD = [False], [True]
+
+
+@pytest.mark.parametrize(("finite", "stuck"), [
+    (BAD * 3, 0), (BAD * 4, 1), (BAD * 43, 40), (BAD * 43 + GOOD, 0), (BAD * 43 + GOOD + BAD, 1), (GOOD * 50, 0),
+])  # fmt: skip
+def test_steps_that_are_skipped_at_the_least_factor_are_counted(finite, stuck):
+    """From 8, three steps lower the factor to 1; those behind them are lost, until one is finite."""
+    assert int(after(LossScale(8.0), finite).stuck) == stuck
+
+
+def test_a_finite_step_starts_a_new_streak():
+    """Whatever was skipped before it."""
+    assert int(after(LossScale(1.0), BAD * 5 + GOOD * 2).streak) == 2
+
+
+def test_a_run_that_stands_still_says_so():
+    """Where somebody looks, with what to do; a step less is no news."""
+    assert not after(LossScale(1.0), BAD * 39).check()
+    with pytest.warns(JitneyWarning, match="the last 40 steps or more were skipped, all at the least factor, 1.*\n.*\nFix: ") as told:
+        assert after(LossScale(1.0), BAD * 40).check()
+    assert [each.filename for each in told] == [__file__]
+
+
+def test_one_of_many_that_stands_still_says_so():
+    """An ensemble has a scale each."""
+    many = jax.vmap(after, in_axes=(None, 0))(LossScale(1.0), jnp.asarray([GOOD * 3, BAD * 3]))
+    with pytest.warns(JitneyWarning, match="the last 3 steps"):
+        assert many.check(3)
+
+
+def test_a_loop_outside_of_jit_says_so_by_itself():
+    """Each `adjust` has the count of the step before."""
+    scale = LossScale(1.0)
+    for _ in range(40):
+        scale = jax.block_until_ready(scale.adjust(jnp.asarray(False)))
+    with pytest.warns(JitneyWarning, match="the last 40 steps"):
+        scale.adjust(jnp.asarray(False))
+
+
+def test_a_check_needs_a_value():
+    """Which a traced step has not."""
+    with pytest.raises(TraceError, match="call it on what the step returned"):
+        jax.jit(lambda scale: scale.check())(LossScale())
 
 
 def test_scaling_is_undone_to_the_bit_and_keeps_types():

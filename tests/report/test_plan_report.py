@@ -1,9 +1,11 @@
 """`plan(...)` for people: text, colours on a terminal, HTML, and plain data."""
 
+import builtins
 import io
 import json
 import re
 import sys
+import types
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -12,7 +14,9 @@ import pytest
 from jaxtyping import Array, Float
 from rich.console import Console
 
-from jitney import ContractError, optimize
+import jitney
+from jitney import ContractError, JitneyWarning, optimize, stream
+from jitney._command.arguments import main
 from tests._arrays import array
 
 
@@ -95,7 +99,9 @@ def test_an_annotation_that_cannot_drive_a_decision_says_so():
     def f(x: "NoSuchType", y: Float[Array, "n"]):
         return y
 
-    whys = [d["why"] for d in f.plan(1, jnp.ones(3)).to_dict()["decisions"] if d["name"] == "contract" and not d["taken"]]
+    with pytest.warns(JitneyWarning, match="`NoSuchType` of 'x'"):
+        plan = f.plan(1, jnp.ones(3))
+    whys = [d["why"] for d in plan.to_dict()["decisions"] if d["name"] == "contract" and not d["taken"]]
     assert any("'x' could not be resolved" in why for why in whys)
 
 
@@ -153,6 +159,58 @@ def test_html_is_for_notebooks():
     assert "style=" in html
     assert "&lt;b&gt;&amp;" in html
     assert "<b>" not in html
+
+
+@pytest.fixture
+def displayed(monkeypatch):
+    """A kernel of Jupyter, as rich recognises one; what is displayed by itself."""
+    shown = []
+    shell = type("ZMQInteractiveShell", (), {})()
+    monkeypatch.setattr(builtins, "get_ipython", lambda: shell, raising=False)
+    monkeypatch.setitem(sys.modules, "IPython", types.ModuleType("IPython"))
+    monkeypatch.setitem(sys.modules, "IPython.display", types.SimpleNamespace(display=shown.append))
+    assert Console().is_jupyter
+    return shown
+
+
+def reports():
+    """One of each kind of report: a picture beside a table, counts, figures, what was watched."""
+    double, x = optimize(lambda x: 2 * x), jnp.ones(3)
+    with jitney.watch() as watched:
+        double(x)
+    return [double.plan(x), double.stats, jitney.measure(double, x, seconds=0.01), watched]
+
+
+@pytest.mark.parametrize("of", [str, repr, lambda report: report._repr_html_()], ids=["str", "repr", "html"])
+def test_a_notebook_gets_reports_as_text(displayed, monkeypatch, of):
+    """The text is the one outside of a notebook, and nothing is displayed beside it."""
+    found = reports()
+    shown = [of(report) for report in found]
+    assert displayed == []
+    monkeypatch.delattr(builtins, "get_ipython")
+    assert shown == [of(report) for report in found]
+    assert all(shown)
+
+
+def test_commands_are_text_in_a_notebook(displayed, capsys):
+    """Where a cell calls `main`, they print."""
+    main(["doctor", "--no-measure"])
+    assert "jax" in capsys.readouterr().out
+    assert displayed == []
+
+
+def test_a_notebook_without_widgets_has_no_bar(displayed, monkeypatch):
+    """A warning says so, once and at the user's line, and nothing empty is displayed."""
+    monkeypatch.setitem(sys.modules, "ipywidgets", None)
+
+    @optimize
+    def total(x: Float[Array, "n"]) -> Float[Array, ""]:
+        return jnp.sum(x)
+
+    with pytest.warns(JitneyWarning, match="pip install ipywidgets") as told:
+        stream(total, {"x": np.ones(16, np.float32)}, chunk={"n": 8})
+    assert [each.filename for each in told] == [__file__]
+    assert displayed == []
 
 
 def test_square_brackets_are_text():

@@ -3,6 +3,7 @@
 import collections.abc
 import enum
 import functools
+import re
 import sys
 import typing
 from typing import Annotated, Any, Literal, NamedTuple, NewType, Optional, TypedDict, TypeVar, Union
@@ -16,6 +17,7 @@ import numpy.typing as npt
 import pytest
 from jaxtyping import Array, ArrayLike, Bool, Float, Float32, Int, Key, PRNGKeyArray, PyTree, Scalar, ScalarLike, Shaped
 
+from jitney import JitneyWarning, optimize
 from jitney._signature.annotations import fields_of, hints_of, read
 from jitney._signature.hints import AnyHint, ArrayHint, ContainerHint, ModuleHint, ScalarHint, StaticHint, TreeHint, UnionHint
 from tests._arrays import array, random_key
@@ -255,6 +257,62 @@ def test_hints_are_hashable_and_compare_by_meaning():
     assert read(Float[Array, "n"]) == read(Float[np.ndarray, "n"])
     assert hash(read(Float[Array, "n"])) != hash(read(Float[Array, "m"]))
     assert hash(read(tuple[Literal["a"], Float[Array, "n"]])) == hash(read(tuple[Literal["a"], Float[Array, "n"]]))
+
+
+def unknown(x: "Floot[Array, 'n']", y: Float[Array, "n"]) -> "Nowhere":  # type: ignore
+    return x
+
+
+def test_an_annotation_that_cannot_be_resolved_is_a_warning():
+    """At the first call, once: the name, whose it is, what it switches off, and a name that is written alike."""
+    f = optimize(pad={"n": [8]})(unknown)
+    says = (
+        r"unknown\(\) at test_annotations.py:\d+: the annotation `Floot\[Array, 'n'\]` of 'x' \(name 'Floot' is not defined\), "
+        r"the annotation `Nowhere` of the result \(name 'Nowhere' is not defined\) cannot be resolved.\n.* `pad` may do less.*\n"
+        "Fix: did you mean `Float`"
+    )
+    with pytest.warns(JitneyWarning, match=says) as told:
+        f(array(np.ones(3)), array(np.ones(3)))
+    assert [each.filename for each in told] == [__file__]
+    f(array(np.ones(3)), array(np.ones(9)))  # a further program
+
+
+@pytest.mark.parametrize("name", ["plan", "grad", "lower"])
+def test_whoever_asks_first_is_told_of_an_annotation_that_cannot_be_resolved(name):
+    """Not the plan alone."""
+
+    @optimize
+    def body(x: "Nowhere", y: Float[Array, "n"]) -> Float[Array, ""]:  # type: ignore
+        return jnp.sum(x * y)
+
+    with pytest.warns(JitneyWarning, match="`Nowhere` of 'x'"):
+        getattr(body, name)(array(np.ones(3)), array(np.ones(3)))
+
+
+class Misspelt(eqx.Module):
+    weight: "Floot[Array, 'n']"  # type: ignore
+    activation: "Nowhere"  # type: ignore
+
+
+class Row(NamedTuple):
+    x: "Floot[Array, 'n']"  # type: ignore
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "path"),
+    [(Misspelt, Misspelt(array(np.ones(3)), jnp.tanh), "a.weight"), (Row, Row(array(np.ones(3))), "a.x"),
+     (tuple[Misspelt], (Misspelt(array(np.ones(3)), jnp.tanh),), "a[0].weight")],
+    ids=["module", "record", "nested"],
+)  # fmt: skip
+def test_a_field_whose_annotation_cannot_be_resolved_is_a_warning(kind, value, path):
+    """Where it holds an array; a function is not checked anyway."""
+
+    def body(a):
+        return a
+
+    body.__annotations__ = {"a": kind}
+    with pytest.warns(JitneyWarning, match=re.escape(f"'{path}' is not checked: `Floot[Array, 'n']` is not resolved.")):
+        optimize(body)(value)
 
 
 def test_strings_are_resolved_one_by_one():

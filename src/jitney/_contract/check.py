@@ -34,6 +34,12 @@ from .sizes import Mismatch, Sizes, fit_shape, settle
 _jtu: Any = jax.tree_util  # parts of its types are unknown to pyright
 
 
+class Unresolved(str):
+    """A note on an array whose annotation names what is not there. Nobody writes one for that: it is a warning too."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True)
 class Scope:
     """Where names are bound: one per call, and one per instance of a module."""
@@ -62,7 +68,9 @@ def fit(hint: Hint, value: Any, path: str, scope: Scope) -> Mismatch | None:
         case ModuleHint():
             return _fit_module(hint, value, path, scope)
         case AnyHint(reason=reason):
-            if reason and scope.strict:
+            if hint.is_unresolved and is_array(value):
+                scope.sizes.notes.append(Unresolved(f"{path!r} is not checked: {reason}"))
+            elif reason and scope.strict:
                 scope.sizes.notes.append(f"{path!r} is not checked: {reason}")
             return None
 

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from .._errors import ContractError, Where, sentence
+from .._errors import ContractError, JitneyWarning, Where, sentence
+from .._owners import users_level
 from .._signature.annotations import hints_of
 from .._signature.hints import AnyHint, ArrayHint, Hint, ModuleHint, ScalarHint, UnionHint
-from .check import Scope, fit, fits_alone
+from .check import Scope, Unresolved, fit, fits_alone
 from .kinds import accepts, arrays_in, children_of, is_array, is_number
 from .sizes import Mismatch, Sizes, settle
 
@@ -91,7 +93,20 @@ def check_arguments(contract: Contract, arguments: Mapping[str, Any]) -> tuple[S
             else:
                 _raise(contract.where, problem)
     _raise(contract.where, settle(sizes, arguments))
+    _tell_unresolved(contract, sizes.notes)
     return sizes, tuple(dict.fromkeys(sizes.notes))
+
+
+def _tell_unresolved(contract: Contract, notes: Sequence[str]) -> None:
+    """Warn of fields whose annotations cannot be resolved; those of parameters have their warning."""
+    told = [note for note in notes if isinstance(note, Unresolved) and re.match(r"'(\w+)", note)[1] not in contract.unresolved]
+    if told:
+        text = sentence(contract.where, f"{'; '.join(dict.fromkeys(told))}.", UNRESOLVED_RULE, UNRESOLVED_FIX)
+        warnings.warn(text, JitneyWarning, stacklevel=users_level())
+
+
+UNRESOLVED_RULE = "An annotation that is text is looked up where it stands. One that cannot be is not checked, and its axes are unknown."
+UNRESOLVED_FIX = "correct the name, or import it where it is found at run time: not under `if TYPE_CHECKING:`, not in a function."
 
 
 def check_result(contract: Contract, result: Any, sizes: Sizes, arguments: Mapping[str, Any]) -> None:

@@ -43,7 +43,7 @@ def scan_steps(
         carry: How many of its leading arguments are handed on. `step(model, state, batch) -> (model, state, loss)` has `carry=2`; with
             `carry=1` a step that returns nothing else returns the new value itself.
         over: The arguments of which each step gets an element of its own, along a new first axis of size `n`: batches, keys.
-        progress: Whether a bar shows how far a call is. It is drawn by callbacks, a hundred of them at most.
+        progress: Whether a bar shows how far a call is. It is drawn by callbacks, a hundred of them at most; in a notebook by ipywidgets.
         options: Of `jitney.optimize`, for the whole program.
 
     Returns:

@@ -228,7 +228,7 @@ class Tools(Generic[R]):
             checkpoint: A file that keeps what has been accumulated.
             checkpoint_every: How often it is written: a number of chunks, or seconds as in `"30s"`.
             retries: How often a chunk is read again whose reading failed.
-            progress: Whether a bar shows how far the run is.
+            progress: Whether a bar shows how far the run is; in a notebook by ipywidgets.
 
         Raises:
             AxisError: An operation looks along the axis in a way that is not carried from chunk to chunk.

@@ -7,6 +7,7 @@ range of float32 and needs none of this.
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, TypeVar
 
 import equinox as eqx
@@ -15,9 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from .._errors import OptionError, sentence
-from .._jax.trees import is_a, is_number, is_whole, issubdtype, tree_map
-from .._owners import public
+from .._errors import JitneyWarning, OptionError, TraceError, sentence
+from .._jax.trees import Tracer, is_a, is_number, is_whole, issubdtype, tree_map
+from .._owners import public, users_level
 
 T = TypeVar("T")
 _jax: Any = jax
@@ -40,9 +41,12 @@ class LossScale(eqx.Module):
         return *scale.select(finite, (new_model, new_opt), (model, opt)), scale.adjust(finite)
     ```
 
+    A factor at its `least` cannot fall. What is not finite then is no matter of the factor: steps are skipped for ever, and the model
+    stays as it is. Inside of `jit` nobody can say so for free; call `scale.check()` where the loss is logged.
+
     Attributes:
         factor: What the loss is multiplied by.
-        streak: Finite steps since the factor last changed.
+        streak: Finite steps since the factor last changed; below 0, minus `stuck`.
         skipped: Steps that were not finite, since the beginning.
         period: So many finite steps in a row raise the factor.
         growth: By what it is raised and lowered. A power of two changes no digit of the gradients.
@@ -103,16 +107,53 @@ class LossScale(eqx.Module):
 
     def adjust(self, finite: Bool[Array, ""]) -> LossScale:
         """The factor for the next step: lower, and one more skipped, if this one was not finite; higher after `period` that were."""
-        streak = self.streak + 1
+        if is_a(self.streak, jax.Array) and not is_a(self.streak, Tracer) and self.streak.is_ready():
+            self.check()  # outside of `jit`, where the device is not behind
+        streak = _jnp.maximum(self.streak, 0) + 1
         raised = streak >= self.period
+        stuck = _jnp.where(self.factor <= self.least, _jnp.minimum(self.streak, 0) - 1, 0)
         higher = _jnp.where(raised, _jnp.minimum(self.factor * self.growth, self.most), self.factor)
         lower = _jnp.maximum(self.factor / self.growth, self.least)
         changed = (
             _jnp.where(finite, higher, lower).astype(_jnp.float32),
-            _jnp.where(_jnp.logical_and(finite, _jnp.logical_not(raised)), streak, 0).astype(_jnp.int32),
+            _jnp.where(finite, _jnp.where(raised, 0, streak), stuck).astype(_jnp.int32),
             _jnp.where(finite, self.skipped, self.skipped + 1).astype(_jnp.int32),
         )
         return _eqx.tree_at(_numbers, self, changed)
+
+    @property
+    def stuck(self) -> Int[Array, ""]:
+        """So many steps in a row, up to the last one, were skipped at the least factor."""
+        return _jnp.maximum(-self.streak, 0)
+
+    @public
+    def check(self, steps: int = 40) -> bool:
+        """Whether no step of the last so many was made, at the least factor; a warning says so.
+
+        It reads one number from the device, and waits for the step that computes it: call it where the loss is logged.
+
+        Args:
+            steps: How many. A single step may overflow at any factor.
+
+        Raises:
+            TraceError: It is called while a function is traced, when the count has no value yet.
+        """
+        if is_a(self.streak, Tracer):
+            raise TraceError(
+                sentence("jitney.LossScale.check()", "the step is traced.", "While it is traced, its counts have no value.",
+                         "call it on what the step returned, or use `scale.stuck` in the step."),
+                code="J273",
+            )  # fmt: skip
+        if not np.any(np.asarray(self.streak) <= -steps):
+            return False
+        text = sentence(
+            _WHERE,
+            f"the last {steps} steps or more were skipped, all at the least factor, {self.least:g}.",
+            "A smaller factor mends gradients that overflow in float16; at the least one they are not finite for another reason.",
+            'find it with debug_nans=True; train with precision="bf16", which has the range of float32; or give a smaller `least`.',
+        )
+        warnings.warn(text, JitneyWarning, stacklevel=users_level())
+        return True
 
     @staticmethod
     def all_finite(tree: Any) -> Bool[Array, ""]:

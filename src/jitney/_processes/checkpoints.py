@@ -1,6 +1,6 @@
 """Checkpoints of trees whose arrays may lie on many devices, in many processes: written and read by orbax, each device its own part.
 
-Orbax knows arrays and files. What is here is what it does not know: Equinox modules, whose other leaves stay the caller's; which leaf does
+Orbax knows arrays and files. What is here is what it does not know: Equinox modules, whose code stays the caller's; which leaf does
 not fit; that all processes save the same thing; and whether what is read is what was saved, since a flipped bit of an array passes orbax
 unseen. `_stream/resume.py` is about streams.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 import operator
 import os
+import warnings
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,12 +20,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._errors import JitneyError, OptionError, few, sentence
+from .._errors import JitneyError, JitneyWarning, OptionError, few, sentence
 from .._jax.trees import Tracer, device_put, is_a, issubdtype, keystr, tree_flatten_with_path, tree_unflatten, type_of
-from .._owners import public
+from .._owners import public, users_level
 from .._view.view import is_array
 from .agreement import compare, digest, is_local, moved_to
 from .checksum import checksum
+from .python_values import Row, checksum_of, is_code, is_value, read, written
 
 _jax: Any = jax
 _jnp: Any = jnp
@@ -41,7 +43,9 @@ class Checkpoints:
             if step % 100 == 0:
                 checkpoints.save(step, (model, state))
 
-    Arrays are saved; all else in a tree, such as activation functions and static fields, is taken from the tree that `restore` is given.
+    Arrays are saved, and Python's numbers, booleans, texts and bytes, to the bit. Code (functions, classes, dtypes) and static fields are
+    taken from the tree that `restore` is given. All else, such as a `np.random.Generator`, is an error with its path.
+
     Where arrays lie is no part of a checkpoint: it can be restored onto another mesh, by another number of processes. In a run of
     several processes all of them call `save` and `restore`, and see one file system.
 
@@ -94,19 +98,21 @@ class Checkpoints:
 
     @public
     def save(self, step: int, tree: Any) -> None:
-        """Save the arrays of a tree; waits until they are written.
+        """Save the arrays of a tree and its values of Python; waits until they are written.
 
         Args:
             step: A number from 0, above those that are saved.
             tree: Modules, states of optimisers, or any tree with arrays.
 
         Raises:
-            JitneyError: The step is not above those that are saved, there is no array, or one has no numbers.
+            JitneyError: The step is not above those that are saved, there is no array, one has no numbers, or a leaf is neither
+                an array, a value of Python nor code.
             ProcessError: Processes differ in what they save.
         """
-        step, steps, leaves = self._number(step), self.steps, [(name, leaf) for name, leaf in _named(tree) if is_array(leaf)]
+        step, steps, (leaves, values) = self._number(step), self.steps, self._parts(tree)
         self._refuse(leaves)
-        self._agree("save", step, leaves, values=True)
+        rows = written(values)
+        self._agree("save", step, leaves, rows, numbers=True)
         if steps and step <= steps[-1]:
             raise JitneyError(
                 sentence(self._where, f"step {step} shall be saved, and step {steps[-1]} is saved already.",
@@ -119,14 +125,15 @@ class Checkpoints:
             )
         arrays = {f"{i:05}": _plain(leaf) for i, (_, leaf) in enumerate(leaves) if leaf.size}  # orbax takes no empty ones
         names = [[name, *_kind(leaf), str(_jax.random.key_impl(leaf)) if _is_key(leaf) else ""] for name, leaf in leaves]
-        described = {"arrays": names, "checksums": {i: checksum(array) for i, array in arrays.items()}}
+        described = {"arrays": names, "checksums": {i: checksum(array) for i, array in arrays.items()},
+                     "values": rows, "values_checksum": checksum_of(rows)}  # fmt: skip
         ocp = _orbax()
         with self._manager(clean=True) as manager:
             manager.save(step, args=ocp.args.Composite(arrays=ocp.args.PyTreeSave(arrays), names=ocp.args.JsonSave(described)))
 
     @public
     def restore(self, like: Any, *, step: int | None = None) -> tuple[int, Any]:
-        """Read a checkpoint into a tree of the same arrays.
+        """Read a checkpoint into a tree of the same arrays and values of Python.
 
         Args:
             like: What was saved, with other numbers; its arrays may be `jax.ShapeDtypeStruct`s. Those that lie on several devices, or that
@@ -137,15 +144,16 @@ class Checkpoints:
             The step, and the tree; step 0 and `like` as it is if nothing is saved and no step is asked for.
 
         Raises:
-            JitneyError: The step is not there or is damaged, an array of `like` is not in it, or has another shape or dtype; or nothing is
-                saved yet, and `like` has shapes for arrays.
+            JitneyError: The step is not there or is damaged, an array or a value of `like` is not in it, or has another shape or dtype;
+                `like` has a leaf that is neither an array, a value of Python nor code; or nothing is saved yet, and `like` has
+                shapes for arrays.
             ProcessError: Processes differ in what they restore.
         """
         steps = self.steps
         number = self._number(step) if step is not None else steps[-1] if steps else None
         paths, treedef = tree_flatten_with_path(like)
-        leaves = [(name, leaf) for name, leaf in _named(like) if is_array(leaf)]
-        self._agree("restore", number, leaves, values=False)
+        leaves, values = self._parts(like)
+        self._agree("restore", number, leaves, written(values), numbers=False)
         if number is None:
             shapes = [name for name, leaf in leaves if is_a(leaf, jax.ShapeDtypeStruct)]
             if shapes:
@@ -168,16 +176,55 @@ class Checkpoints:
         with self._reading(place), self._manager() as manager:
             described = manager.restore(number, args=ocp.args.Composite(names=ocp.args.JsonRestore()))["names"]
             saved, checksums = [(*map(str, each),) for each in described["arrays"]], dict(described.get("checksums", {}))
-        self._check(number, saved, leaves)
+            rows = self._rows(place, described) if "values" in described else self._without_values(number, values)
+        self._check(number, [*saved, *((name, _PYTHON, "", "") for name, _, _ in rows)], [*leaves, *values])
         arguments = {f"{i:05}": _argument(leaf) for i, (_, leaf) in enumerate(leaves) if leaf.size}
         with self._reading(place), self._manager() as manager:
-            read = ocp.args.PyTreeRestore(dict.fromkeys(arguments, 0), restore_args=arguments)
-            arrays = manager.restore(number, args=ocp.args.Composite(arrays=read))["arrays"]
+            wanted = ocp.args.PyTreeRestore(dict.fromkeys(arguments, 0), restore_args=arguments)
+            arrays = manager.restore(number, args=ocp.args.Composite(arrays=wanted))["arrays"]
         for i, (name, leaf) in enumerate(leaves):
             if leaf.size and checksums.get(f"{i:05}") not in (None, checksum(arrays[f"{i:05}"])):
                 raise self._damaged(place, f"the numbers of {name} are not those that were saved")
-        values = iter([_like(arrays[f"{i:05}"] if leaf.size else _empty(leaf), leaf, saved[i][3]) for i, (_, leaf) in enumerate(leaves)])
-        return number, tree_unflatten(treedef, [next(values) if is_array(leaf) else leaf for _, leaf in paths])
+        found = iter([_like(arrays[f"{i:05}"] if leaf.size else _empty(leaf), leaf, saved[i][3]) for i, (_, leaf) in enumerate(leaves)])
+        plain = iter(read(rows))
+        made = [next(found) if is_array(leaf) else next(plain) if is_value(leaf) else leaf for _, leaf in paths]
+        return number, tree_unflatten(treedef, made)
+
+    def _parts(self, tree: Any) -> tuple[list[tuple[str, Any]], list[tuple[str, Any]]]:
+        """The arrays of a tree with their paths, and its values of Python.
+
+        Raises:
+            JitneyError: A leaf is neither, and is no code.
+        """
+        named = _named(tree)
+        for name, leaf in named:
+            if is_array(leaf) or is_value(leaf) or is_code(leaf):
+                continue
+            raise JitneyError(
+                sentence(self._where, f"{name} is a {type_of(leaf).__name__}, which is not saved.", _SAVED, _fix(leaf)), code="J284"
+            )
+        return [each for each in named if is_array(each[1])], [each for each in named if is_value(each[1])]
+
+    def _rows(self, place: Path, described: Any) -> list[Row]:
+        """The values of Python as they were saved.
+
+        Raises:
+            JitneyError: They are damaged.
+        """
+        rows: list[Row] = [(name, kind, text) for name, kind, text in described["values"]]
+        if described.get("values_checksum") != checksum_of(rows):
+            raise self._damaged(place, "its numbers of Python are not those that were saved")
+        return rows
+
+    def _without_values(self, step: int, values: Sequence[tuple[str, Any]]) -> list[Row]:
+        """Those of the tree, for a checkpoint of jitney 0.2, which kept arrays alone."""
+        if values:
+            names = few([name for name, _ in values])
+            text = sentence(self._where, f"step {step} was saved by an earlier jitney, without {names}.",
+                            "Earlier checkpoints kept arrays alone; numbers and texts of Python are those of the tree that was given.",
+                            "set them to what they were; the next `save` keeps them.")  # fmt: skip
+            warnings.warn(text, JitneyWarning, stacklevel=users_level())
+        return written(values)
 
     def _damaged(self, place: Path, why: object) -> JitneyError:
         return JitneyError(
@@ -226,17 +273,18 @@ class Checkpoints:
                 sentence(self._where, f"{name} {what}.", "Numbers, booleans and PRNG keys are what is saved.", fix), code="J284"
             )
 
-    def _agree(self, what: str, step: int | None, leaves: Sequence[tuple[str, Any]], *, values: bool) -> None:
+    def _agree(self, what: str, step: int | None, leaves: Sequence[tuple[str, Any]], rows: Sequence[Row], *, numbers: bool) -> None:
         """All processes of the run do the same."""
         if _jax.process_count() == 1:
             return
         facts = [("function", "the call", f"{what} of {self.folder}"), ("static", "the step", str(step))]
         facts += [("array", name, " ".join(_kind(leaf))) for name, leaf in leaves]
-        facts += [("value", name, digest(leaf)) for name, leaf in leaves if values and is_local(leaf)]
+        facts += [("value", name, digest(leaf)) for name, leaf in leaves if numbers and is_local(leaf)]
+        facts += [("value", name, f"{kind} {text}" if numbers else _PYTHON) for name, kind, text in rows]
         compare(range(_jax.process_count()), facts, self._where)
 
     def _check(self, step: int, saved: Sequence[Sequence[str]], leaves: Sequence[tuple[str, Any]]) -> None:
-        """Whether a checkpoint has these arrays.
+        """Whether a checkpoint has these arrays and values.
 
         Raises:
             JitneyError: It does not.
@@ -244,12 +292,12 @@ class Checkpoints:
         old, new = {name: (dtype, shape) for name, dtype, shape, _ in saved}, {name: _kind(leaf) for name, leaf in leaves}
         wrong = [f"{name} is only in {'the checkpoint' if name in old else 'the tree'}" for name in dict.fromkeys([*old, *new])
                  if (name in old) != (name in new)]  # fmt: skip
-        wrong += [f"{name} is {' '.join(old[name])} in the checkpoint and {' '.join(new[name])} in the tree" for name in new
+        wrong += [f"{name} is {' '.join(old[name]).strip()} in the checkpoint and {' '.join(new[name]).strip()} in the tree" for name in new
                   if name in old and tuple(old[name]) != tuple(new[name])]  # fmt: skip
         if wrong or list(old) != list(new):
             raise JitneyError(
-                sentence(self._where, f"step {step} does not fit: {few(wrong) or 'its arrays come in another order'}.",
-                         "A checkpoint is restored into a tree of the same arrays.",
+                sentence(self._where, f"step {step} does not fit: {few(wrong) or 'its leaves come in another order'}.",
+                         "A checkpoint is restored into a tree of the same arrays, with values of Python in the same places.",
                          "build the model and the optimiser as they were, or take the step from before the change."),
                 code="J282",
             )  # fmt: skip
@@ -276,8 +324,21 @@ def _named(tree: Any) -> list[tuple[str, Any]]:
     return [(keystr(path) or "the tree", leaf) for path, leaf in tree_flatten_with_path(tree)[0]]
 
 
+_PYTHON = "a value of Python"
+_SAVED = "Arrays are saved, and Python's bool, int, float, complex, str and bytes; functions, classes and dtypes are the program's."
+
+
+def _fix(leaf: Any) -> str:
+    """How to save what an object has reached, or how to leave it out."""
+    if is_a(leaf, np.random.Generator):
+        return "save `generator.bit_generator.state`, and set it to what is restored; or draw with jax.random."
+    if is_a(leaf, np.random.RandomState):
+        return "save `state.get_state(legacy=False)`, and call `set_state` with what is restored; or draw with jax.random."
+    return "take it out of the tree, make it a static field, or register its class as a pytree (eqx.Module)."
+
+
 def _kind(leaf: Any) -> tuple[str, str]:
-    return str(leaf.dtype), str(list(leaf.shape))
+    return (str(leaf.dtype), str(list(leaf.shape))) if is_array(leaf) else (_PYTHON, "")
 
 
 def _is_key(leaf: Any) -> bool:

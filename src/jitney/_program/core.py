@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import threading
+import warnings
 import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
@@ -14,10 +15,13 @@ import numpy as np
 from jax.core import Tracer
 
 from .._body.function import Function, can_be_weak
+from .._contract.contract import UNRESOLVED_FIX, UNRESOLVED_RULE
 from .._diagnosis.counters import LISTENER
 from .._diagnosis.static_variety import Variety
-from .._errors import name_fix
+from .._errors import JitneyWarning, few, name_fix, sentence
 from .._jax.trees import is_a, tree_flatten, tree_unflatten
+from .._owners import users_level
+from .._signature.annotations import missing_in
 from .._signature.hints import AnyHint, StaticHint
 from .._signature.known_values import Known
 from .._signature.options import Options, fail
@@ -25,6 +29,7 @@ from .._signature.reads import Statics
 from .._signature.static_values import Opaque, Unkeyed, unkeyed
 from .._signature.told_apart import exactly
 from .._signature.watching import unwatched
+from .._stages.derive import Derived
 from .._view.fitting import demand_whole_numbers_fit
 from .._view.flatten import Flattener, constants_in
 from .._view.layout import MAX_ENTRIES, Layout, wrap_statics
@@ -139,7 +144,7 @@ class Core(Function):
         told = exactly(key)
         with self.lock:
             if self.contract.unresolved:  # names that the annotations use may have been defined since the decoration
-                self._resolve()
+                self.resolve()
             place = (key, told) if told else key
             layout = self.layouts.get(place)
             if layout is None:
@@ -242,9 +247,14 @@ class Core(Function):
         self.tried.clear()
         self.usual = _NOBODY
 
-    def _resolve(self) -> None:
-        if self.read_again():
-            _check_names(self)
+    def resolve(self) -> None:
+        """Read annotations that name what was not there at decoration; a warning tells those that still do."""
+        namespace = self.namespace
+        if not self.read_again():
+            return
+        _check_names(self)
+        if self.contract.unresolved:
+            warnings.warn(_unresolved(self, namespace), JitneyWarning, stacklevel=users_level())
 
 
 class Registry:
@@ -274,6 +284,20 @@ _OPEN = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 def _is_array(value: Any) -> bool:
     return type(value) is np.ndarray or (isinstance(value, jax.Array) and not isinstance(value, Tracer))
+
+
+def _unresolved(core: Core, namespace: Mapping[str, Any] | None) -> str:
+    """The warning of annotations that are of no use."""
+    fn: Any = core.fn()
+    missing = missing_in(fn.fn if is_a(fn, Derived) else fn, namespace)
+    of = {each.of: "the result" if each.of == "return" else repr(each.of) for each in missing}
+    parts = [f"the annotation `{each.text}` of {of[each.of]} ({each.error})" for each in missing]
+    near = [f"did you mean `{each.near}`?" for each in missing if each.near]
+    options = [name for name in ("pad", "chunk", "vmap") if getattr(core.options, name)]
+    without = f" Here `{'` and `'.join(options)}` may do less than was asked." if options else ""
+    return sentence(
+        core.where, f"{few(parts)} cannot be resolved.", UNRESOLVED_RULE + without, " ".join([*dict.fromkeys(near), UNRESOLVED_FIX])
+    )
 
 
 def _check_names(core: Core) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import collections
 import collections.abc
 import dataclasses
+import difflib
 import enum
 import functools
 import inspect
 import re
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import jax
@@ -30,25 +31,56 @@ def hints_of(fn: Callable[..., Any], namespace: Mapping[str, Any] | None = None)
 
     `namespace` holds further names, such as the locals of the frame that decorates.
     """
-    base, owner = innermost(fn)
-    scope = {**(namespace or {}), **closure_of(base), **class_scope(base, owner)}
+    base, _ = innermost(fn)
+    if rewrites(base):
+        return _behind_a_transform(base)
     hints: dict[str, Hint] = {}
     unresolved: list[str] = []
-    transformed = rewrites(base)
-    for name, raw in raw_annotations(base).items():
-        if transformed:
-            hints[name] = AnyHint("a JAX or Equinox transform stands between the annotations and the caller")
-            continue
-        try:
-            hints[name] = read(resolve(raw, getattr(base, "__globals__", {}), scope))
-        except UNRESOLVED as error:
+    for name, raw, found in _looked_up(fn, namespace):
+        if isinstance(found, Missing):
             # Where only a part is missing, as in `list["Later"]`, the rest is read.
-            hints[name] = AnyHint(f"`{raw}` cannot be resolved: {error}") if isinstance(raw, str) else read(raw)
+            hints[name] = AnyHint(f"`{raw}` cannot be resolved: {found.error}") if isinstance(raw, str) else read(raw)
             unresolved.append(name)
+        else:
+            hints[name] = read(found)
     result = hints.pop("return", AnyHint())
     if inspect.isclass(fn):  # calling it returns an instance, not what `__init__` is annotated with
         result = AnyHint()
     return hints, result, tuple(unresolved)
+
+
+@dataclasses.dataclass(frozen=True)
+class Missing:
+    """An annotation with a name that is not there."""
+
+    of: str  # a parameter, or "return"
+    text: str
+    error: Exception
+    near: str | None  # a name of the module that is written like it
+
+
+def missing_in(fn: Callable[..., Any], namespace: Mapping[str, Any] | None = None) -> list[Missing]:
+    """The annotations of a function that cannot be resolved, and why."""
+    return [found for _, _, found in _looked_up(fn, namespace) if isinstance(found, Missing)]
+
+
+def _looked_up(fn: Callable[..., Any], namespace: Mapping[str, Any] | None) -> Iterator[tuple[str, Any, Any]]:
+    """Each name with its annotation as written, and as it is where it was written."""
+    base, owner = innermost(fn)
+    known: dict[str, Any] = getattr(base, "__globals__", {})
+    scope = {**(namespace or {}), **closure_of(base), **class_scope(base, owner)}
+    for name, raw in raw_annotations(base).items():
+        try:
+            yield name, raw, resolve(raw, known, scope)
+        except UNRESOLVED as error:
+            near = difflib.get_close_matches(error.name, [*known, *scope], n=1) if isinstance(error, NameError) and error.name else []
+            yield name, raw, Missing(name, raw if isinstance(raw, str) else _text(raw), error, near[0] if near else None)
+
+
+def _behind_a_transform(fn: Any) -> tuple[dict[str, Hint], Hint, tuple[str, ...]]:
+    nothing = AnyHint("a JAX or Equinox transform stands between the annotations and the caller")
+    hints: dict[str, Hint] = dict.fromkeys(raw_annotations(fn), nothing)
+    return hints, hints.pop("return", AnyHint()), ()
 
 
 def annotated_names(fn: Callable[..., Any]) -> frozenset[str]:
@@ -89,7 +121,7 @@ def _read_plain(hint: Any) -> Hint | None:
     if hint is float or hint is complex:
         return ScalarHint("float" if hint is float else "complex")
     if isinstance(hint, str | typing.ForwardRef):
-        return AnyHint(f"`{_text(hint)}` is not resolved")
+        return AnyHint(f"`{_text(hint)}` is not resolved", is_unresolved=True)
     if _same(hint, jax.typing.DTypeLike) or _same(hint, npt.DTypeLike):
         return StaticHint(hint, "DTypeLike")
     if _same(hint, jax.typing.ArrayLike) or _same(hint, npt.ArrayLike):

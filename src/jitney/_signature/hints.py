@@ -161,6 +161,7 @@ class AnyHint:
     """No annotation, or one that drives no decision; `reason` says why."""
 
     reason: str = ""
+    is_unresolved: bool = False  # a field's annotation, which names what is not there
 
     @property
     def text(self) -> str:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -85,7 +85,7 @@ def stream(
             that it takes a hundredth of the run at most. Ctrl-C writes it too.
         retries: How often a chunk is read again whose reading failed (`OSError`), after 0.1 s, 0.2 s, 0.4 s, ...; and how often the data
             are opened again. An object that is iterated, and a compressed `.npz`, are begun anew, up to the row that was reached.
-        progress: Whether a bar shows how far the run is, its rate, and the time left.
+        progress: Whether a bar shows how far the run is, its rate, and the time left; in a notebook by ipywidgets.
 
     Returns:
         What the function returns, where arrays that have the axis are NumPy arrays, and what the run did.
@@ -362,17 +362,14 @@ class _Run:
         return (*[slice(None)] * axis, slice(start * times, (start + count) * times))
 
 
-@contextmanager
-def _bar(steps: Runnable, done: int, *, show: bool) -> Generator[Callable[[], None]]:
+def _bar(steps: Runnable, done: int, *, show: bool) -> AbstractContextManager[Callable[[], None]]:
     """A progress bar, or nothing at all; what it gives is called after each chunk."""
     if not show:
-        yield lambda: None
-        return
+        return nullcontext(lambda: None)
     from .._console import bar
 
     total = len(steps.schedule.turns) * len(steps.pieces)
-    with bar(steps.entry.core.name, total, done, steps.size) as advance:
-        yield advance
+    return bar(steps.entry.core.name, total, done, steps.size)
 
 
 _MAX_STEPS = 64  # lengths and chunk sizes that one function remembers

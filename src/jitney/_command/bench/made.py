@@ -52,7 +52,7 @@ class Maker:
         given = {**self._made(sizes), **self.values}
         core = self.target.core
         if core.contract.unresolved:
-            core.read_again()
+            core.resolve()
         self._check(sizes, given)
         names = {*core.contract.axes, *(axis.name for axis in core.options.vmap)}
         made = {p.name: _alone(p.hint, sizes) for p in core.contract.parameters if p.name not in given and not p.has_default}
