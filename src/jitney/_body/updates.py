@@ -52,7 +52,11 @@ class Given:
 
     def _held(self) -> tuple[dict[Path, Any], dict[Path, Any]]:
         """The leaves by their paths, of which each static value is one; and the keys of those that are copies."""
-        leaves = dict(_flatten(self._values, is_leaf=lambda part: id(part) in self._originals)[0])
+
+        def is_static(part: Any) -> bool:
+            return id(part) in self._originals
+
+        leaves = dict(_flatten(self._values, is_leaf=is_static)[0])
         return leaves, {path: _key(leaf) for path, leaf in leaves.items() if self._originals.get(id(leaf), leaf) is not leaf}
 
     def _states_of_fields(self) -> list[Any]:

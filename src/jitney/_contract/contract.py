@@ -97,9 +97,15 @@ def check_arguments(contract: Contract, arguments: Mapping[str, Any]) -> tuple[S
     return sizes, tuple(dict.fromkeys(sizes.notes))
 
 
+def _first_name(note: str) -> str:
+    """The argument that a note begins with, in quotes."""
+    found = re.match(r"'(\w+)", note)
+    return "" if found is None else found[1]
+
+
 def _tell_unresolved(contract: Contract, notes: Sequence[str]) -> None:
     """Warn of fields whose annotations cannot be resolved; those of parameters have their warning."""
-    told = [note for note in notes if isinstance(note, Unresolved) and re.match(r"'(\w+)", note)[1] not in contract.unresolved]
+    told = [note for note in notes if isinstance(note, Unresolved) and _first_name(note) not in contract.unresolved]
     if told:
         text = sentence(contract.where, f"{'; '.join(dict.fromkeys(told))}.", UNRESOLVED_RULE, UNRESOLVED_FIX)
         warnings.warn(text, JitneyWarning, stacklevel=users_level())

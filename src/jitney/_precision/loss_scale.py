@@ -107,7 +107,8 @@ class LossScale(eqx.Module):
 
     def adjust(self, finite: Bool[Array, ""]) -> LossScale:
         """The factor for the next step: lower, and one more skipped, if this one was not finite; higher after `period` that were."""
-        if is_a(self.streak, jax.Array) and not is_a(self.streak, Tracer) and self.streak.is_ready():
+        streak: Any = self.streak
+        if is_a(streak, jax.Array) and not is_a(streak, Tracer) and streak.is_ready():
             self.check()  # outside of `jit`, where the device is not behind
         streak = _jnp.maximum(self.streak, 0) + 1
         raised = streak >= self.period

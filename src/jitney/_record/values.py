@@ -510,7 +510,7 @@ class Walk:
             self.say("program", repr(value.options), repr(value.core.contract))
             self.add(value.__wrapped__)
             return
-        if is_a(value, _Primitive) and not any(value is each for each in vars(_primitives).values()):
+        if is_a(value, _Primitive) and not any(value is each for each in space_of(_primitives).values()):
             raise self.fail("is a primitive that JAX does not name, whose rules lie in tables that are not looked at")
         if holds_hidden_state(kind):
             raise self.fail(f"is a {kind.__module__}.{kind.__qualname__}, whose content is not known")

@@ -35,6 +35,8 @@ class Copies(dict[int, tuple[Any, Any]]):
         self.made = made
 
 
+_tuple: Any = tuple
+_frozenset: Any = frozenset
 _put: Any = object.__setattr__  # frozen dataclasses and classes with a `__setattr__` of their own
 
 
@@ -72,12 +74,12 @@ def _copied(value: Any, kind: Any, copies: Copies) -> Any:
     if is_a(value, types.MappingProxyType):
         return types.MappingProxyType[Any, Any](snapshot(behind(value), copies))
     if is_a(value, tuple):
-        parts = [snapshot(part, copies) for part in tuple.__iter__(value)]
+        parts = [snapshot(part, copies) for part in _tuple.__iter__(value)]
         # A subclass may have a `__new__` of its own, which wants something else.
-        return value if all(map(is_, parts, value)) else _with_attributes(_new(tuple, kind, parts), value, copies)
+        return value if all(map(is_, parts, value)) else _with_attributes(_new(_tuple, kind, parts), value, copies)
     if is_a(value, frozenset):
-        members = [_member(part, copies) for part in frozenset.__iter__(value)]
-        return value if all(map(is_, members, value)) else _with_attributes(_new(frozenset, kind, members), value, copies)
+        members = [_member(part, copies) for part in _frozenset.__iter__(value)]
+        return value if all(map(is_, members, value)) else _with_attributes(_new(_frozenset, kind, members), value, copies)
     if is_a(value, functools.partial):
         func, args, keywords = (snapshot(part, copies) for part in (value.func, value.args, value.keywords))
         return _with_attributes(functools.partial.__new__(kind, func, *args, **keywords), value, copies)
@@ -115,11 +117,11 @@ def _copied_container(value: Any, kind: Any, copies: Copies) -> Any:
 
 def _fill(twin: Any, base: Any, value: Any, copies: Copies) -> None:
     """Put copies of the parts in place of what is there, by the methods of Python's own class."""
-    if issubclass(base, dict):
+    if is_a(twin, dict):
         for key, part in base.items(value):
             base.__setitem__(twin, _member(key, copies), snapshot(part, copies))
-    elif base is set:
-        set.update(twin, [_member(part, copies) for part in set.__iter__(value)])
+    elif is_a(twin, set):
+        base.update(twin, [_member(part, copies) for part in base.__iter__(value)])
     else:
         parts = [snapshot(part, copies) for part in base.__iter__(value)]
         base.clear(twin)

@@ -43,7 +43,7 @@ class Identity(weakref.ref[Any]):
 
     def remember_code(self, cells: Callable[[Any], tuple[tuple[str, Any], ...]]) -> None:
         """Keep in words what a function is, for reports on one that is made anew."""
-        value = self()
+        value: Any = self()
         if type_of(value) is types.FunctionType and not hasattr(self, "cells"):
             self.__code__, self.__qualname__, self.cells = value.__code__, value.__qualname__, cells(value)
 

@@ -138,8 +138,9 @@ def keyer_of(kind: type[Any]) -> Any:
         return _opaque_key
     if kind is float:
         return float.hex
-    by_parts = dataclasses.is_dataclass(kind) or issubclass(kind, _BY_PARTS) or can_have_attributes(kind)
-    if kind.__hash__ is None or by_parts or has_coarse_equality(kind):
+    if kind.__hash__ is None or has_coarse_equality(kind) or can_have_attributes(kind):
+        return static_key
+    if dataclasses.is_dataclass(kind) or issubclass(kind, _BY_PARTS):
         return static_key
     return identity if is_by_identity(kind) else None
 

@@ -191,11 +191,11 @@ class _Writer:
         else:
             self._static(node, name)
 
-    def _may_not_fit(self, kind: type, name: str) -> list[str]:
+    def _may_not_fit(self, kind: Any, name: str) -> list[str]:
         """That it is an array of NumPy's whose integers have 64 bits: whoever takes the call apart looks at them (`fitting.py`)."""
         if issubclass(kind, np.ndarray):
             return [f"{name}.dtype in {self._constant(WHOLE)}"]
-        return ["True"] if issubclass(kind, np.generic) and np.dtype(kind) in WHOLE else []
+        return ["True"] if kind in (np.int64, np.uint64) else []
 
     def _static(self, value: Any, name: str) -> None:
         """What is static tells the program by its value, which has to say all that it holds."""
