@@ -206,7 +206,7 @@ def test_one_policy_has_one_figure():
 @pytest.mark.parametrize(
     ("precision", "low"),
     [(None, "bf16"), ("bf16", "bf16"), ("fp16", "fp16"), ({"default": "fp16", "w": "f32"}, "fp16"),
-     ({"default": "f32", "w": "fp16"}, "fp16"),     ("fp16-all", "fp16"), ("f64", "bf16")],
+     ({"default": "f32", "w": "fp16"}, "fp16"),     ("fp16-all", "fp16-all"), ("f64", "bf16")],
 )  # fmt: skip
 def test_the_type_is_that_of_the_program(precision, low):
     """Unless another is asked for; the report says which."""
@@ -214,8 +214,39 @@ def test_the_type_is_that_of_the_program(precision, low):
     program = optimize(lambda w, x: x @ w, precision=precision)
     report = precision_report(program, w, x)
     assert report.low == low
-    assert f": {low} " in str(report)
+    assert f": {low} " in " ".join(str(report).split())
     assert precision_report(program, w, x, low="bf16").low == "bf16"
+
+
+def spread(x: Float[Array, "n"]) -> Float[Array, ""]:
+    """No product at all: the variance of numbers that are far from 0."""
+    return jnp.mean((x - jnp.mean(x)) ** 2)
+
+
+FAR = array(100 + rng.normal(size=64))
+
+
+@pytest.mark.core("fp16-all")
+@pytest.mark.parametrize("policy", ["bf16-all", "fp16-all"])
+def test_a_function_in_a_low_type_as_a_whole_is_judged_as_such(policy):
+    """By what it returns, and by its gradient; products are none of it."""
+    program = optimize(precision=policy)(spread)
+    x = np.asarray(FAR, float)
+    value, gradient = np.mean((x - x.mean()) ** 2), 2 * (x - x.mean()) / x.size
+    report = program.precision_report(FAR, tolerance=1e-3)
+    output, of_x = report.deviations
+    assert output.low == pytest.approx(off(float(program(FAR)), value), rel=1e-3)
+    assert of_x.low == pytest.approx(off(np.asarray(program.grad(FAR)["x"], float), gradient), rel=1e-2)
+    assert (report.holds, report.policy, report.products) == (False, policy, ())
+    assert f"{policy} does not hold to 0.001, with precision='{policy}'" in " ".join(str(report).split())
+    assert precision_report(spread, FAR, low=policy).worst == pytest.approx(report.worst)
+
+
+def test_a_solve_in_a_low_type_is_refused_by_the_report_too():
+    """As the program refuses it."""
+    program = optimize(precision="fp16-all")(lambda a: jnp.linalg.inv(a))
+    with pytest.raises(OptionError, match="would be computed in float16"):
+        precision_report(program, jnp.eye(3))
 
 
 def test_complex_results_are_measured():

@@ -1,7 +1,9 @@
 """A static argument of many values: what is said, and when."""
 
+import dataclasses
 import warnings
 
+import jax
 import numpy as np
 import pytest
 from jaxtyping import Array, Float
@@ -52,6 +54,78 @@ def test_the_warning_points_to_the_users_line():
     with pytest.warns(jitney.JitneyWarning) as found:
         take(pick, [[frozenset({i})] for i in range(9)])
     assert found[0].filename == __file__
+
+
+@dataclasses.dataclass
+class Curve:
+    rate: Float[Array, "n"]
+    name: str = "a"
+
+
+@dataclasses.dataclass(frozen=True)
+class Pair:
+    curves: list[Curve]
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class Known:
+    rate: Float[Array, "n"]
+
+
+@dataclasses.dataclass
+class Settings:
+    steps: int
+
+
+class Table:
+    def __init__(self, rate):
+        self.rate = rate
+
+
+def scaled(**options):
+    """A program of whatever it is given, which it reads nothing of."""
+    return jitney.optimize(lambda x, p: x * 2, **options)
+
+
+CURVES = {
+    "plain": (lambda i: Curve(X + i), "static 'p' takes its 2nd value, and its class, `Curve`, is a dataclass with arrays: rate"),
+    "nested": (lambda i: {"a": [1, Pair([Curve(X + i)])]}, r"static \"p\['a'\]\[1\]\" takes .* `Pair`, is a dataclass with arrays: curves"),
+    "numpy": (lambda i: Curve(np.ones(2) * i), "`Curve`, is a dataclass"),
+}
+
+
+@pytest.mark.core("plain", "nested")
+@pytest.mark.parametrize("name", CURVES)
+def test_a_dataclass_with_arrays_warns_at_its_second_value(name):
+    """Once, at the user's line: the argument, the class and what to do. One value alone may well be a constant."""
+    make, says = CURVES[name]
+    f = scaled()
+    f(X, make(0))
+    f(X, make(0))
+    with pytest.warns(jitney.JitneyWarning, match=rf"{says}(.|\n)*eqx.Module(.|\n)*register_dataclass(.|\n)*static=\"p\"") as found:
+        f(X, make(1))
+    assert [each.filename for each in found] == [__file__]
+    f(X, make(2))
+
+
+@pytest.mark.parametrize(
+    ("options", "make"),
+    [({}, lambda i: Known(X + i)), ({}, Settings), ({"static": "p"}, lambda i: Curve(X + i)), ({}, lambda i: Curve)],
+    ids=["registered", "numbers", "declared", "class"],
+)
+def test_other_dataclasses_do_not_warn(options, make):
+    """A tree, settings, what is declared to be static, the class itself."""
+    f = scaled(**options)
+    for i in range(4):
+        f(X, make(i))
+
+
+def test_an_object_with_arrays_has_advice_of_its_own():
+    """At the ninth value, as all others; a module is what helps."""
+    f = scaled()
+    with pytest.warns(jitney.JitneyWarning, match="static 'p' takes its 9th value(.|\n)*make `Table` an eqx.Module"):
+        take(f, [Table(X + i) for i in range(9)])
 
 
 def test_other_shapes_are_no_new_values():

@@ -1,10 +1,13 @@
 """`precision`: the body computes in another type, what goes in and out keeps its own."""
 
+import re
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
 from jaxtyping import Array, Float, Float32
 
 from jitney import JitneyWarning, OptionError, optimize
@@ -157,6 +160,84 @@ def test_a_float_argument_is_cast_too():
     out = body(1.0)
     assert out.dtype == jnp.float32
     assert out == 2
+
+
+MASK = np.array([True, True, False])
+TABLE = np.array([1.0, 2e9, 3.0], np.float32)
+
+
+@jax.jit
+def beside(x):
+    return jnp.where(x > 0, x, -1e9)
+
+
+def meant(x):
+    return jax.nn.softmax(jnp.where(MASK, x, jnp.finfo(x.dtype).min)) + jnp.where(MASK, x, -jnp.inf) + 65504.0
+
+
+LOST = {
+    "where": (lambda x: jnp.where(MASK, x, -1e9), "-1e+09"),
+    "operand": (lambda x: jnp.maximum(x, -1e30), "-1e+30"),
+    "full": (lambda x: jnp.full(3, 1e5, x.dtype), "100000"),
+    "array": (lambda x: x * jnp.asarray(TABLE, x.dtype), "2e+09"),
+    "scan": (lambda x: lax.scan(lambda c, _: (jnp.where(MASK, c, -1e9), None), x, length=2)[0], "-1e+09"),
+    "vmap": (lambda x: jax.vmap(lambda x: jnp.where(x > 0, x, -1e9))(x), "-1e+09"),
+    "helper": (beside, "-1e+09"),
+}  # fmt: skip
+KEPT = {
+    "meant": meant,
+    "float32": lambda x: x * TABLE,
+    "far": lambda x: jnp.float32(1e9) * MASK + x,
+    "integer": lambda x: x + jnp.arange(3) * 100_000,
+}
+
+
+def constants(body, policy):
+    with jax.numpy_dtype_promotion("standard"):  # one of these mixes types
+        plan = optimize(precision=policy)(body).plan(X3).to_dict()
+    return [line["why"] for line in plan["decisions"] if line["name"] == "constants"]
+
+
+X3 = array(np.arange(3.0))
+
+
+@pytest.mark.core("where", "operand")
+@pytest.mark.parametrize("name", LOST)
+def test_a_constant_that_the_type_lacks_is_a_line_of_the_plan(name):
+    """The number, where it is written, and what becomes of it."""
+    body, number = LOST[name]
+    (why,) = constants(body, "fp16-all")
+    sign = "-" if number.startswith("-") else ""
+    assert re.fullmatch(rf"{re.escape(number)} at test_precision.py:\d+ \(.*\) is {sign}inf in float16, whose largest number is 65504", why)
+
+
+@pytest.mark.core("meant")
+@pytest.mark.parametrize("name", KEPT)
+def test_other_constants_are_no_line_of_the_plan(name):
+    """Infinities that are written so, what fits, and what stays in float32."""
+    assert constants(KEPT[name], "fp16-all") == []
+
+
+def test_a_body_of_one_type_has_a_plan():
+    """It may refuse any other, which says so."""
+
+    def body(x):
+        assert x.dtype == jnp.float16
+        return x - 1e9
+
+    (why,) = constants(body, "fp16-all")
+    assert why == "the body cannot be traced in the types of its arguments, so nothing says which constants are out of range"
+
+
+def test_bfloat16_lacks_the_least_number_of_float32():
+    """Which masks are made of, too."""
+
+    def body(x):
+        return jnp.where(MASK, x, float(np.finfo(np.float32).min))
+
+    (why,) = constants(body, "bf16-all")
+    assert why.startswith("-3.40282e+38 at test_precision.py:")
+    assert constants(LOST["where"][0], "bf16-all") == []
 
 
 def logsumexp(x):

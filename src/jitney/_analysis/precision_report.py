@@ -14,7 +14,7 @@ from .._interface.program import Program
 from .._jax.trees import is_a, is_number
 from .._owners import public
 from .._precision import LOW
-from .._program.tolerance import AUTO_LOW, PrecisionReport, report_on
+from .._program.tolerance import AUTO_LOW, WHOLE, PrecisionReport, report_on
 from .._signature.options import policy_of
 
 
@@ -33,7 +33,8 @@ def precision_report(
         f: A function, a program of `@optimize`, or one of its derivatives.
         args: Its arguments: values, not shapes.
         tolerance: The worst relative error, in the 2-norm, of any output and gradient.
-        low: "bf16" or "fp16"; if it is not said, the type that the program's own `precision=` names, else bf16.
+        low: "bf16" or "fp16", in which products are computed, or "bf16-all" or "fp16-all", in which everything is: then nothing is
+            pinned, and the report is on that policy as it is. If it is not said, what the program's own `precision=` names, else bf16.
         kwargs: Arguments by name.
 
     Raises:
@@ -45,9 +46,10 @@ def precision_report(
         program = optimize(program) if undecorated else program_of("jitney.precision_report()", program)
     core = program.core
     low = low if low is not None else _low_of(core.options.precision)
-    if not is_a(low, str) or low not in LOW or not is_number(tolerance) or not 0 < tolerance < np.inf:
+    if not is_a(low, str) or low not in (*LOW, *WHOLE) or not is_number(tolerance) or not 0 < tolerance < np.inf:
         raise OptionError(
-            sentence(core.where, f"{low=}, {tolerance=} is nothing to hold on to.", "The type is bf16 or fp16, the tolerance above 0.",
+            sentence(core.where, f"{low=}, {tolerance=} is nothing to hold on to.",
+                     "The type is bf16, fp16, bf16-all or fp16-all, the tolerance above 0.",
                      'write tolerance=1e-2, low="bf16".'),
             code="J208",
         )  # fmt: skip
@@ -56,8 +58,8 @@ def precision_report(
 
 
 def _low_of(precision: Any) -> str:
-    """The low type of a program, as its decorator says it."""
+    """The low type of a program, as its decorator says it, and whether everything is in it."""
     policy = policy_of(precision)
     if policy is not None:
         return next(iter(policy.types), AUTO_LOW)
-    return next((low for low in LOW if str(precision).startswith(low)), AUTO_LOW)
+    return precision if precision in WHOLE else AUTO_LOW

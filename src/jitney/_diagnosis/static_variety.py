@@ -5,12 +5,18 @@ It stands beside the causes of retraces, which say what changed; this counts, an
 
 from __future__ import annotations
 
+import dataclasses
+import re
 import warnings
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .._errors import JitneyWarning, Where, sentence
+import equinox as eqx
+import jax
+import numpy as np
+
+from .._errors import JitneyWarning, Where, few, sentence
 from .._jax.trees import is_a, type_of
 from .._owners import users_level
 from .._signature.static_values import Opaque
@@ -44,25 +50,31 @@ class Variety:
             seconds: What tracing and compiling this function has taken so far.
         """
         keys: dict[str, list[Hashable]] = {}
-        examples: dict[str, Any] = {}
+        examples: dict[str, list[tuple[str, Any]]] = {}
         for i, key in zip(layout.static, layout.key(leaves), strict=True):
-            argument = layout.names[i][0]
+            argument, path = layout.names[i]
             keys.setdefault(argument, []).append((type_of(leaves[i]), key))
-            examples.setdefault(argument, leaves[i])
+            examples.setdefault(argument, []).append((path, leaves[i]))
         for argument, parts in keys.items():
             seen = self._seen.setdefault(argument, _Seen())
             if not seen.warned:
                 self._one(argument, seen, tuple(parts), examples[argument], seconds)
 
-    def _one(self, argument: str, seen: _Seen, key: Hashable, example: Any, seconds: Callable[[], float]) -> None:
+    def _one(self, argument: str, seen: _Seen, key: Hashable, examples: Sequence[tuple[str, Any]], seconds: Callable[[], float]) -> None:
         new = key not in seen.keys
         seen.keys.add(key)
         if new and len(seen.keys) == 2:
             seen.before = seconds()
+            holders = [(path, leaf, fields) for path, leaf in examples if (fields := fields_with_arrays(leaf))]
+            if holders:
+                seen.warned = True
+                self._of_arrays(*holders[0])
+                return
         if len(seen.keys) <= MANY:
             return
         seen.warned = True
         seen.keys.clear()
+        (_, example), *_ = examples
         value = example.value if is_a(example, Opaque) else example
         what = (
             f"static {argument!r} takes its {MANY + 1}th value, {static_text(value)}; the {MANY - 1} after the first have cost "
@@ -74,12 +86,60 @@ class Variety:
             stacklevel=users_level(),
         )
 
+    def _of_arrays(self, path: str, value: Any, fields: Sequence[str]) -> None:
+        name = type_of(value).__name__
+        text = sentence(
+            self._where,
+            f"static {path!r} takes its 2nd value, and its class, `{name}`, is a dataclass with arrays: {few(fields)}.",
+            f"JAX has no tree for `{name}`: its arrays are constants, each value is traced and compiled, and the annotations of its fields "
+            "are not read.",
+            f"make `{name}` an eqx.Module, or write @jax.tree_util.register_dataclass above its @dataclass; where constants are meant, "
+            f'static="{_argument(path)}" says so.',
+        )
+        warnings.warn(text, JitneyWarning, stacklevel=users_level())
+
+
+def fields_with_arrays(value: Any) -> list[str]:
+    """Of a dataclass that JAX has no tree for, else none; arrays in containers and in other such objects count."""
+    if not _is_record(value):
+        return []
+    return [item.name for item in dataclasses.fields(value) if _holds_array(getattr(value, item.name, None))]
+
+
+def _is_record(value: Any) -> bool:
+    return dataclasses.is_dataclass(value) and not is_a(value, (type, eqx.Module))
+
+
+def _holds_array(value: Any) -> bool:
+    seen: set[int] = set()
+    waiting: list[Any] = [value]
+    while waiting:
+        part = waiting.pop()
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        if is_a(part, (jax.Array, np.ndarray)):
+            return True
+        if is_a(part, Mapping):
+            waiting += part.values()
+        elif is_a(part, (list, tuple)):
+            waiting += part
+        elif dataclasses.is_dataclass(part) and not is_a(part, type):
+            waiting += [getattr(part, item.name, None) for item in dataclasses.fields(part)]
+    return False
+
+
+def _argument(path: str) -> str:
+    return re.split(r"[.\[]", path, maxsplit=1)[0]
+
 
 def _advice(argument: str, value: Any) -> str:
     if callable(value):
         return f"if these are one function made anew for each call (a lambda, a partial), make {argument!r} once and pass that."
     if is_a(value, (str, bytes)):
         return f"if the computation depends on {argument!r} in few ways, pass which of them; names can stay outside."
+    if _holds_array(getattr(value, "__dict__", None)):
+        return f"make `{type_of(value).__name__}` an eqx.Module, so that its arrays are arguments of the program and no constants of it."
     if is_a(value, (int, float, complex)):
         return (
             f'pass {argument!r} as an array, annotated `Int[Array, ""]` or `Float[Array, ""]`; if it is a size, let it be the size of '

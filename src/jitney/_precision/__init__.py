@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from .low_products import Tally as Tally
     from .low_products import autocast as autocast
     from .low_products import tallies as tallies
+    from .out_of_range import lost_constants as lost_constants
     from .policy import FULL as FULL
     from .policy import LOW as LOW
     from .policy import Policy as Policy
@@ -30,6 +31,7 @@ else:
             "Tally": "low_products",
             "autocast": "low_products",
             "tallies": "low_products",
+            "lost_constants": "out_of_range",
             "FULL": "policy",
             "LOW": "policy",
             "Policy": "policy",

@@ -17,11 +17,12 @@ import numpy as np
 from .. import _precision
 from .._errors import OptionError, PrecisionError, sentence
 from .._jax.trees import Tracer, is_a, is_of_numbers, issubdtype, keystr, tree_flatten_with_path
-from .._precision import FULL, Policy
+from .._precision import FULL, LOW, Policy
 from .._shown import Shown
 from .._signature.options import DEFAULT, tolerance_of
 from .._stages import Precision, Vmap
 from .._stages.autocast import Autocast, body_of, labels_of
+from .._stages.stage import Request
 from .._view.result import Outcome
 from .core import REGISTRY
 from .entry import Entry, Undecided
@@ -33,6 +34,7 @@ _T = TypeVar("_T")
 _jax: Any = jax
 _FLOOR = 1e-3
 AUTO_LOW = "bf16"
+WHOLE = {f"{low}-all": low for low in LOW}
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,8 @@ class Deviation:
         kind: "output" or "gradient".
         name: The path of the result, or of the argument that the gradient is of.
         single: In float32.
-        low: With every product in the low type, by the autocast itself, as a program under that policy computes.
+        low: With every product in the low type, by the autocast itself, as a program under that policy computes; under "bf16-all" and
+            "fp16-all" with everything in it.
         pinned: Likewise, with those pinned that the report names.
     """
 
@@ -79,9 +82,9 @@ class PrecisionReport(Shown):
 
     Args:
         function: Which function.
-        low: "bf16" or "fp16".
+        low: "bf16", "fp16", "bf16-all" or "fp16-all".
         tolerance: The worst deviation that is allowed.
-        products: Those that are cast or pinned, the costliest first.
+        products: Those that are cast or pinned, the costliest first; none where everything is in the low type.
         deviations: Of each output and gradient.
     """
 
@@ -92,8 +95,10 @@ class PrecisionReport(Shown):
     deviations: tuple[Deviation, ...]
 
     @property
-    def policy(self) -> dict[str, str]:
+    def policy(self) -> dict[str, str] | str:
         """What to pass as `precision=`."""
+        if self.low in WHOLE:
+            return self.low
         return {DEFAULT: self.low, **{product.name: FULL for product in self.products if product.pinned}}
 
     @property
@@ -123,9 +128,12 @@ class PrecisionReport(Shown):
         from .._console import figures
 
         verdict = "holds" if self.holds else "does not hold"
-        title = f"precision of {self.function}: {self.low} {verdict} to {self.tolerance:g}, with precision={self.policy}"
+        title = f"precision of {self.function}: {self.low} {verdict} to {self.tolerance:g}, with precision={self.policy!r}"
         single = max((deviation.single for deviation in self.deviations), default=0.0)
         title += f"; float32 itself is off by {single:.1e}" if single > self.tolerance else ""
+        if self.low in WHOLE:
+            whole = [[d.kind, d.name, f"{d.single:.1e}", f"{d.low:.1e}"] for d in self.deviations]
+            return figures(title, [["", "", "float32", self.low], *whole])
         rows: list[list[str]] = [["", "", "float32", self.low, "pinned"]]
         rows += [[d.kind, d.name, f"{d.single:.1e}", f"{d.low:.1e}", f"{d.pinned:.1e}"] for d in self.deviations]
         rows += [[], ["product", "line", "", f"{self.low} alone", ""]]
@@ -167,9 +175,9 @@ def decide(entry: Entry, key: Hashable, arrays: Sequence[Any]) -> None:
                      f"In float32 it is off by {worst.single:.1e} from its float64 shadow; what is in float32 anyway cannot be pinned.",
                      'ask for less (precision="auto:1e-2"), or compute in float64 (precision="f64").')
         )  # fmt: skip
-    policy = dict(report.policy)
+    pinned = tuple((product.name, FULL) for product in report.products if product.pinned)
     why = f"chosen on the first call's arguments to hold {tolerance:g}: off by {report.worst:.1e} at most"
-    entry.chosen[key] = Policy(policy.pop(DEFAULT), tuple(policy.items())), why
+    entry.chosen[key] = Policy(report.low, pinned), why
 
 
 def report_on(entry: Entry, arrays: Sequence[Any], tolerance: float, low: str) -> PrecisionReport:
@@ -207,7 +215,8 @@ class _Measured:
     def __init__(self, entry: Entry, arrays: Sequence[Any], low: str):
         self.entry = entry
         self.arrays = [_jax.numpy.asarray(array) for array in arrays]
-        self.low = low
+        self.asked = low
+        self.low = WHOLE.get(low, low)
         planned = entry.planned(self.arrays, jit=False)
         self.plan = planned.plan
         self.view = self.plan.seen_inside(Vmap, planned.view)
@@ -293,7 +302,17 @@ class _Measured:
         stage = Autocast(policy, labels_of(self.view), self.entry.core.where, "")
         return self.deviations(_jax.jit(self.both(lambda body: stage.wrap(body, self.outcome)))(*self.arrays))
 
+    def everything(self) -> list[float]:
+        """The deviations where everything is computed in the low type, as the program does it."""
+        options = replace(self.entry.core.options, precision=self.asked)
+        stage = Precision.plan(self.view, Request(self.entry.core.where, options))
+        return self.deviations(_jax.jit(self.both(lambda body: stage.wrap(body, self.outcome)))(*self.arrays))
+
     def report(self, tolerance: float) -> PrecisionReport:
+        if self.asked in WHOLE:
+            columns = zip(self.names, self.rounded(set()), self.everything(), strict=True)
+            rows = [Deviation(kind, name, single, low, low) for (kind, name), single, low in columns]
+            return PrecisionReport(str(self.entry.core.where), self.asked, tolerance, (), tuple(rows))
         single, low = self.rounded(set()), self.cast([])
         alone = {key: max(self.rounded({key}), default=0.0) for key in self.keys}
         order = sorted(self.keys, key=lambda key: -alone[key])

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
 from .. import _precision, _verify
 from .._diagnosis.needed_values import CAUGHT, need_of
@@ -19,11 +21,12 @@ from .._program.checked_calls import waits
 from .._program.sharded_calls import transfers
 from .._shown import Shown
 from .._signature.options import AUTO
-from .._stages import Chunk, Mask, Place, Vmap
-from .._stages.autocast import Autocast
+from .._stages import Chunk, Mask, Place, Precision, Vmap
+from .._stages.autocast import Autocast, body_of
 from .._stages.chunk import Cut
 from .._stages.derive import Decision, Derived, decisions
 from .._stages.plan import Plan
+from .._stages.precision import COMPUTE
 from .._stages.roll import NONE, Roll, rolls
 from .._stages.stage import Skip
 from .._svg import Picture
@@ -141,7 +144,7 @@ def report(core: Core, entry: Entry, arrays: Sequence[Any]) -> Report:
     stages += [Line("transfer", taken=True, why=why) for why in transfers(plan.of(Place), arrays, entry.paths)]
     stages += _derivative(core, plan, entry, arrays, made if plan.of(Mask) is not None else ()) if ready else []
     stages += _rolled(plan, entry, arrays) if ready else []
-    stages += _products(plan, entry, arrays)
+    stages += _products(plan, entry, arrays) + _constants(planned.plan, entry, planned.view)
     stages += [Line(f"axis {name}", fact.refused is None, fact.text) for name, fact in facts.items()]
     sizes = planned.sizes.bound if planned.sizes is not None else {}
     static = zip(entry.layout.static_names(), entry.statics, strict=True)
@@ -223,6 +226,32 @@ def _products(plan: Plan, entry: Entry, arrays: Sequence[Any]) -> list[Line]:
             raise
         return [Line("products", taken=False, why="the body cannot be traced, so nothing says which there are")]
     return [Line("products", bool(counts[0].cast), text) for text in counts[0].lines]
+
+
+def _constants(plan: Plan, entry: Entry, view: View) -> list[Line]:
+    """The numbers of the body that are infinite in the type that it is computed in; it is traced for it, in both."""
+    stage = plan.of(Precision)
+    if stage is None or stage.policy not in COMPUTE:
+        return []
+    low = np.dtype(COMPUTE[stage.policy])
+    narrow = [leaf.abstract() for leaf in plan.seen_inside(Precision, view).leaves]
+    wide = [jax.ShapeDtypeStruct(each.shape, leaf.dtype) for each, leaf in zip(narrow, view.leaves, strict=True)]
+    why = "the body cannot be traced{}, so nothing says which constants are out of range"
+    with entry.numbers(), np.errstate(over="ignore"):
+        try:
+            inside = body_of(entry.body_inside(plan, Precision), narrow)
+        except CAUGHT as error:
+            if need_of(error) is None:
+                raise
+            return [Line("constants", taken=False, why=why.format(""))]
+        try:
+            with jax.numpy_dtype_promotion("standard"):
+                outside = body_of(entry.body_inside(plan, Precision), wide)
+        except Exception:  # noqa: BLE001 - the body is the user's, and may refuse any type but the one it is computed in
+            return [Line("constants", taken=False, why=why.format(" in the types of its arguments"))]
+        found = _precision.lost_constants(outside, inside, low)
+    limit = f"whose largest number is {float(jnp.finfo(low).max):.6g}"
+    return [Line("constants", taken=False, why=f"{value:g} at {line} is {'-' * (value < 0)}inf in {low}, {limit}") for value, line in found]
 
 
 def _donation(entry: Entry, view: View, arrays: Sequence[Any]) -> list[Line]:
