@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._jax.jaxprs import is_written, opened, programs, runs, source_of
-from .._jax.trees import issubdtype
+from .._jax.trees import issubdtype, type_of
 
 _jnp: Any = jnp
 _Constant = tuple[Any, str]  # an array, and the line that it is written on
@@ -77,4 +77,5 @@ def _read(atom: Any, known: Mapping[Any, _Constant], source: str) -> _Constant |
 
 
 def _is_real(value: Any) -> bool:
-    return issubdtype(np.result_type(getattr(value, "dtype", type(value))), np.floating)
+    kind: Any = getattr(value, "dtype", None) or type_of(value)
+    return issubdtype(np.result_type(kind), np.floating)

@@ -250,7 +250,7 @@ def _constants(plan: Plan, entry: Entry, view: View) -> list[Line]:
         except Exception:  # noqa: BLE001 - the body is the user's, and may refuse any type but the one it is computed in
             return [Line("constants", taken=False, why=why.format(" in the types of its arguments"))]
         found = _precision.lost_constants(outside, inside, low)
-    limit = f"whose largest number is {float(jnp.finfo(low).max):.6g}"
+    limit = f"whose largest number is {_largest(low):.6g}"
     return [Line("constants", taken=False, why=f"{value:g} at {line} is {'-' * (value < 0)}inf in {low}, {limit}") for value, line in found]
 
 
@@ -345,3 +345,8 @@ def _limited(core: Core) -> str:
 
 def _on_trace_error(choice: str) -> str:
     return "the function runs un-jitted if it cannot be traced" if choice == "eager" else _ERROR
+
+
+def _largest(dtype: Any) -> float:
+    numpy: Any = jnp
+    return float(numpy.finfo(dtype).max)
