@@ -187,8 +187,9 @@ class Program(Tools[R], Generic[P, R]):
     def plan(self, /, *args: Any, sizes: Mapping[str, int] | None = None, **kwargs: Any) -> Report:
         """Every decision about a call with such arguments (see `compile`), with its reason. Nothing is compiled.
 
-        Only with `donate` or with products cast by `precision` does the body run, on abstract values: its results tell which buffers can
-        be reused, its operations what is cast. That is no trace in `stats`.
+        Only with `donate`, and where `precision` casts products or computes in a low type, does the body run, on abstract values: its
+        results tell which buffers can be reused, its operations what is cast, its constants what the type lacks. That is no trace
+        in `stats`.
         """
         entry, arrays = self.abstract(args, kwargs, sizes, warn=False)  # the line of `vmap` says what is mapped
         return report(self._core, entry, arrays)

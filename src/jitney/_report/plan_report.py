@@ -231,9 +231,9 @@ def _products(plan: Plan, entry: Entry, arrays: Sequence[Any]) -> list[Line]:
 def _constants(plan: Plan, entry: Entry, view: View) -> list[Line]:
     """The numbers of the body that are infinite in the type that it is computed in; it is traced for it, in both."""
     stage = plan.of(Precision)
-    if stage is None or stage.policy not in COMPUTE:
+    low = None if stage is None or stage.policy not in COMPUTE else np.dtype(COMPUTE[stage.policy])
+    if stage is None or low is None or low.itemsize >= np.dtype(stage.back).itemsize:
         return []
-    low = np.dtype(COMPUTE[stage.policy])
     narrow = [leaf.abstract() for leaf in plan.seen_inside(Precision, view).leaves]
     wide = [jax.ShapeDtypeStruct(each.shape, leaf.dtype) for each, leaf in zip(narrow, view.leaves, strict=True)]
     why = "the body cannot be traced{}, so nothing says which constants are out of range"
