@@ -377,6 +377,7 @@ class Trace:
         self._began: dict[int, dict[str, Any]] = {}  # what objects held when they were first seen: what they hold else is the body's own
         self._copies = Copies()
         self._given: dict[tuple[int, str], tuple[Any, Any]] = {}  # what lay in an object, and what the body got
+        self._copied: dict[tuple[int, str], tuple[Any, Any]] = {}  # the same, where it is a copy
         self._scratch: set[tuple[int, str]] = set()  # attributes that the body set and then read: for itself, it seems
         for held, _ in [*reads.attributes.values()]:
             value = _strongly(held)
@@ -433,9 +434,8 @@ class Trace:
                     is_changed = began.get(name, ABSENT) is not now.get(name, ABSENT)
                     if is_changed and name not in noted and (key, name) not in self._scratch and not _is_cached(objects[key], name):
                         yield f"{paths[key]}.{name}", name in began, name in now
-            for (key, name), (raw, given) in [*self._given.items()]:
-                is_copy = given is not raw and type_of(given) is type_of(raw)  # not a method, of a function
-                if is_copy and _content(given) != _content(raw):
+            for (key, name), (raw, copied) in [*self._copied.items()]:
+                if copied is not raw and _content(copied) != _content(raw):
                     yield f"{paths[key]}.{name}", True, True
 
     def _noted(self, value: Any, name: str, raw: Any, part: Any) -> Any:
@@ -447,7 +447,9 @@ class Trace:
             return part
         if raw is not part or is_settled(part):
             return part
-        return snapshot(part, self._copies)
+        copied = snapshot(part, self._copies)
+        self._copied[id(value), name] = part, copied
+        return copied
 
 
 def _content(part: Any) -> Hashable:
