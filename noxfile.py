@@ -119,7 +119,7 @@ def demo(session: nox.Session) -> None:
 @nox.session(python=DEFAULT)
 def tests(session: nox.Session) -> None:
     """Run the core of the tests, each behaviour once, on the default Python with the newest JAX for it."""
-    run_tests(session, paths=(*CORE, "--quick-xla=1/4"), takes="about four minutes on two cores")
+    run_tests(session, paths=(*CORE, "--quick-xla=1/4"), takes="about five minutes on two cores")
 
 
 @nox.session(python=DEFAULT, name="tests-rest")
