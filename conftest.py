@@ -1,6 +1,7 @@
 """Set up every test, of the package and of the examples: no user folder is touched, and runs repeat."""
 
 import os
+import sys
 import tempfile
 
 import hypothesis
@@ -36,7 +37,10 @@ _FIRST = dict[int, object]()
 
 @pytest.hookimpl(tryfirst=True)  # before fixtures draw
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Wind a module's generators back before each test: else its numbers hang on which tests ran before."""
+    """Let no test hang on which ran before: a module's generators are wound back, and what is decorated is decorated anew."""
+    programs = sys.modules.get("jitney._program.core")
+    if programs is not None:  # equal functions share a program, with its counts and its warnings, which come once
+        programs.REGISTRY.clear()
     for value in vars(getattr(item, "module", None) or object).values():
         if isinstance(value, np.random.Generator):
             value.bit_generator.state = _FIRST.setdefault(id(value), value.bit_generator.state)

@@ -272,6 +272,11 @@ class Registry:
         core = cores.get(options) or Core(fn, options, namespace)
         return cores.setdefault(options, core).adopt(fn)
 
+    def clear(self) -> None:
+        """Decorate equal functions anew from now on."""
+        with self._lock:
+            self._cores.clear()
+
     def cores(self) -> list[Core]:
         """Those of functions that somebody still holds."""
         with self._lock:
