@@ -152,6 +152,19 @@ def test_eager_fallback_in_every_thread():
     assert f.stats.eager == THREADS
 
 
+@pytest.mark.filterwarnings("ignore:.*un-jitted")
+def test_a_trace_may_fail_when_another_thread_has_turned_to_running_eagerly():
+    """Its error is still that of a trace, and the call runs without Jit."""
+
+    def body(x):
+        if isinstance(x, jax.core.Tracer):
+            next(iter(f._core.entries.values())).turn_eager()  # as the other thread does
+        return x if x[0] > 0 else -x
+
+    f = optimize(on_trace_error="eager")(body)
+    np.testing.assert_array_equal(f(X), -X)
+
+
 def test_compile_and_call_at_once():
     """`compile`, `lower` and calls of one key need one trace between them."""
     body = count_traces(work)

@@ -22,7 +22,7 @@ from .._errors import JitneyWarning, TraceError
 from .._jax.trees import register_pytree_node, tree_flatten, type_of
 from .._owners import public, shorten, users_level
 from .._program.core import REGISTRY, Core
-from .._program.entry import Entry, Retry, Undecided
+from .._program.entry import Entry, Retry, Undecided, ran_eagerly
 from .._program.examples import abstract_values
 from .._program.left_behind import left_error
 from .._program.limit import PastLimit
@@ -95,7 +95,7 @@ class Program(Tools[R], Generic[P, R]):
                     raise
                 return entry.eagerly(*arrays)
             except _EXPLAINED as error:
-                untraced = trace_error(error, core.where, entry.paths, eager=entry.state == "eager")
+                untraced = trace_error(error, core.where, entry.paths, eager=ran_eagerly(error))
                 if untraced is not None:
                     return self._not_traceable(untraced, error, entry, arrays)
                 named = donation_error(error, core.where, arrays, entry.paths, entry.layout.donated) if core.options.donate else None
@@ -126,7 +126,7 @@ class Program(Tools[R], Generic[P, R]):
 
     def _not_traceable(self, untraced: TraceError, error: Exception, entry: Entry, arrays: Any) -> Any:
         core = self._core
-        if entry.state == "eager" or core.options.on_trace_error == "raise":
+        if ran_eagerly(error) or core.options.on_trace_error == "raise":
             raise untraced from error
         core.counters.misses -= 1  # the trace that failed; the call counts as an eager one
         if not traced(arrays):

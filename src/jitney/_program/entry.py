@@ -16,6 +16,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
+from traceback import walk_tb
 from typing import Any, Literal
 
 import jax
@@ -85,6 +86,11 @@ def _told(names: Mapping[int, str], value: Any, attribute: str, before: Any, now
     if not attribute or static_text(before) == static_text(now):
         return f"{path}.{attribute}" if attribute else path, "as it was", "changed in place"
     return f"{path}.{attribute}", static_text(before), static_text(now)
+
+
+def ran_eagerly(error: BaseException) -> bool:
+    """Whether an error comes from a call without Jit. The state of its entry does not tell: another thread may have changed it since."""
+    return any(frame.f_code is Entry.eagerly.__code__ for frame, _ in walk_tb(error.__traceback__))
 
 
 State = Literal["first", "running", "eager"]
