@@ -152,7 +152,7 @@ def test_eager_fallback_in_every_thread():
     assert f.stats.eager == THREADS
 
 
-@pytest.mark.filterwarnings("ignore:.*un-jitted")
+@pytest.mark.filterwarnings("ignore::jitney.JitneyWarning")
 def test_a_trace_may_fail_when_another_thread_has_turned_to_running_eagerly():
     """Its error is still that of a trace, and the call runs without Jit."""
 
