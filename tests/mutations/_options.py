@@ -363,7 +363,7 @@ AROUND = [
     Mutation(
         "what cannot be traced is an error under eager too",
         "src/jitney/_interface/program.py",
-        'if entry.state == "eager" or core.options.on_trace_error == "raise":',
+        'if ran_eagerly(error) or core.options.on_trace_error == "raise":',
         "if True:",
         (f"{_TRACER_ERRORS}eager_gives_the_numbers_of_the_function_and_warns_once",),
     ),
