@@ -8,8 +8,9 @@ import hypothesis
 import numpy as np
 import pytest
 
-# The tests of the pytest plugin run pytest; the others are of these tests: which run, how XLA compiles for them, what they print.
-pytest_plugins = ["pytester", "tests._selection", "tests._compiles", "tests._console"]
+# The tests of the pytest plugin run pytest; the others are of these tests: which run, how XLA compiles for them, when Python
+# collects circles of objects, what they print.
+pytest_plugins = ["pytester", "tests._selection", "tests._compiles", "tests._garbage", "tests._console"]
 
 # Before JAX or jitney is imported anywhere. A worker of pytest-xdist inherits the controller's folder.
 if "JITNEY_TEST_CACHE" not in os.environ:

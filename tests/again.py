@@ -1,7 +1,8 @@
 """Run the core many times, or the whole gate: `python -m tests.again --runs 20`.
 
 Is the verdict the same each time? Each run is in another random order, with 1, 2 or 4 workers,
-every other one beside a process for each core that keeps it busy. A run that is over is a line of
+every other one beside a process for each core that keeps it busy; two of five without Python's
+collector of circles, or with one that runs all the time. A run that is over is a line of
 `.again/runs.jsonl`, with its commit; Ctrl-C loses the run that is under way, and the same command
 goes on behind the last. Runs of an earlier commit do not count for a later one. A red run is shown
 with the line that repeats it, and its output is kept.
@@ -24,6 +25,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / ".again"
 WORKERS = (2, 4, 1)
+COLLECTORS = ("on", "off", "on", "on", "often")
 BURN = "while True: sum(range(1000))"
 
 
@@ -36,6 +38,7 @@ class Run:
     seed: int
     workers: int
     load: int  # processes beside it that do nothing but compute
+    collector: str  # of COLLECTORS
     python: str
     is_green: bool
     seconds: float
@@ -54,9 +57,10 @@ def main() -> int:
     commit = _commit()
     try:
         for number in range(options.runs):
-            _once(commit, "core", options.first_seed + number, WORKERS[number % len(WORKERS)], load=number % 2 * (os.cpu_count() or 1))
+            load, collector = number % 2 * (os.cpu_count() or 1), COLLECTORS[number % len(COLLECTORS)]
+            _once(commit, "core", options.first_seed + number, WORKERS[number % len(WORKERS)], load, collector)
         for number in range(options.gate):
-            _once(commit, "gate", options.first_seed + number, 0, load=0)
+            _once(commit, "gate", options.first_seed + number, workers=0, load=0, collector="on")
     except KeyboardInterrupt:
         print("\nagain: stopped; the same command goes on behind the last run", flush=True)
     runs = [run for run in _done() if run.commit == commit]
@@ -65,15 +69,13 @@ def main() -> int:
     return 1 if red else 0
 
 
-def _once(commit: str, what: str, seed: int, workers: int, load: int) -> None:
+def _once(commit: str, what: str, seed: int, workers: int, load: int, collector: str) -> None:
     """Run it unless it is among what is done."""
     python = sys.version.split()[0]
-    if any(
-        (run.commit, run.what, run.seed, run.workers, run.load, run.python) == (commit, what, seed, workers, load, python)
-        for run in _done()
-    ):
+    asked = (commit, what, seed, workers, load, collector, python)
+    if any((run.commit, run.what, run.seed, run.workers, run.load, run.collector, run.python) == asked for run in _done()):
         return
-    command = ["bash", ".ci/run"] if what == "gate" else _core(seed, workers)
+    command = ["bash", ".ci/run"] if what == "gate" else _core(seed, workers, collector)
     output = FOLDER / f"{commit}-{what}-{seed}.txt"
     print(f"again: {shlex.join(command)}, beside {load} busy processes", flush=True)
     began = time.monotonic()
@@ -83,7 +85,7 @@ def _once(commit: str, what: str, seed: int, workers: int, load: int) -> None:
         raise KeyboardInterrupt
     lines = output.read_text(errors="replace").split("\n")
     last = next((line for line in reversed(lines) if line.strip()), "")
-    run = Run(commit, what, seed, workers, load, python, code == 0, round(time.monotonic() - began, 1), last)
+    run = Run(*asked, code == 0, round(time.monotonic() - began, 1), last)
     with (FOLDER / "runs.jsonl").open("a") as file:
         file.write(json.dumps(asdict(run)) + "\n")
     print(f"again: {'green' if run.is_green else 'RED'} after {run.seconds:.0f} s: {last}", flush=True)
@@ -93,9 +95,10 @@ def _once(commit: str, what: str, seed: int, workers: int, load: int) -> None:
         print(f"again: its output is {output.relative_to(ROOT)}; to repeat it: {shlex.join(command)}", flush=True)
 
 
-def _core(seed: int, workers: int) -> list[str]:
+def _core(seed: int, workers: int, collector: str) -> list[str]:
     spread = ["-n", str(workers), "--dist=worksteal"] if workers > 1 else []
-    return [sys.executable, "-m", "pytest", "--core", "--quick-xla=1/4", f"--shuffle={seed}", *spread, "tests", "examples"]
+    collects = [] if collector == "on" else [f"--collector={collector}"]
+    return [sys.executable, "-m", "pytest", "--core", "--quick-xla=1/4", f"--shuffle={seed}", *collects, *spread, "tests", "examples"]
 
 
 @contextmanager
