@@ -175,17 +175,20 @@ def test_what_runs_when_garbage_is_collected_is_not_the_bodys(folder, tmp_path):
         type(phase)
 
     lab.write(tmp_path, {"lab_main.py": TEXT})
-    every = gc.get_threshold()
+    every, was_on = gc.get_threshold(), gc.isenabled()
     gc.callbacks.append(collected)
+    gc.enable()
     gc.set_threshold(10)
     try:
         with lab.process(tmp_path) as main:
             main.gradient(*main.arguments())
             assert lab.notes(main.gradient) == KEPT
+        assert gc.isenabled()
     finally:
         gc.set_threshold(*every)
         gc.callbacks.remove(collected)
-    assert gc.isenabled()
+        if not was_on:
+            gc.disable()
 
 
 def test_a_derivative_of_a_program_is_kept_too(folder, tmp_path):
