@@ -82,7 +82,7 @@ def _draw(rng: Any, program: Program, n: int) -> _Drawn | None:
             pad["b"] = "pow2"
         options["pad"] = pad
     else:
-        options["chunk"] = {"b": 2} if copies and rng.random() < 0.3 else {"n": _chunk(rng, n)}
+        options["chunk"] = {"b": int(rng.integers(1, 3))} if copies and rng.random() < 0.3 else {"n": _chunk(rng, n)}
     keywords: dict[str, Any] = {}
     if "jacobian" in kind or kind == "hessian":
         keywords["mode"] = str(pick(rng, ("auto", "forward", "reverse", "coloured", "coloured")))

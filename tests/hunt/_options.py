@@ -137,7 +137,7 @@ def vmap_pad(rng: Any, fn: Any, program: Program, n: int) -> Way:
 
 
 def vmap_chunk(rng: Any, fn: Any, program: Program, n: int) -> Way:
-    return _mapped(rng, fn, program, n, chunk={"n": _chunk(rng, n)} if rng.random() < 0.6 else {"b": 2})
+    return _mapped(rng, fn, program, n, chunk={"n": _chunk(rng, n)} if rng.random() < 0.6 else {"b": int(pick(rng, (1, 2)))})
 
 
 def shard(rng: Any, fn: Any, program: Program, n: int, **options: Any) -> Way | None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .derivative import pushed_forward as pushed_forward
     from .dims import evaluate as evaluate
     from .dims import is_symbolic as is_symbolic
+    from .lanes import one_by_one as one_by_one
     from .padded import run_differentiable as run_differentiable
     from .padded import run_padded as run_padded
     from .refusal import ClosesOver as ClosesOver
@@ -57,6 +58,7 @@ else:
             "pushed_forward": "derivative",
             "evaluate": "dims",
             "is_symbolic": "dims",
+            "one_by_one": "lanes",
             "run_differentiable": "padded",
             "run_padded": "padded",
             "ClosesOver": "refusal",

@@ -34,6 +34,7 @@ from .._verify import is_verified
 from .._view.layout import static_text
 from .._view.view import Leaf, View, is_array
 from .axis_facts import facts_of
+from .lanes import joined_lanes
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -144,6 +145,7 @@ def report(core: Core, entry: Entry, arrays: Sequence[Any]) -> Report:
     stages += [Line("transfer", taken=True, why=why) for why in transfers(plan.of(Place), arrays, entry.paths)]
     stages += _derivative(core, plan, entry, arrays, made if plan.of(Mask) is not None else ()) if ready else []
     stages += _rolled(plan, entry, arrays) if ready else []
+    stages += _lanes(planned.plan, entry, planned.view) if ready else []
     stages += _products(plan, entry, arrays) + _constants(planned.plan, entry, planned.view)
     stages += [Line(f"axis {name}", fact.refused is None, fact.text) for name, fact in facts.items()]
     sizes = planned.sizes.bound if planned.sizes is not None else {}
@@ -252,6 +254,28 @@ def _constants(plan: Plan, entry: Entry, view: View) -> list[Line]:
         found = _precision.lost_constants(outside, inside, low)
     limit = f"whose largest number is {_largest(low):.6g}"
     return [Line("constants", taken=False, why=f"{value:g} at {line} is {'-' * (value < 0)}inf in {low}, {limit}") for value, line in found]
+
+
+def _lanes(plan: Plan, entry: Entry, view: View) -> list[Line]:
+    """The branches and loops that the elements of a mapped axis go through together; the body is traced for it."""
+    mapped = plan.of(Vmap)
+    if mapped is None:
+        return []
+    try:
+        found = joined_lanes(plan, entry, view)
+    except CAUGHT as error:
+        if need_of(error) is None:
+            raise
+        return [Line("lanes", taken=False, why="the body cannot be traced, so nothing says which branches there are")]
+    each, options = " of ".join(f"each {axis}" for axis in reversed(mapped.axes)), entry.core.options
+    is_free = len(mapped.axes) == 1 and not (options.chunk or options.pad or options.memory is not None or options.shard)
+    cure = f'; chunk={{"{mapped.axes[0]}": 1}} works on one at a time, ' if is_free else ""
+    lines: list[Line] = []
+    for each_joined in found:
+        what = "goes on until the slowest ends" if each_joined.is_loop else "computes every branch"
+        own = ("and ends each by itself" if each_joined.is_loop else "and computes one") if cure else ""
+        lines.append(Line("lanes", taken=True, why=f"{each} {what}: {each_joined.place}{cure}{own}"))
+    return lines
 
 
 def _donation(entry: Entry, view: View, arrays: Sequence[Any]) -> list[Line]:

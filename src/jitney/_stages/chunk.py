@@ -26,7 +26,7 @@ from .._view.view import View
 from .bounded import Bounded, Whole, is_open
 from .place import Place
 from .stage import Fn, Request, Skip, Stage
-from .vmap import levels_of
+from .vmap import OneByOne, levels_of
 
 SYMBOL = "d0"
 CACHE_BYTES = 64 * 2**20
@@ -98,7 +98,7 @@ class Chunk(Stage):
     derived: bool = field(default=False, compare=False)  # whether an outer transform may differentiate it
 
     @classmethod
-    def plan(cls, view: View, request: Request) -> Self | Bounded | Whole | Skip:
+    def plan(cls, view: View, request: Request) -> Self | OneByOne | Bounded | Whole | Skip:
         options = request.options
         if not options.chunk and options.memory is None:
             return Skip("chunk", "no `chunk` given")
@@ -106,6 +106,9 @@ class Chunk(Stage):
             return Skip("chunk", '`memory` is for what `remat="auto"` saves')
         if request.whole is not None:
             return Skip("chunk", request.whole)
+        one_by_one = OneByOne.of(view, request)
+        if one_by_one is not None:
+            return one_by_one
         if request.nested and not (options.accumulate or (request.derived and options.memory is None)):
             return Skip("chunk", "under an outer trace: all at once")
         if is_open(view):

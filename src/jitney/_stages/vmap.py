@@ -7,6 +7,7 @@ from typing import Self
 
 import jax
 
+from .. import _axes
 from .._errors import ContractError, counted, few, sentence
 from .._signature.options import VmapAxis
 from .._view.named_axes import is_count
@@ -24,6 +25,7 @@ class Vmap(Stage):
     axes: tuple[str, ...]
     levels: tuple[Dims, ...]
     why: str = field(compare=False)
+    one_by_one: OneByOne | None = None
     name: str = field(default="vmap", compare=False)
 
     @classmethod
@@ -43,7 +45,7 @@ class Vmap(Stage):
         if not request.options.vmap:
             return Skip("vmap", "no `vmap` axis given")
         why = "; ".join(reasons)
-        return cls(tuple(axes), tuple(levels), why) if levels else Skip("vmap", why)
+        return cls(tuple(axes), tuple(levels), why, request.decided(OneByOne)) if levels else Skip("vmap", why)
 
     @property
     def scope(self) -> str:
@@ -56,9 +58,51 @@ class Vmap(Stage):
 
     def wrap(self, fn: Fn, outcome: Outcome) -> Fn:
         outcome.levels = self.axes
-        for dims in reversed(self.levels):
-            fn = jax.vmap(fn, in_axes=dims)
+        for axis, dims in zip(reversed(self.axes), reversed(self.levels), strict=True):
+            looped = self.one_by_one if self.one_by_one is not None and self.one_by_one.axis == axis else None
+            fn = jax.vmap(fn, in_axes=dims) if looped is None else looped.wrapped(fn, dims)
         return fn
+
+
+@dataclass(frozen=True)
+class OneByOne(Stage):
+    """A mapped axis that is a loop: `chunk={axis: 1}`.
+
+    The decision stands where Chunk does, and Vmap carries it out: what is in the loop is the body
+    that Vmap would have mapped, in which a branch is one branch and a loop ends when it ends.
+    """
+
+    axis: str
+    is_differentiated: bool
+    why: str = field(compare=False)
+    name: str = field(default="chunk", compare=False)
+
+    @classmethod
+    def of(cls, view: View, request: Request) -> Self | None:
+        """Decide; None where the axis is not mapped, is shared by devices, or is cut into longer chunks.
+
+        Nothing has to be proven or known before for it, so it acts under outer transforms too.
+        """
+        options = request.options
+        if len(options.chunk) != 1 or options.accumulate:
+            return None
+        ((axis, chunk),) = options.chunk
+        vmap = Vmap.plan(view, request)
+        if chunk != 1 or isinstance(vmap, Skip) or axis not in vmap.axes or request.divisor(axis) > 1:
+            return None
+        at = vmap.axes.index(axis)
+        for dims in vmap.levels[:at]:
+            view = _drop(view, dims)
+        size = next(leaf.shape[dim] for leaf, dim in zip(view.leaves, vmap.levels[at], strict=True) if dim is not None)
+        if _axes.is_symbolic(size) or size == 0:
+            return None
+        # Under a trace of JAX's it may be differentiated.
+        why = f"{axis}={size} one at a time, in a loop: a branch of the body is one branch, and a loop ends when it ends"
+        return cls(axis, request.nested, why)
+
+    def wrapped(self, fn: Fn, dims: Dims) -> Fn:
+        """The function over the axis, in a loop."""
+        return _axes.one_by_one(fn, dims, is_differentiated=self.is_differentiated)
 
 
 def _drop(view: View, dims: Dims) -> View:

@@ -1,0 +1,65 @@
+"""What `jax.vmap` makes of branches and loops, for a plan: of a branch both sides, of a loop the slowest of its elements."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+from .._jax.jaxprs import equations, opened, source_of
+from .._stages import Chunk, Vmap
+from .._stages.autocast import body_of
+from .._stages.plan import Plan
+from .._view.view import View
+
+if TYPE_CHECKING:
+    from .._program.entry import Entry
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A branch or a loop that all elements of a mapped axis go through together.
+
+    Args:
+        place: The user's line.
+        is_loop: Whether it is a `while_loop`; else a `cond` or `switch`.
+    """
+
+    place: str
+    is_loop: bool
+
+
+def joined_lanes(plan: Plan, entry: Entry, view: View) -> list[Joined]:
+    """Find the branches and loops that differ between the elements of the mapped axes.
+
+    The body is traced for one element, and mapped: `vmap` turns a `cond` whose predicate is mapped
+    into a select, and gives such a `while_loop` a condition for each element (jax 0.10.2 and 0.12.0.1).
+    """
+    with entry.numbers():
+        one = body_of(entry.body_inside(plan, Vmap), _abstract(plan.seen_inside(Vmap, view)))
+        if not any(eqn.primitive.name in ("cond", "while") for eqn in equations(one)):
+            return []
+        mapped = body_of(entry.body_inside(plan, Chunk), _abstract(plan.seen_inside(Chunk, view)))
+    branches = Counter(_branches(one)) - Counter(_branches(mapped))
+    return [
+        *(Joined(place, is_loop=False) for place in branches),
+        *(Joined(place, is_loop=True) for place in dict.fromkeys(_joining(mapped))),
+    ]
+
+
+def _abstract(view: View) -> list[jax.ShapeDtypeStruct]:
+    return [leaf.abstract() for leaf in view.leaves]
+
+
+def _branches(jaxpr: Any) -> Iterator[str]:
+    return (source_of(eqn) for eqn in equations(jaxpr) if eqn.primitive.name == "cond")
+
+
+def _joining(jaxpr: Any) -> Iterator[str]:
+    """The loops whose condition has an element for each of the mapped axis: they go on while any holds."""
+    for eqn in equations(jaxpr):
+        if eqn.primitive.name == "while" and opened(eqn.params["cond_jaxpr"])[0].outvars[0].aval.shape:
+            yield source_of(eqn)
