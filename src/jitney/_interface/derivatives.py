@@ -8,15 +8,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, get_args, overload
 
+import jax
+import numpy as np
+
 from .._diagnosis.counters import Stats, total
 from .._errors import DerivativeError, OptionError, Where, sentence
-from .._jax.trees import is_a, type_of
+from .._jax.trees import Tracer, is_a, tree_flatten, type_of
 from .._owners import public, shorten
 from .._report.plan_report import Report
 from .._signature.binding import around_method
 from .._signature.options import AUTO, Options, Wrt, fail
 from .._sparsity import Mode
-from .._stages.derive import COTANGENT, TANGENT, Derived, What, unknown_name
+from .._stages.derive import COTANGENT, TANGENT, Derived, TracedPositions, What, unknown_name
 from .tools import Tools
 
 if TYPE_CHECKING:
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 G = TypeVar("G", covariant=True)
 
 
@@ -73,6 +77,8 @@ class Derivative(Tools[G], Generic[P, G]):
                 names = tuple(tangents)
                 kwargs.update({TANGENT + name: tangent for name, tangent in tangents.items()})
             made = self._made(names, single, aux=has_aux)
+            if self._program.defaults.sparse:
+                return self._by_positions(made, lambda program: program(*args, **kwargs), args, kwargs)
             if wrt is None and has_aux is False and self.what not in ("vjp", "jvp", "hvp"):
                 self._usual = self._program.usual[self.what] = made
             return made(*args, **kwargs)
@@ -98,14 +104,21 @@ class Derivative(Tools[G], Generic[P, G]):
     @public
     def plan(self, /, *args: Any, wrt: Wrt = None, has_aux: bool = False, sizes: Mapping[str, int] | None = None, **kwargs: Any) -> Report:
         """Every decision about this derivative; see `Program.plan`."""
-        return self.program(wrt=wrt, has_aux=has_aux).plan(*args, sizes=sizes, **kwargs)
+        made = self.program(wrt=wrt, has_aux=has_aux)
+        if sizes is not None:
+            return made.plan(*args, sizes=sizes, **kwargs)
+        return self._by_positions(made, lambda program: program.plan(*args, **kwargs), args, kwargs)
 
     @public
     def compile(
         self, /, *args: Any, wrt: Wrt = None, has_aux: bool = False, sizes: Mapping[str, int] | None = None, **kwargs: Any
     ) -> Derivative[P, G]:
         """Compile ahead of time; see `Program.compile`."""
-        self.program(wrt=wrt, has_aux=has_aux).compile(*args, sizes=sizes, **kwargs)
+        made = self.program(wrt=wrt, has_aux=has_aux)
+        if sizes is not None:
+            made.compile(*args, sizes=sizes, **kwargs)
+        else:
+            self._by_positions(made, lambda program: program.compile(*args, **kwargs), args, kwargs)
         return self
 
     @public
@@ -196,6 +209,34 @@ class Derivative(Tools[G], Generic[P, G]):
             made = program.with_body(derived, replace(options, donate=(), remat=None, memory=memory), key)
         return made
 
+    def _by_positions(self, made: Any, act: Callable[[Any], T], args: Any, kwargs: Any) -> T:
+        """Call or plan a derivative whose structure hangs on positions, arrays of integers among its arguments, by their values.
+
+        The structure of a sparse derivative is known before its numbers. So what it is read at is made static, for a call that has
+        it: other positions are another program, of another structure.
+        """
+        key = made.body
+        known: dict[Any, tuple[str, ...]] = self._program.positions
+        while True:
+            names = known.get(key, ())
+            is_known = names and _are_positions(made, names, args, kwargs)
+            try:
+                return act(self._at_positions(made, names) if is_known else made)
+            except TracedPositions as error:
+                more = tuple(name for name in error.arguments if name not in names)
+                if not more or not _are_positions(made, more, args, kwargs):
+                    raise
+                known[key] = (*names, *more)
+
+    def _at_positions(self, made: Any, names: tuple[str, ...]) -> Any:
+        """The program of a derivative with these arguments static."""
+        key = (self.what, made.body, names)
+        static = self._program.kept(key)
+        if static is None:
+            options = made.options
+            static = self._program.with_body(made.body, replace(options, static=(*options.static, *names)), key)
+        return static
+
     def _check_aux(self, aux: Any, options: Options) -> None:
         if aux is not True:
             fail(self._where, f"has_aux={aux!r} is neither True nor False.",
@@ -207,6 +248,16 @@ class Derivative(Tools[G], Generic[P, G]):
         if options.memory is not None:
             fail(self._where, "`memory` and has_aux=True together are not there yet.", "What is recomputed is chosen for one number.",
                  "keep one, or name a policy of `jax.checkpoint_policies` in `remat`.", code="J201")  # fmt: skip
+
+
+def _are_positions(made: Any, names: tuple[str, ...], args: Any, kwargs: Any) -> bool:
+    """Whether these arguments of a call can be static by their values: arrays of integers that are there, the same for all lanes."""
+    options: Options = made.options
+    if options.vmap or options.pad or options.chunk or options.shard:
+        return False
+    given = made.arguments(args, kwargs)
+    leaves = [leaf for name in names for leaf in tree_flatten(given.get(name, ""))[0]]
+    return all(is_a(leaf, (np.ndarray, jax.Array)) and not is_a(leaf, Tracer) and leaf.dtype.kind in "iub" for leaf in leaves)
 
 
 def program_of(tool: str, given: Any, wrt: Wrt = None) -> Program[..., Any]:

@@ -65,6 +65,7 @@ class Program(Tools[R], Generic[P, R]):
         self._defaults = Defaults()
         self._made: dict[Any, Any] = {}  # programs of derivatives
         self._usual: dict[str, Any] = {}  # those of them that run calls with nothing but the function's own arguments
+        self.positions: dict[Any, tuple[str, ...]] = {}  # by sparse derivative, the arguments that its structure is known by
         for name in functools.WRAPPER_ASSIGNMENTS:
             if hasattr(fn, name):
                 setattr(self, name, getattr(fn, name))
@@ -377,7 +378,12 @@ class Program(Tools[R], Generic[P, R]):
 
     def with_defaults(self, defaults: Defaults) -> Program[P, R]:
         """The same program, with other defaults for its derivatives; see `lazy_derivatives`."""
-        return self._with(_defaults=defaults, _made={}, _usual={})
+        return self._with(_defaults=defaults, _made={}, _usual={}, positions={})
+
+    def arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments of a call by name."""
+        values = self._core.bind(self._args + args, {**self._kwargs, **kwargs})
+        return {parameter.name: value for parameter, value in zip(self._core.binder.parameters, values, strict=True)}
 
     def parted(self) -> tuple[tuple[Any, ...], Program[..., Any]]:
         """The arguments that come first in each call, and the program without these and those by keyword."""
@@ -466,8 +472,9 @@ class Program(Tools[R], Generic[P, R]):
 
 
 _INSIDE = {
-    "abstract", "ahead", "body", "bound_as", "bound_to", "core", "defaults", "derivatives", "flattened", "kept", "parted", "usual",
-    "with_body", "with_defaults",
+    "abstract", "ahead", "arguments", "body", "bound_as", "bound_to", "core", "defaults",
+    "derivatives", "flattened", "kept", "parted", "positions", "usual", "with_body",
+    "with_defaults",
 }  # fmt: skip
 
 

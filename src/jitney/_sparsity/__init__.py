@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .colours.ways import Mode as Mode
     from .colours.ways import Way as Way
     from .jacobian_mode import Made as Made
+    from .jacobian_mode import UnknownPositions as UnknownPositions
     from .jacobian_mode import elements as elements
     from .jacobian_mode import jacobian as jacobian
     from .jacobian_mode import possible as possible
@@ -29,6 +30,7 @@ else:
             "Way": "colours.ways",
             "has_symmetric_hessian": "colours.star",
             "Made": "jacobian_mode",
+            "UnknownPositions": "jacobian_mode",
             "Mode": "colours.ways",
             "elements": "jacobian_mode",
             "jacobian": "jacobian_mode",

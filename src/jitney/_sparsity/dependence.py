@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from .._jax.evaluation import Ref
-from .._jax.jaxprs import opened, scan_parts, solve_operands, while_parts
-from .dependence_rules import READ, RULES
+from .._jax.jaxprs import opened, scan_parts, solve_operands, source_of, while_parts
+from .._saving import FlatProgram, Step
+from .dependence_rules import POSITIONS, READ, RULES
 from .known_values import Constants, Programs, constant
 from .operation import Found, SparsityOp, everything
 from .pattern import Pattern, TooDenseError, stacked, union
@@ -19,7 +20,13 @@ from .pattern import Pattern, TooDenseError, stacked, union
 _LONGEST_LOOP = 1 << 10
 
 
-def dependence(jaxpr: Any, patterns: Sequence[Found], programs: Programs | None = None, given: Sequence[Any] = ()) -> list[Found]:
+def dependence(
+    jaxpr: Any,
+    patterns: Sequence[Found],
+    programs: Programs | None = None,
+    given: Sequence[Any] = (),
+    blurred: dict[int, str] | None = None,
+) -> list[Found]:
     """What the results of a program depend on.
 
     Args:
@@ -27,6 +34,8 @@ def dependence(jaxpr: Any, patterns: Sequence[Found], programs: Programs | None 
         patterns: What each argument depends on; None for nothing.
         programs: Those inside of one that is followed.
         given: Known values of arguments, None for unknown ones.
+        blurred: Gets the constants and arguments, by their place among both, that positions are made of which are not known, and
+            so may be any; each with the line that reads or writes there.
 
     Raises:
         TooDenseError: Almost everything depends on almost everything.
@@ -43,13 +52,60 @@ def dependence(jaxpr: Any, patterns: Sequence[Found], programs: Programs | None 
     def value(ref: Ref) -> Any:
         return values.get(ref) if isinstance(ref, int) else constant(ref.value)
 
+    sources = None if blurred is None else _Sources(flat, blurred)
     for step in flat.steps:
         inside = [pattern(ref) for ref in step.reads]
+        if sources is not None:
+            sources.follow(step)
         if any(part is not None for part in inside):
             rule, there = _LOOPS.get(step.name), [value(ref) for ref in step.reads]
-            out = rule(_Nested(step.eqn, inside, there, programs)) if rule else _plain(step.eqn, inside, there)
+            unknown = programs.unknown
+            if step.name in POSITIONS and _is_blurred(step.name, inside, there):
+                programs.unknown += 1
+            try:
+                out = rule(_Nested(step.eqn, inside, there, programs)) if rule else _plain(step.eqn, inside, there)
+            finally:  # what is too dense may be so for it
+                if sources is not None and programs.unknown > unknown:
+                    sources.note(step)
             reached.update(zip(step.makes, out, strict=True))
     return [pattern(ref) for ref in flat.gives]
+
+
+def _is_blurred(name: str, patterns: Sequence[Found], values: Sequence[Any]) -> bool:
+    """Whether an operation reads or writes at positions that are not known, and do not vary themselves."""
+    positions = range(len(values))[POSITIONS[name]]
+    return any(values[i] is None and patterns[i] is None for i in positions)
+
+
+class _Sources:
+    """Which constants and arguments of a program its values are made of.
+
+    Args:
+        flat: The program.
+        blurred: Gets those that unknown positions are made of.
+    """
+
+    def __init__(self, flat: FlatProgram, blurred: dict[int, str]):
+        self.flat = flat
+        self.blurred = blurred
+        self._of: dict[int, frozenset[int]] = {number: frozenset([i]) for i, number in enumerate(flat.takes)}
+
+    def follow(self, step: Step) -> None:
+        """Note what a step makes its results of."""
+        read = self._read(step.numbers)
+        self._of.update(dict.fromkeys(step.makes, read))
+
+    def note(self, step: Step) -> None:
+        """Note that positions in a step are unknown: its own, or inside of a loop those that may be made of its integers."""
+        if step.name in POSITIONS:
+            refs = [ref for ref in step.reads[POSITIONS[step.name]] if isinstance(ref, int)]
+        else:
+            refs = [number for number in step.numbers if np.issubdtype(self.flat.avals[number].dtype, np.integer)]
+        for source in sorted(self._read(refs)):
+            self.blurred.setdefault(source, source_of(step.eqn))
+
+    def _read(self, numbers: Iterable[int]) -> frozenset[int]:
+        return frozenset[int]().union(*(self._of[number] for number in numbers))
 
 
 def _asked(known: Constants, varying: set[int]) -> list[int]:

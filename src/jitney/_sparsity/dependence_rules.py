@@ -57,3 +57,6 @@ READ: Mapping[str, slice] = {
     **dict.fromkeys(("gather", *_SCATTERS), slice(1, 2)),
 }
 """Which operands a rule reads the values of, where they are known."""
+
+POSITIONS: Mapping[str, slice] = {name: READ[name] for name in ("dynamic_slice", "dynamic_update_slice", "gather", *_SCATTERS)}
+"""Which operands say where an operation reads or writes."""

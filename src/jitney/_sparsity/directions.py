@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax.extend import core
 
+from .._jax.jaxprs import opened
 from .dependence import dependence
 from .pattern import Pattern, TooDenseError
 from .typed_numpy import np
@@ -58,8 +59,13 @@ class Linearized:
     def outs(self) -> list[Shape]:
         return [tuple(leaf.shape) for leaf in self.out]
 
-    def pattern(self) -> Pattern | None:
-        """Which results depend on which arguments; None if almost all do."""
+    def pattern(self, blurred: dict[int, tuple[Any, str]] | None = None) -> Pattern | None:
+        """Which results depend on which arguments; None if almost all do.
+
+        Args:
+            blurred: Gets, by their `id`, the values that the function closes over and makes positions of which are not known while it
+                is traced, and so may be any; each with the line.
+        """
         sizes = list(map(math.prod, self.ins if self.program is not None else self.outs))
         ends = np.cumsum([0, *sizes])
         seeds = [Pattern.identity(int(start), size, int(ends[-1])) for start, size in zip(ends, sizes, strict=False)]
@@ -73,10 +79,15 @@ class Linearized:
             targets = self.ins
         else:
             targets = self.outs
+        found: dict[int, str] = {}
         try:
-            patterns = dependence(program, [*(None for _ in self.at), *seeds])[-len(targets) :]
+            patterns = dependence(program, [*(None for _ in self.at), *seeds], blurred=found)[-len(targets) :]
         except TooDenseError:
             return None
+        finally:
+            constants = opened(program)[1]
+            if blurred is not None:
+                blurred.update((id(constants[i]), (constants[i], line)) for i, line in found.items() if i < len(constants))
         rows = np.cumsum([0, *map(math.prod, targets)])
         pairs = [(part.rows + row, part.indices) for part, row in zip(patterns, rows, strict=False) if part is not None]
         places = [np.concatenate(parts) for parts in zip(*pairs, strict=True)] or [np.zeros(0, np.int64)] * 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from jax.extend import core
 
 from .._jax.jaxprs import calls_back, opened, programs, unfollowed
 from .._jax.memory import Misfit, compiled_bytes, fit, text
+from .._jax.trees import Tracer, is_a
 from .colours.colouring import Scheme, scheme_of
 from .colours.star import star_scheme
 from .colours.ways import REVERSE, WAYS, Mode, Way
@@ -27,6 +28,18 @@ _core: Any = core
 _MANY, _CLOSE = 64, 2.0  # dense passes from which on, and up to which ratio of their costs, forward and reverse are timed
 FEW = 8  # as many dense passes cost less than looking for structure
 WORTH = 0.5  # a scheme is taken if it costs at most this part of the dense passes
+
+
+class UnknownPositions(Exception):
+    """A sparse Jacobian whose structure hangs on positions that are traced: any element may be nonzero.
+
+    Args:
+        sources: The tracers that the positions are made of, each with the line that reads or writes there.
+    """
+
+    def __init__(self, sources: Sequence[tuple[Any, str]]):
+        self.sources = sources
+        super().__init__()
 
 
 @dataclass(frozen=True)
@@ -66,6 +79,9 @@ def jacobian(
         as_sparse: Whether blocks are BCOO arrays.
         budget: Bytes that temporaries and arguments may take: as many directions at a time as fit, or one by one.
         symmetric: Whether it is known to be, as a Hessian is.
+
+    Raises:
+        UnknownPositions: Blocks are to be sparse, and the function reads at positions that are traced.
     """
     traced, shapes = _jax.make_jaxpr(fn, return_shape=True)(list(at))
     traced = settled(traced, at)
@@ -82,10 +98,16 @@ def jacobian(
     look = mode == "coloured" or as_sparse or (mode == "auto" and passes[best] > FEW)
     forward = best == "forward" or (look and "forward" in ways)
     linearized = Linearized.of(run_of(traced), at, forward=forward)
-    pattern = linearized.pattern() if look and not in_place(traced) else None
+    blurred: dict[int, tuple[Any, str]] = {}
+    pattern = linearized.pattern(blurred) if look and not in_place(traced) else None
+    sources = [(value, line) for value, line in blurred.values() if is_a(value, Tracer)]
+    if as_sparse and sources:
+        raise UnknownPositions(sources)
     scheme, directions = None, taken if best == "forward" else made
     mode_found, why = best, costs
-    if pattern is not None:
+    if pattern is None and as_sparse:
+        why = f"no structure was found: all {taken * made} elements are stored; {costs}"
+    elif pattern is not None:
         part = f"{pattern.count} of {taken * made} elements are not zero"
         limit = WORTH * passes[best] if mode == "auto" and not as_sparse else math.inf
         scheme = scheme_of(pattern, ways, limit)
@@ -96,6 +118,9 @@ def jacobian(
         else:
             mode_found, directions = "coloured", scheme.count
             why = f"{scheme.text}: {part}{shaped(pattern, scheme)}; without that {costs}"
+    if sources and scheme is None:
+        lines = dict.fromkeys(line for _, line in sources if line)
+        why = f"{why}; positions at {', '.join(lines) or 'some line'} are traced: static, they would show what is zero"
 
     def blocks(linearized: Linearized, batch: int | None) -> tuple[Leaves, list[list[Any]]]:
         if pattern is None or scheme is None:

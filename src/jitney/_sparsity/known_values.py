@@ -162,6 +162,7 @@ class Programs:
     """Programs taken apart once, however often they are followed: the body of a loop is, until nothing more is reached."""
 
     def __init__(self) -> None:
+        self.unknown = 0  # operations so far that read or write, of what varies, at positions that are not known
         self._found: dict[tuple[int, ...], Constants] = {}
         self._held: list[Any] = []  # what is told apart by identity
 

@@ -21,7 +21,7 @@ from jax.extend.core import InconclusiveDimensionOperation
 from .. import _axes, _sparsity
 from .._axes import Refused, at_any_size, ranges_at_hand
 from .._contract.contract import Contract, Parameter, contract_of
-from .._errors import DerivativeError, Where, name_fix, repr_of, sentence
+from .._errors import DerivativeError, Where, few, name_fix, repr_of, sentence
 from .._jax.linearized import Linear, fitting
 from .._jax.memory import free_bytes
 from .._jax.primitives import spelled
@@ -144,6 +144,33 @@ class Derived:
         bound = signature_of(self.fn).bind(*args, **kwargs)
         bound.apply_defaults()
         return _Derivation(self, bound, given).make()
+
+
+class TracedPositions(DerivativeError):
+    """A sparse derivative of a function that reads at positions which are traced.
+
+    Args:
+        arguments: What the positions are made of; "" for what is no argument.
+    """
+
+    def __init__(self, where: Where, sources: Mapping[str, str], elements: int):
+        self.arguments = tuple(sources)
+        names = [name for name in sources if name]
+        told = few([repr(name) for name in names]) or "a value that is traced"
+        line = next((line for line in sources.values() if line), "")
+        single = names[0] if len(names) == 1 else names
+        super().__init__(
+            sentence(
+                where,
+                f"which elements are read hangs on {told}{f', at {line}' if line else ''}, and is not known while it is traced: "
+                f"all {elements:,} elements of the sparse derivative may be nonzero.",
+                "The structure is found before the numbers are there, so positions are known then or static.",
+                f"declare {'it' if len(names) == 1 else 'them'} static: @optimize(static={single!r}), or leave out `sparse`."
+                if names
+                else "pass it as an argument and declare that static, or leave out `sparse`.",
+            ),
+            code="J245",
+        )
 
 
 class _Derivation:
@@ -272,7 +299,12 @@ class _Derivation:
             made = None
         elif not ranges_at_hand():
             symmetric = of is not None and _sparsity.has_symmetric_hessian(_jax.make_jaxpr(of)(self.at))
-            made = _sparsity.jacobian(flat, leaves, mode, ways, as_sparse=self.derived.sparse, budget=self._budget, symmetric=symmetric)
+            try:
+                made = _sparsity.jacobian(flat, leaves, mode, ways, as_sparse=self.derived.sparse, budget=self._budget, symmetric=symmetric)
+            except _sparsity.UnknownPositions as unknown:
+                sources = {self._argument_of(value): line for value, line in unknown.sources}
+                count = _sparsity.elements(leaves) * _sparsity.elements(_jax.eval_shape(flat, leaves))
+                raise TracedPositions(self.where, sources, count) from None
         elif self.derived.sparse:
             raise Refused("", "makes a sparse Jacobian, which has as many elements as the structure at each size")
         else:
@@ -284,6 +316,13 @@ class _Derivation:
         self._decided(made.mode + over, made.why)
         rows = [tree_unflatten(treedef, blocks) for blocks in made.blocks]
         return tree_unflatten(form, made.value), {name: tree_unflatten(form, [row[name] for row in rows]) for name in self.names}
+
+    def _argument_of(self, value: Any) -> str:
+        """The argument that a value is an array of; "" if there is none."""
+        for name, given in self.bound.arguments.items():
+            if any(leaf is value for leaf in tree_flatten(given)[0]):
+                return name
+        return ""
 
     def _way_at_any_size(self, fn: Any, ways: tuple[Way, ...]) -> Way:
         """Which dense passes are cheaper, at all sizes alike.
