@@ -7,6 +7,7 @@ import pytest
 from jaxtyping import Array, Float
 
 from jitney import OptionError, optimize
+from jitney._jax.memory import text
 from tests._arrays import array
 
 W = array(np.linspace(-1, 1, 64, dtype=np.float32).reshape(8, 8))
@@ -111,3 +112,20 @@ def test_acts_on_the_body_of_a_mapped_function():
     xs = jnp.stack([X, 2 * X, 3 * X])
     expected = sum(np.asarray(jax.grad(deep)(W, x)) for x in xs)
     np.testing.assert_allclose(jax.grad(lambda w: f(w, xs).sum())(W), expected, rtol=2e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("policy", [True, pytest.param("dots_saveable", marks=pytest.mark.rest)])
+def test_the_plan_of_a_gradient_says_what_a_policy_gains(policy):
+    """By the compiler, with it and without; around a whole body nothing, and then it says so."""
+
+    def gradient(f):
+        compiled = jax.jit(jax.grad(f)).lower(W, X).compile().memory_analysis()
+        return compiled.temp_size_in_bytes + compiled.argument_size_in_bytes
+
+    f = optimize(remat=policy)(deep)
+    (said,) = [d["why"] for d in f.grad.plan(W, X, wrt="w").to_dict()["decisions"] if d["name"] == "remat"]
+    kept = getattr(jax.checkpoint_policies, "nothing_saveable" if policy is True else policy)
+    with_it, without = gradient(jax.checkpoint(deep, policy=kept)), gradient(deep)
+    assert f"; {text(with_it)} with it, {text(without)} without" in said
+    assert ("it gains nothing around the whole body" in said) is (with_it > 0.98 * without)
+    assert f.grad.stats.compiles == 0

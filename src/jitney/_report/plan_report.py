@@ -6,7 +6,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -16,7 +16,7 @@ import numpy as np
 from .. import _precision, _verify
 from .._diagnosis.needed_values import CAUGHT, need_of
 from .._jax.compile_cache.cache import facts as cache_facts
-from .._jax.memory import text
+from .._jax.memory import compiled_bytes, text
 from .._program.checked_calls import waits
 from .._program.sharded_calls import transfers
 from .._shown import Shown
@@ -57,6 +57,7 @@ class Line:
         return self.taken or _NOT_ASKED.fullmatch(self.why) is None
 
 
+_GAINS = 0.98  # of the bytes without a policy; above it, nothing was gained
 _ERROR = "an error names argument and line"
 _NOT_ASKED = re.compile(rf"no [^,;]+ given|not asked for|nothing is padded|{_ERROR}")
 
@@ -143,7 +144,7 @@ def report(core: Core, entry: Entry, arrays: Sequence[Any]) -> Report:
         if cut.fit is not None:
             stages.append(Line("memory", taken=True, why=str(cut.fit)))
     stages += [Line("transfer", taken=True, why=why) for why in transfers(plan.of(Place), arrays, entry.paths)]
-    stages += _derivative(core, plan, entry, arrays, made if plan.of(Mask) is not None else ()) if ready else []
+    stages += _derivative(core, plan, entry, arrays, planned.view, made if plan.of(Mask) is not None else ()) if ready else []
     stages += _rolled(plan, entry, arrays) if ready else []
     stages += _lanes(planned.plan, entry, planned.view) if ready else []
     stages += _products(plan, entry, arrays) + _constants(planned.plan, entry, planned.view)
@@ -180,7 +181,9 @@ def _for_each(axes: Sequence[str]) -> str:
     return f"one for each {named} (`vmap`); that of their mean is the derivative of a program that returns the mean of these"
 
 
-def _derivative(core: Core, plan: Plan, entry: Entry, arrays: Sequence[Any], padded: Sequence[Decision]) -> list[Line]:
+def _derivative(
+    core: Core, plan: Plan, entry: Entry, arrays: Sequence[Any], view: View, padded: Sequence[Decision]
+) -> list[Line]:
     """How a derivative is made, if the program is one; `padded` is what was decided while it was proven for a bucket."""
     derived = core.fn()
     if not isinstance(derived, Derived):
@@ -197,8 +200,25 @@ def _derivative(core: Core, plan: Plan, entry: Entry, arrays: Sequence[Any], pad
     if derived.remat == AUTO:
         lines.append(Line("remat", taken=True, why="inside the derivative: what is saved is the line above"))
     elif derived.remat:
-        lines.append(Line("remat", taken=True, why=f"inside the derivative: the backward pass keeps what `{derived.remat}` says"))
+        what = f"inside the derivative: the backward pass keeps what `{derived.remat}` says"
+        lines.append(Line("remat", taken=True, why=what + _recomputed(core, derived, entry, plan, view)))
     return lines
+
+
+def _recomputed(core: Core, derived: Derived, entry: Entry, plan: Plan, view: View) -> str:
+    """What a policy of `remat` gains, by the compiler: the gradient is compiled for it, with the policy and without."""
+    if core.options.chunk or core.options.pad:
+        return ""
+    place = plan.of(Place)
+    shardings = None if place is None else place.shardings
+    plain = entry.of(core.of(replace(derived, remat=None), core.options))
+    with entry.numbers():
+        avals = [leaf.abstract() for leaf in view.leaves]
+        with_it, without = (compiled_bytes(each.called, avals, shardings) for each in (entry, plain))
+    both = f"; {text(with_it)} with it, {text(without)} without"
+    if with_it <= _GAINS * without:
+        return both
+    return f'{both}: it gains nothing around the whole body; remat="auto" with `memory` looks for parts that do'
 
 
 def _rolled(plan: Plan, entry: Entry, arrays: Sequence[Any]) -> list[Line]:
