@@ -181,9 +181,7 @@ def _for_each(axes: Sequence[str]) -> str:
     return f"one for each {named} (`vmap`); that of their mean is the derivative of a program that returns the mean of these"
 
 
-def _derivative(
-    core: Core, plan: Plan, entry: Entry, arrays: Sequence[Any], view: View, padded: Sequence[Decision]
-) -> list[Line]:
+def _derivative(core: Core, plan: Plan, entry: Entry, arrays: Sequence[Any], view: View, padded: Sequence[Decision]) -> list[Line]:
     """How a derivative is made, if the program is one; `padded` is what was decided while it was proven for a bucket."""
     derived = core.fn()
     if not isinstance(derived, Derived):
