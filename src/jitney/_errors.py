@@ -85,9 +85,14 @@ class BudgetError(JitneyError, MemoryError):
 
 
 class DerivativeError(JitneyError, TypeError):
-    """A derivative is asked for with respect to something, or of something, that has none."""
+    """A derivative is asked for with respect to something, or of something, that has none.
+
+    `positions` are the arguments of a sparse derivative that decide where it may be nonzero, and were traced.
+    """
 
     code: str = "J104"
+
+    positions: tuple[str, ...] = ()
 
 
 class StateError(JitneyError, ValueError):

@@ -1,5 +1,6 @@
 """Sparse derivatives of functions that read at positions among their arguments. Reference: JAX's dense derivative of the plain function."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -130,6 +131,38 @@ def test_positions_that_hang_on_floats_are_an_error():
         sparse(nearest).jacobian(U, U)
     got = sparse(nearest, static="v").jacobian(U, U)
     np.testing.assert_allclose(got.todense(), jax.jacobian(nearest)(U, U))
+
+
+def test_positions_in_a_module_are_passed_by_themselves():
+    """What else it holds varies from call to call."""
+
+    class Net(eqx.Module):
+        nb: Int[Array, "n k"]
+        w: Float[Array, "n"]
+
+    def flow(u: Float[Array, "n"], net: Net) -> Float[Array, "n"]:
+        return net.w * graph(u, net.nb)
+
+    with pytest.raises(jitney.DerivativeError, match=r"hangs on 'net.nb'(?s:.)*Fix: pass the positions as an argument of their own"):
+        sparse(flow).jacobian(U, Net(jnp.asarray(NB), jnp.ones(N)))
+
+    def apart(u: Float[Array, "n"], net: Net, nb: Int[Array, "n k"]) -> Float[Array, "n"]:
+        return net.w * graph(u, nb)
+
+    got = sparse(apart).jacobian(U, Net(jnp.asarray(NB), jnp.ones(N)), NB)
+    assert got.nse == structure(NB).sum()
+
+
+def test_positions_in_a_tree_of_integers_are_known():
+    """A dict of edges."""
+
+    def product(u: Float[Array, "n"], edges: dict[str, Int[Array, "n"]]) -> Float[Array, "n"]:
+        return u[edges["a"]] * u[edges["b"]]
+
+    edges = {"a": np.arange(N)[::-1].astype(np.int32), "b": np.arange(N, dtype=np.int32)}
+    got = sparse(product).jacobian(U, edges)
+    np.testing.assert_allclose(got.todense(), jax.jacobian(product)(U, edges), rtol=1e-5)
+    assert got.nse == 2 * N
 
 
 def test_positions_that_hang_on_what_varies_are_any():

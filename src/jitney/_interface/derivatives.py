@@ -19,7 +19,7 @@ from .._report.plan_report import Report
 from .._signature.binding import around_method
 from .._signature.options import AUTO, Options, Wrt, fail
 from .._sparsity import Mode
-from .._stages.derive import COTANGENT, TANGENT, Derived, TracedPositions, What, unknown_name
+from .._stages.derive import COTANGENT, TANGENT, Derived, What, unknown_name
 from .tools import Tools
 
 if TYPE_CHECKING:
@@ -222,8 +222,8 @@ class Derivative(Tools[G], Generic[P, G]):
             is_known = names and _are_positions(made, names, args, kwargs)
             try:
                 return act(self._at_positions(made, names) if is_known else made)
-            except TracedPositions as error:
-                more = tuple(name for name in error.arguments if name not in names)
+            except DerivativeError as error:
+                more = tuple(name for name in error.positions if name not in names)
                 if not more or not _are_positions(made, more, args, kwargs):
                     raise
                 known[key] = (*names, *more)

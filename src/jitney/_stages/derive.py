@@ -6,7 +6,7 @@ options of the first one around it. So what is padded, cut into chunks or mapped
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import equinox as eqx
 import jax
+import numpy as np
 from jax.extend.core import InconclusiveDimensionOperation
 
 from .. import _axes, _sparsity
@@ -146,31 +147,42 @@ class Derived:
         return _Derivation(self, bound, given).make()
 
 
-class TracedPositions(DerivativeError):
-    """A sparse derivative of a function that reads at positions which are traced.
+@dataclass(frozen=True)
+class _Positions:
+    """An array that positions are made of.
 
     Args:
-        arguments: What the positions are made of; "" for what is no argument.
+        argument: Which argument it is of; "" if there is none.
+        path: Where in it.
+        line: The user's line that reads or writes there.
+        is_whole: Whether the argument is no more than arrays of integers.
     """
 
-    def __init__(self, where: Where, sources: Mapping[str, str], elements: int):
-        self.arguments = tuple(sources)
-        names = [name for name in sources if name]
-        told = few([repr(name) for name in names]) or "a value that is traced"
-        line = next((line for line in sources.values() if line), "")
-        single = names[0] if len(names) == 1 else names
-        super().__init__(
-            sentence(
-                where,
-                f"which elements are read hangs on {told}{f', at {line}' if line else ''}, and is not known while it is traced: "
-                f"all {elements:,} elements of the sparse derivative may be nonzero.",
-                "The structure is found before the numbers are there, so positions are known then or static.",
-                f"declare {'it' if len(names) == 1 else 'them'} static: @optimize(static={single!r}), or leave out `sparse`."
-                if names
-                else "pass it as an argument and declare that static, or leave out `sparse`.",
-            ),
-            code="J245",
-        )
+    argument: str
+    path: str
+    line: str
+    is_whole: bool
+
+
+def _traced_positions(where: Where, sources: Sequence[_Positions], elements: int) -> DerivativeError:
+    """The error of a sparse derivative of a function that reads at positions which are traced."""
+    arguments = tuple(dict.fromkeys(source.argument for source in sources))
+    paths = list(dict.fromkeys(source.path for source in sources if source.path))
+    line = next((source.line for source in sources if source.line), "")
+    what = (
+        f"which elements are read hangs on {few([repr(path) for path in paths]) or 'a value that is traced'}"
+        f"{f', at {line}' if line else ''}, and is not known while it is traced: "
+        f"all {elements:,} elements of the sparse derivative may be nonzero."
+    )
+    rule = "The structure is found before the numbers are there, so positions are integers that the call has, or static."
+    if all(source.is_whole for source in sources):
+        names = arguments[0] if len(arguments) == 1 else arguments
+        fix = f"declare {'it' if len(paths) == 1 else 'them'} static: @optimize(static={names!r}), or leave out `sparse`."
+    else:
+        fix = "pass the positions as an argument of their own, an array of integers, or leave out `sparse`."
+    error = DerivativeError(sentence(where, what, rule, fix), code="J245")
+    error.positions = arguments
+    return error
 
 
 class _Derivation:
@@ -302,9 +314,9 @@ class _Derivation:
             try:
                 made = _sparsity.jacobian(flat, leaves, mode, ways, as_sparse=self.derived.sparse, budget=self._budget, symmetric=symmetric)
             except _sparsity.UnknownPositions as unknown:
-                sources = {self._argument_of(value): line for value, line in unknown.sources}
+                sources = [self._position(value, line) for value, line in unknown.sources]
                 count = _sparsity.elements(leaves) * _sparsity.elements(_jax.eval_shape(flat, leaves))
-                raise TracedPositions(self.where, sources, count) from None
+                raise _traced_positions(self.where, sources, count) from None
         elif self.derived.sparse:
             raise Refused("", "makes a sparse Jacobian, which has as many elements as the structure at each size")
         else:
@@ -317,12 +329,15 @@ class _Derivation:
         rows = [tree_unflatten(treedef, blocks) for blocks in made.blocks]
         return tree_unflatten(form, made.value), {name: tree_unflatten(form, [row[name] for row in rows]) for name in self.names}
 
-    def _argument_of(self, value: Any) -> str:
-        """The argument that a value is an array of; "" if there is none."""
+    def _position(self, value: Any, line: str) -> _Positions:
+        """Where among the arguments an array is that positions are made of."""
         for name, given in self.bound.arguments.items():
-            if any(leaf is value for leaf in tree_flatten(given)[0]):
-                return name
-        return ""
+            leaves, _ = tree_flatten_with_path(given)
+            path = next((path for path, leaf in leaves if leaf is value), None)
+            if path is not None:
+                is_whole = all(getattr(leaf, "dtype", np.dtype(object)).kind in "iub" for _, leaf in leaves)
+                return _Positions(name, name + keystr(path), line, is_whole)
+        return _Positions("", "", line, is_whole=False)
 
     def _way_at_any_size(self, fn: Any, ways: tuple[Way, ...]) -> Way:
         """Which dense passes are cheaper, at all sizes alike.
