@@ -3,6 +3,8 @@
 import os
 import sys
 import tempfile
+import weakref
+from typing import Any
 
 import hypothesis
 import numpy as np
@@ -36,12 +38,20 @@ _FIRST = dict[int, object]()
 """The state of each module's generator of random numbers before the first test of the module."""
 
 
+_DECORATED = weakref.WeakSet[Any]()
+"""What has been decorated so far and lives, in modules most of all."""
+
+
 @pytest.hookimpl(tryfirst=True)  # before fixtures draw
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Let no test hang on which ran before: a module's generators are wound back, and what is decorated is decorated anew."""
     programs = sys.modules.get("jitney._program.core")
     if programs is not None:  # equal functions share a program, with its counts and its warnings, which come once
+        _DECORATED.update(programs.REGISTRY.cores())
         programs.REGISTRY.clear()
+        for core in _DECORATED:  # functions of a module are decorated when it is imported
+            core.counters.warned.clear()
+            core._variety = programs.Variety(core.where)
     for value in vars(getattr(item, "module", None) or object).values():
         if isinstance(value, np.random.Generator):
             value.bit_generator.state = _FIRST.setdefault(id(value), value.bit_generator.state)
