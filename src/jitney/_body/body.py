@@ -225,7 +225,7 @@ class Body:
             refuse_used_up(core.where, result)
             return outcome.take_apart(result, self.weak_statics.identities)
 
-        return body
+        return core.called_as_written(body, self.paths)
 
     def warn_lost(self, updates: Sequence[str]) -> None:
         """Say once that updates in place are lost."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -13,6 +13,7 @@ from .._diagnosis.counters import Counters
 from .._diagnosis.history import History
 from .._diagnosis.remedies import Asked
 from .._errors import Where
+from .._jax.debug_names import Flat, named_as
 from .._signature.annotations import annotated_names
 from .._signature.binding import Binder, signature_of, where_of
 from .._signature.hints import AnyHint
@@ -48,6 +49,11 @@ class Function:
             if fn is not None:
                 return fn
         raise ReferenceError(f"{self.where} is gone")
+
+    def called_as_written(self, flat: Flat, paths: Sequence[str]) -> Flat:
+        """This function, of flat arrays, named in JAX's messages as the user wrote it, and its arguments by their paths."""
+        fn = self.fn()
+        return named_as(flat, fn.fn if isinstance(fn, Derived) else fn, paths)
 
     def asked(self) -> Asked:
         """What the author has written of axes and options."""

@@ -209,12 +209,12 @@ class _Tracer:
         """Evaluate a jaxpr, open or closed, operation by operation."""
 
         def results(eqn: Any, operands: list[_Value]) -> list[_Value]:
-            return self.step(eqn, operands, path, source_of(eqn) or seen_at)
+            return self.step(eqn, operands, path, source_of(eqn, seen_at))
 
         def constant(data: Any, _aval: Any, eqn: Any) -> _Value:
             if not nonfinite([data]):
                 return _Value(data)
-            return self.given(data, (source_of(eqn) if eqn is not None else "") or seen_at)
+            return self.given(data, seen_at if eqn is None else source_of(eqn, seen_at))
 
         return evaluated(jaxpr, arguments, results, constant=constant, lets_go=True)
 

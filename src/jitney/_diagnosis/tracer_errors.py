@@ -27,12 +27,12 @@ _RULES: dict[Kind, str] = {
 }
 _CODES: dict[Kind, str] = {"value": "J107", "shape": "J270", "slice": "J270", "mask": "J270", "size": "J270", "key": "J271"}
 _DATA: dict[Kind, str] = {
-    "value": "If it is data, keep it an array: jax.numpy in place of NumPy, no `float()` or `.item()`; "
+    "value": "if it is data, keep it an array: jax.numpy in place of NumPy, no `float()` or `.item()`; "
     "and decide with jnp.where, jax.lax.cond or jax.lax.while_loop.",
-    "shape": "If it is the size of an array, take it from that array (`x.shape[0]`), and share programs between sizes with `pad`.",
-    "slice": "If it is data, take a fixed number with jax.lax.dynamic_slice(x, (start,), (length,)), or keep the shape: "
+    "shape": "if it is the size of an array, take it from that array (`x.shape[0]`), and share programs between sizes with `pad`.",
+    "slice": "if it is data, take a fixed number with jax.lax.dynamic_slice(x, (start,), (length,)), or keep the shape: "
     "jnp.where(jnp.arange(x.shape[0]) < n, x, 0).",
-    "key": "If it is data, use jax.lax.switch, or index an array with it.",
+    "key": "if it is data, use jax.lax.switch, or index an array with it.",
 }
 _KEEP = {
     "mask": "keep the shape with jnp.where(mask, x, 0), or say how many at most: x[jnp.nonzero(mask, size=10, fill_value=0)].",
@@ -40,16 +40,25 @@ _KEEP = {
 }
 
 
-def trace_error(error: Exception, where: Where, paths: Sequence[str], *, eager: bool = False) -> TraceError | None:
-    """What to tell a user whose function needs a concrete value while it is traced, or (`eager`) even un-jitted; None for other errors."""
-    need = need_of(error)
+def trace_error(error: Exception, where: Where, paths: Sequence[str], arrays: Sequence[Any], *, eager: bool = False) -> TraceError | None:
+    """What to tell a user whose function needs a concrete value while it is traced; None for other errors.
+
+    Args:
+        error: What the trace has raised.
+        where: The function.
+        paths: What the arrays of the call are called.
+        arrays: They.
+        eager: Whether it was traced un-jitted, by another transform.
+    """
+    need = need_of(error, paths)
     if need is None:
         return None
     arguments = [paths[number] for number in need.arguments if number < len(paths)]
     line = user_line(error)
     what = f"{line or 'a line'} needs a concrete value"
     what += f", which depends on {_listing(arguments)}." if arguments else "."
-    fix = _KEEP.get(need.kind) or f"{_static(arguments)} {_DATA[need.kind]}"
+    scalars = [paths[n] for n in need.arguments if n < len(paths) and np.ndim(arrays[n]) == 0]
+    fix = _KEEP.get(need.kind) or _fix(need.kind, scalars if len(scalars) == len(arguments) else ())
     if eager:
         fix += " Un-jitted it fails too, because `vmap`, `remat` or an outer transform traces it."
     elif need.kind != "key":  # arrays have no hash un-jitted either
@@ -57,9 +66,18 @@ def trace_error(error: Exception, where: Where, paths: Sequence[str], *, eager: 
     return TraceError(sentence(where, what, _RULES[need.kind], fix), code=_CODES[need.kind])
 
 
-def _static(arguments: Sequence[str]) -> str:
-    first = re.split(r"[.\[]", arguments[0])[0] if arguments else "name"
-    return f'if {first!r} takes few values, declare it static: @optimize(static="{first}").'
+def _fix(kind: Kind, scalars: Sequence[str]) -> str:
+    """What to write. What was computed from an array of many elements is data, and so is what depends on no argument."""
+    if not scalars:
+        return _DATA[kind].removeprefix("if it is data, ")
+    return " ".join([*map(_static, scalars), _DATA[kind][0].upper() + _DATA[kind][1:]])
+
+
+def _static(path: str) -> str:
+    """What to write for a scalar that takes few values. JAX traces what is computed from arrays, static ones too, so it is a number."""
+    if path.isidentifier():
+        return f'if {path!r} takes few values, declare it static, @optimize(static="{path}"), pass a Python number, and annotate it so.'
+    return f"if {path!r} takes few values, pass a Python number there, which is static where no annotation says `float` or array."
 
 
 def no_number(where: Where, arrays: Sequence[Any], paths: Sequence[str], *, called: bool = True) -> ContractError | None:

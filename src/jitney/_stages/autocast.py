@@ -15,6 +15,7 @@ import jax
 
 from .. import _precision
 from .._errors import OptionError, Where, few, sentence
+from .._jax.debug_names import named_like
 from .._precision import LOW, Policy, is_line, tokens
 from .._signature.hints import ArrayHint
 from .._signature.options import policy_of, tolerance_of
@@ -105,7 +106,7 @@ def body_of(fn: Fn, arrays: Sequence[Any]) -> Any:
         return fn(*arrays)
 
     with jax.disable_jit(False):  # noqa: FBT003
-        return _jax.make_jaxpr(body)(*arrays)
+        return _jax.make_jaxpr(named_like(body, fn))(*arrays)
 
 
 def emulated(low: str) -> str | None:
