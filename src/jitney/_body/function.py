@@ -19,7 +19,7 @@ from .._signature.binding import Binder, signature_of, where_of
 from .._signature.hints import AnyHint
 from .._signature.options import AUTO, Options
 from .._signature.static_values import has_hash
-from .._stages.derive import Derived
+from .._stages.derive import KEYWORDS, KEYWORDS_OF_DERIVATIVES, Derived
 from .made_for import Log
 
 
@@ -31,7 +31,7 @@ class Function:
         self.options = options
         self.where: Where = fn.where if isinstance(fn, Derived) else where_of(fn)
         self.name: str = getattr(fn, "__name__", type(fn).__name__)
-        self.binder = Binder(self.where, signature_of(fn))
+        self.binder = Binder(self.where, signature_of(fn), KEYWORDS if isinstance(fn, Derived) else KEYWORDS_OF_DERIVATIVES)
         self.contract: Contract = self._read(fn, namespace)
         self._namespace = _mentioned(fn, namespace or {}) if self.contract.unresolved else None
         self.counters = Counters(self.name)

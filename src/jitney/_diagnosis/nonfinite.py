@@ -49,6 +49,12 @@ _FIXES: Final = {
 }
 
 
+_ROOT: Final = (
+    "a square root, as in a norm, has no derivative at 0: give it another number there, and mask its result, "
+    "as jnp.where(s > 0, jnp.sqrt(jnp.where(s > 0, s, 1.0)), 0.0) with s = jnp.sum(x**2) for the norm of x"
+)
+
+
 @dataclass(frozen=True)
 class Finding:
     """The operation that made the first NaN or infinity that reaches a result."""
@@ -60,6 +66,7 @@ class Finding:
     inputs: str = ""
     argument: int | None = None  # the position in the flat arguments
     cause: Finding | None = None  # of a NaN: what made the infinity that it was made of
+    of_root: bool = False  # whether it is the derivative of a square root
 
 
 @dataclass(frozen=True)
@@ -81,6 +88,7 @@ class _Value:
 
     data: Any
     marks: dict[Kind, _Mark] = field(default_factory=dict[Kind, _Mark])
+    made_by: str = ""  # JAX's name of the operation
 
     @cached_property
     def numbers(self) -> Any:
@@ -182,9 +190,18 @@ def _inside(finding: Finding) -> str:
 
 
 def _advice(finding: Finding) -> str:
+    if finding.of_root:
+        return _ROOT
     name = f"`{finding.primitive}`"
     rest = f"scale the inputs of {name} down, or use a wider dtype" if finding.kind == "inf" else f"give {name} inputs it is defined for"
     return _FIXES.get(finding.primitive, rest)
+
+
+def _is_slope_of_root(eqn: Any, operands: Sequence[_Value]) -> bool:
+    """Whether it is 0.5 / sqrt(x), which JAX differentiates `sqrt` to."""
+    if eqn.primitive.name != "div" or operands[1].made_by != "sqrt" or operands[0].numbers is None:
+        return False
+    return operands[0].numbers.ndim == 0 and float(operands[0].numbers.real) == 0.5
 
 
 class _Tracer:
@@ -229,7 +246,7 @@ class _Tracer:
             return self.branch(eqn, operands, path, source)
         if name == "custom_linear_solve":
             return self.solve(eqn, operands, path, source)
-        results = [_Value(data) for data in _bind(eqn, operands)]
+        results = [_Value(data, made_by=name) for data in _bind(eqn, operands)]
         if not any(value.has(kind) for value in results for kind in _KINDS):
             return results
         if name in ("scan", "while"):
@@ -254,7 +271,8 @@ class _Tracer:
                 if fresh or not old:
                     inf, _ = _origins(eqn, operands, value, "inf", of=kind) if kind == "NaN" else ([], False)
                     cause = min(inf, key=lambda mark: mark.rank).finding if inf else None
-                    maker = Finding(eqn.primitive.name, kind, source, path, _summary(operands), None, cause)
+                    of_root = _is_slope_of_root(eqn, operands)
+                    maker = Finding(eqn.primitive.name, kind, source, path, _summary(operands), None, cause, of_root)
                     old = [*old, self.mark(maker)]
                 value.marks[kind] = min(old, key=lambda mark: mark.rank)
         return value

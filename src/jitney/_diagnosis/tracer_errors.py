@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from .._errors import ContractError, DonationError, PrecisionError, TraceError, Where, sentence
+from .._errors import AxisError, ContractError, DonationError, PrecisionError, TraceError, Where, sentence
 from .._jax.trees import is_a, is_of_numbers
 from .._owners import user_line
 from .._signature.options import Options
@@ -97,6 +97,32 @@ def no_number(where: Where, arrays: Sequence[Any], paths: Sequence[str], *, call
             continue
         return ContractError(sentence(where, f"{path!r} is {what}.", "JAX computes with arrays of numbers.", fix), code="J213")
     return None
+
+
+def unbound_axis_error(error: NameError, where: Where, mapped: Collection[str], axes: Collection[str]) -> AxisError | None:
+    """What to tell a user whose function names an axis of jitney's in a collective; None for other errors.
+
+    Args:
+        error: Any name that is not known.
+        where: The function.
+        mapped: The axes that `vmap` adds.
+        axes: Those of its annotations.
+    """
+    found = re.search(r"[Uu]nbound axis name: (\w+)", str(error))  # so in jax 0.10.2 and 0.12.0.1
+    if found is None or found[1] not in {*mapped, *axes}:
+        return None
+    name = found[1]
+    if name in mapped:
+        rule = "An element of a mapped axis sees itself alone: `vmap` gives its axis no name within the function."
+        fix = (
+            f'name it in the annotations in place of `vmap`, as x: Float[Array, "{name}"], and write jnp.mean(x, axis=0); '
+            f'or map within the function, by jax.vmap(..., axis_name="{name}").'
+        )
+    else:
+        rule = "The name of an axis in an annotation is for contracts and options; collectives take axes of `jax.vmap` and `jax.shard_map`."
+        fix = "reduce along its position, as jnp.sum(x, axis=0) or jnp.mean(x, axis=0)."
+    line = user_line(error)
+    return AxisError(sentence(where, f"{line or 'a line'} names axis {name!r} in a collective.", rule, fix), code="J234")
 
 
 def over_error(error: Exception, where: Where, fn: Any, options: Options) -> TraceError | None:
