@@ -66,7 +66,7 @@ class Finding:
     inputs: str = ""
     argument: int | None = None  # the position in the flat arguments
     cause: Finding | None = None  # of a NaN: what made the infinity that it was made of
-    of_root: bool = False  # whether it is the derivative of a square root
+    advice: str = ""  # what helps, where the operation alone does not say it
 
 
 @dataclass(frozen=True)
@@ -190,18 +190,24 @@ def _inside(finding: Finding) -> str:
 
 
 def _advice(finding: Finding) -> str:
-    if finding.of_root:
-        return _ROOT
+    if finding.advice:
+        return finding.advice
     name = f"`{finding.primitive}`"
     rest = f"scale the inputs of {name} down, or use a wider dtype" if finding.kind == "inf" else f"give {name} inputs it is defined for"
     return _FIXES.get(finding.primitive, rest)
 
 
-def _is_slope_of_root(eqn: Any, operands: Sequence[_Value]) -> bool:
-    """Whether it is 0.5 / sqrt(x), which JAX differentiates `sqrt` to."""
-    if eqn.primitive.name != "div" or operands[1].made_by != "sqrt" or operands[0].numbers is None:
-        return False
-    return operands[0].numbers.ndim == 0 and float(operands[0].numbers.real) == 0.5
+def _special(eqn: Any, operands: Sequence[_Value]) -> str:
+    """What helps against an infinity whose operation alone does not say it.
+
+    JAX differentiates `sqrt(x)` to 0.5 / sqrt(x), and 1 / x to a negative power.
+    """
+    name = eqn.primitive.name
+    if name == "div" and operands[1].made_by == "sqrt" and operands[0].numbers is not None:
+        return _ROOT if operands[0].numbers.ndim == 0 and float(operands[0].numbers.real) == 0.5 else ""
+    if name in ("integer_pow", "pow") and operands[0].numbers is not None and not operands[0].numbers.all():
+        return _FIXES["div"]
+    return ""
 
 
 class _Tracer:
@@ -271,8 +277,8 @@ class _Tracer:
                 if fresh or not old:
                     inf, _ = _origins(eqn, operands, value, "inf", of=kind) if kind == "NaN" else ([], False)
                     cause = min(inf, key=lambda mark: mark.rank).finding if inf else None
-                    of_root = _is_slope_of_root(eqn, operands)
-                    maker = Finding(eqn.primitive.name, kind, source, path, _summary(operands), None, cause, of_root)
+                    advice = _special(eqn, operands) if kind == "inf" else ""
+                    maker = Finding(eqn.primitive.name, kind, source, path, _summary(operands), None, cause, advice)
                     old = [*old, self.mark(maker)]
                 value.marks[kind] = min(old, key=lambda mark: mark.rank)
         return value
