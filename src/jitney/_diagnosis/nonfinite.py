@@ -193,8 +193,8 @@ def _advice(finding: Finding) -> str:
     if finding.advice:
         return finding.advice
     name = f"`{finding.primitive}`"
-    rest = f"scale the inputs of {name} down, or use a wider dtype" if finding.kind == "inf" else f"give {name} inputs it is defined for"
-    return _FIXES.get(finding.primitive, rest)
+    fix = f"scale the inputs of {name} down, or use a wider dtype" if finding.kind == "inf" else f"give {name} inputs it is defined for"
+    return _FIXES.get(finding.primitive, fix)
 
 
 def _special(eqn: Any, operands: Sequence[_Value]) -> str:
