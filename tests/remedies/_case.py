@@ -22,6 +22,7 @@ class Remedy:
         follows: The same with the fix applied as it is written, without an error or a warning.
         expected: What the plain function gives, or a function of no arguments that computes it; None where there is no result.
         core: Whether the core follows it: one of each kind.
+        within: How far results may be apart, of the largest number.
     """
 
     at: str
@@ -30,6 +31,7 @@ class Remedy:
     follows: Callable[[], Any]
     expected: Any = None
     core: bool = False
+    within: float = 1e-5
 
     @property
     def name(self) -> str:

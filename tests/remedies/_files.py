@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pathlib
 from typing import Any
 
@@ -493,7 +492,7 @@ CASES = [
         f"{RESUME}:Checkpoint.__init__",
         "make the folder",
         lambda: stream({"rows": ROWS}, checkpoint="new/run.ckpt"),
-        lambda: (os.makedirs("new", exist_ok=True), stream({"rows": ROWS}, checkpoint="new/run.ckpt"))[1],
+        lambda: (pathlib.Path("new").mkdir(), stream({"rows": ROWS}, checkpoint="new/run.ckpt"))[1],
         PLAINLY,
     ),
     Remedy(
@@ -507,7 +506,7 @@ CASES = [
         f"{RESUME}:Checkpoint.read",
         "or remove the file to begin anew",
         checkpoint_of_other,
-        lambda: (os.remove("run.ckpt"), stream({"rows": ROWS}, checkpoint="run.ckpt"))[1],
+        lambda: (pathlib.Path("run.ckpt").unlink(), stream({"rows": ROWS}, checkpoint="run.ckpt"))[1],
         PLAINLY,
     ),
     # Checkpoints.

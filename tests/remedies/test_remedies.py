@@ -16,11 +16,12 @@ from ._calls import CASES as CALLS
 from ._decoration import CASES as DECORATION
 from ._files import CASES as FILES
 from ._issue import CASES as ISSUE
+from ._more import CASES as MORE
 from ._places import places
 from ._running import CASES as RUNNING
 from ._unfollowed import ELSEWHERE, NOT_YET
 
-CASES = [*ISSUE, *DECORATION, *CALLS, *RUNNING, *FILES]
+CASES = [*ISSUE, *DECORATION, *CALLS, *RUNNING, *FILES, *MORE]
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +41,7 @@ def test_a_remedy_is_said_and_helps(case):
     if expected is not None:
         assert jax.tree.structure(result) == jax.tree.structure(expected)
         for ours, plain in zip(jax.tree.leaves(result), jax.tree.leaves(expected), strict=True):
-            np.testing.assert_allclose(np.asarray(ours), plain, rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(np.asarray(ours), plain, rtol=0, atol=case.within * max(1.0, np.abs(plain).max(initial=0)))
 
 
 def covers(at, words, place):
@@ -68,4 +69,4 @@ def test_the_count_of_what_is_not_followed_yet():
     """It only falls: who follows one takes its entry out, and lowers this number."""
     followed = sum(any(covers(case.at, case.words, place) for case in CASES) for place in places())
     waiting = sum(any(covers(*entry, place) for entry in NOT_YET) for place in places())
-    assert (len(places()), followed, waiting) == (529, 256, 178)
+    assert (len(places()), followed, waiting) == (530, 304, 131)

@@ -83,10 +83,11 @@ class Autocast(Stage):
             lines = [site.source.partition(" ")[0] for site in sites]
             for name, _ in policy.exceptions:
                 if is_line(name) and name not in lines:
+                    fix = f"the lines are {', '.join(dict.fromkeys(lines))}." if lines else "leave it out: no product is computed here."
                     raise OptionError(
                         sentence(self.where, f"`precision` names the line {name}, where no product is computed.",
                                  "A line is that of a matrix product or a convolution in the code that was traced.",
-                                 f"the lines are {', '.join(dict.fromkeys(lines)) or 'none'}."),
+                                 fix),
                         code="J202",
                     )  # fmt: skip
             return out
