@@ -35,7 +35,7 @@ class Remedy:
 
     @property
     def name(self) -> str:
-        return f"{self.at.rpartition('/')[2]}-{self.words}"
+        return f"{self.at.rpartition('/')[2]}-{self.words.replace(HOLE, '..')}"
 
     def is_said(self, message: str) -> bool:
         """Whether a message ends with this fix."""

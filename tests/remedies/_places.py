@@ -69,20 +69,26 @@ def _takers(tree: ast.Module) -> Iterator[tuple[str, int]]:
                 yield node.name, fields.index("fix")
 
 
-def _in_file(file: str, tree: ast.Module, takers: dict[str, int]) -> Iterator[Place]:
+def _in_file(file: str, tree: ast.Module, takers: dict[str, int]) -> list[Place]:
     path = file.removeprefix("jitney/")
     makers = _MAKERS.get(path, ())
+    found: list[Place] = []
 
-    def visit(node: ast.AST, scope: tuple[str, ...]) -> Iterator[Place]:
+    def visit(node: ast.AST, scope: tuple[str, ...]) -> None:
         for child in ast.iter_child_nodes(node):
-            inner = (*scope, child.name) if isinstance(child, (ast.FunctionDef, ast.ClassDef)) else scope
-            yield from _said(child, f"{path}:{'.'.join(inner)}", takers, made=makers == "all" or (bool(inner) and inner[-1] in makers))
-            if not scope and isinstance(child, (ast.Assign, ast.AnnAssign)) and (name := _target(child)) in makers and makers != "all":
-                yield from (Place(f"{path}:{name}", text.lineno, words) for text, words in _texts(child.value))
+            if not isinstance(child, (ast.stmt, ast.expr, ast.keyword, ast.ExceptHandler, ast.match_case, ast.withitem, ast.comprehension)):
                 continue
-            yield from visit(child, inner)
+            inner = (*scope, child.name) if isinstance(child, (ast.FunctionDef, ast.ClassDef)) else scope
+            if isinstance(child, (ast.Call, ast.Assign, ast.AnnAssign, ast.Return)):
+                made = makers == "all" or (bool(inner) and inner[-1] in makers)
+                found.extend(_said(child, f"{path}:{'.'.join(inner)}", takers, made=made))
+            if not scope and isinstance(child, (ast.Assign, ast.AnnAssign)) and (name := _target(child)) in makers and makers != "all":
+                found.extend(Place(f"{path}:{name}", text.lineno, words) for text, words in _texts(child.value))
+                continue
+            visit(child, inner)
 
-    yield from visit(tree, ())
+    visit(tree, ())
+    return found
 
 
 def _target(node: ast.Assign | ast.AnnAssign) -> str:
