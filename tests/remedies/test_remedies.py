@@ -20,10 +20,14 @@ from ._files import CASES as FILES
 from ._issue import CASES as ISSUE
 from ._more import CASES as MORE
 from ._places import places
+from ._rest import CASES as REST
 from ._running import CASES as RUNNING
 from ._unfollowed import ELSEWHERE, NOT_YET
 
-CASES = [*ISSUE, *DECORATION, *CALLS, *RUNNING, *FILES, *MORE, *COMMANDS]
+CASES = [*ISSUE, *DECORATION, *CALLS, *RUNNING, *FILES, *MORE, *REST, *COMMANDS]
+
+
+FOLLOWED, WAITING = 356, 33
 
 
 @pytest.fixture(autouse=True)
@@ -70,8 +74,9 @@ def test_every_entry_of_the_tables_is_in_the_source():
     assert [name for name, count in Counter(case.name for case in CASES).items() if count > 1] == []
 
 
-def test_the_count_of_what_is_not_followed_yet():
-    """It only falls: who follows one takes its entry out, and lowers this number."""
+def test_more_are_followed_and_fewer_wait():
+    """Whoever follows one takes its entry out, and mends these numbers."""
     followed = sum(any(covers(case.at, case.words, place) for case in CASES) for place in places())
     waiting = sum(any(covers(*entry, place) for entry in NOT_YET) for place in places())
-    assert (len(places()), followed, waiting) == (530, 336, 62)
+    assert followed >= FOLLOWED
+    assert waiting <= WAITING
