@@ -103,6 +103,15 @@ def test_an_argument_is_named_by_its_path():
     assert "params['w']" in said[0]
 
 
+@pytest.mark.parametrize("name", ["sizes", "path", "args", "arrays", "self"])
+def test_an_argument_may_have_any_name(name):
+    """Also one that functions of jitney's have."""
+    space = {"pad": optimize(pad={"n": "pow2"}), "Float": Float, "Array": Array}
+    exec(f'@pad\ndef f({name}: Float[Array, "n"]):\n    return {name} if {name}.sum() > 0 else -{name}', space)
+    with pytest.raises(TraceError, match=f"depends on '{name}'"):
+        space["f"](jnp.ones(5))
+
+
 @pytest.mark.parametrize("key", ["w", "a.b", "x", "[0]", "the end"])
 def test_the_argument_of_a_needed_value_is_found_by_any_path(key):
     """Paths that hold dots, blanks, brackets or each other's names are not mistaken for one another."""

@@ -30,8 +30,8 @@ def hide_own_frames() -> None:
 class _Path(inspect.Parameter):
     """A positional argument that is called by a path, such as `params['w']`, which `inspect` takes for no name."""
 
-    def __init__(self, path: str):
-        super().__init__("path", inspect.Parameter.POSITIONAL_ONLY)
+    def __init__(self, path: str, *, rest: bool = False):
+        super().__init__("path", inspect.Parameter.VAR_POSITIONAL if rest else inspect.Parameter.POSITIONAL_ONLY)
         self._path = path
 
     @property
@@ -39,7 +39,7 @@ class _Path(inspect.Parameter):
         return self._path
 
 
-_REST = inspect.Parameter("sizes", inspect.Parameter.VAR_POSITIONAL)  # true sizes of a padded call stand behind its arrays
+_REST = _Path("true sizes", rest=True)  # of a padded call, which stand behind its arrays; no argument has a blank in its name
 
 
 def named_as(flat: Flat, fn: Any, paths: Sequence[str]) -> Flat:
@@ -58,10 +58,10 @@ def named_as(flat: Flat, fn: Any, paths: Sequence[str]) -> Flat:
 
 def named_like(flat: Flat, other: Any) -> Flat:
     """A function of the same flat arrays as another, called as that one is."""
-    if isinstance(flat, types.FunctionType) and flat is not other and hasattr(other, "__signature__"):
-        set_: Any = flat
-        set_.__wrapped__, set_.__signature__ = other.__wrapped__, other.__signature__
-    return flat
+    named: Any = flat
+    if isinstance(flat, types.FunctionType) and named is not other and hasattr(other, "__signature__"):
+        named.__wrapped__, named.__signature__ = other.__wrapped__, other.__signature__
+    return named
 
 
 def _code_of(fn: Any) -> Any:

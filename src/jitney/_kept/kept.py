@@ -102,8 +102,11 @@ class Kept:
 
     def _traced(self, asked: Asked) -> Trace:
         core = self._body.core
-        trace = core.called_as_written(lambda given: self._on_mesh(given, asked.laid), self._body.paths)
-        return Trace(trace, core.name, asked.given, asked.laid)
+
+        def trace(given: Sequence[Any]) -> Any:
+            return self._on_mesh(given, asked.laid)
+
+        return Trace(core.called_as_written(trace, self._body.paths), core.name, asked.given, asked.laid)
 
     def _on_mesh(self, given: Sequence[Any], laid: Laid | None) -> Any:
         return self._trace(given, None if laid is None else laid.mesh)
