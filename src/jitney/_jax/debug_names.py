@@ -64,6 +64,11 @@ def named_like(flat: Flat, other: Any) -> Flat:
     return named
 
 
+def body_of(jitted: Any) -> Any:
+    """The function of flat arrays that JAX has jitted, which is no stand-in for the user's."""
+    return inspect.unwrap(jitted, stop=lambda fn: hasattr(getattr(fn, "__wrapped__", None), "stands_in"))
+
+
 def _code_of(fn: Any) -> Any:
     while isinstance(fn, functools.partial):
         fn = fn.func
@@ -76,4 +81,5 @@ def _stand_in(where: types.CodeType) -> Callable[[], None]:
 
     nothing.__code__ = nothing.__code__.replace(co_filename=where.co_filename, co_firstlineno=where.co_firstlineno, co_name=where.co_name)
     nothing.__name__ = nothing.__qualname__ = where.co_name
+    nothing.__dict__["stands_in"] = True
     return nothing
