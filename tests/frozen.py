@@ -35,19 +35,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.frozen", description=__doc__)
     parser.add_argument("commit", nargs="?", help="what to compare with")
     parser.add_argument("--programs", type=int, default=300, help="of the hunt (default: %(default)s)")
-    parser.add_argument("--only", default="", help="what the names of records hold")
     parser.add_argument("--words", type=Path, help="old and new words")
     parser.add_argument("--record", type=Path, help="write the record of these files, and stop")
     options = parser.parse_args()
     if options.record:
-        options.record.write_text("".join(f"{json.dumps(each)}\n" for each in recorded(options.programs) if options.only in each["name"]))
+        options.record.write_text("".join(f"{json.dumps(each)}\n" for each in recorded(options.programs)))
         return 0
     with tempfile.TemporaryDirectory() as folder:
         old = Path(folder, "old")
         subprocess.run(["git", "worktree", "add", "--detach", "-q", str(old), options.commit], cwd=ROOT, check=True)
         try:
             shutil.copy(__file__, old / "tests" / "frozen.py")
-            before, after = (_record(tree, Path(folder, f"{name}.jsonl"), options.programs) for name, tree in (("before", old), ("after", ROOT)))
+            before, after = (
+                _record(tree, Path(folder, f"{name}.jsonl"), options.programs) for name, tree in (("before", old), ("after", ROOT))
+            )
         finally:
             subprocess.run(["git", "worktree", "remove", "--force", str(old)], cwd=ROOT, check=True)
     words = [line.split("\t") for line in options.words.read_text().splitlines()] if options.words else []
@@ -118,7 +119,11 @@ def _decided(body: Any, options: dict[str, Any], arguments: Any) -> dict[str, An
         jaxpr = str(f.trace(**arguments).jaxpr)
     except Exception as error:  # noqa: BLE001 - what is compared is the error, whatever it is
         return {"error": type(error).__name__, "code": getattr(error, "code", ""), "text": _steady(str(error))}
-    return {"plan": _steady(json.dumps(plan.to_dict(), default=str)), "jaxpr": _steady(jaxpr), "stats": _steady(str(_counts(f.stats.to_dict())))}
+    return {
+        "plan": _steady(json.dumps(plan.to_dict(), default=str)),
+        "jaxpr": _steady(jaxpr),
+        "stats": _steady(str(_counts(f.stats.to_dict()))),
+    }
 
 
 def _counts(stats: dict[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from jaxtyping import Array, Float
 
 import jitney
 from jitney import optimize
-from jitney._owners import is_users, owner, owner_of, short
+from jitney._owners import is_users, owner, owner_of, short, spelled_place
 
 SITE = Path(jax.__file__).parents[1]
 OURS = Path(jitney.__file__).parent
@@ -211,3 +211,19 @@ def lambda_of_size():
         return x * (2 if x.shape[0] == 6 else 1)
 
     return h
+
+
+@pytest.mark.parametrize(
+    ("spot", "users", "text"),
+    [
+        (("/home/me/fit.py", 12, "residual"), "", "fit.py:12 (residual)"),
+        (("/home/me/fit.py", 12, "residual"), "run.py:3 (main)", "fit.py:12 (residual)"),
+        ((SITE / "lineax" / "_solve.py", 801, "linear_solve"), "", "_solve.py:801 (lineax's linear_solve)"),
+        ((SITE / "lineax" / "_solve.py", 801, "linear_solve"), "fit.py:12 (residual)", "fit.py:12 (residual; lineax's _solve.py:801)"),
+        ((np.__file__, 5, "f"), "fit.py:12 (residual; lineax's _solve.py:801)", "fit.py:12 (residual; numpy's numpy/__init__.py:5)"),
+    ],
+)
+def test_a_line_of_a_library_is_named_with_its_package_behind_the_users(spot, users, text):
+    """The first word is a file and its number in each case: policies of precision name lines so."""
+    file, line, function = spot
+    assert spelled_place(str(file), line, function, users) == text

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -199,7 +200,42 @@ def name_fix(name: str, known: Iterable[str], otherwise: str = "correct the name
     return f"did you mean {near[0]!r}?" if near else otherwise
 
 
-def misfit(where: Where | str, signature: inspect.Signature, error: TypeError) -> str:
-    """The message of a call whose arguments do not fit, as Python says it."""
-    listed = ", ".join(signature.parameters) or "none"
-    return sentence(where, f"{error}.", f"Its parameters are {listed}.", "call it as you would the plain function.")
+def misfit(
+    where: Where | str, signature: inspect.Signature, error: TypeError, keywords: Sequence[str] = (), elsewhere: Mapping[str, str] = {}
+) -> str:
+    """The message of a call whose arguments do not fit: as Python says it, and first that of a keyword which nobody knows.
+
+    Args:
+        where: Of the function.
+        signature: Of the function.
+        error: Of Python, which says of a misspelt keyword that the argument it was meant for is missing.
+        keywords: The names of the call.
+        elsewhere: Names that are no parameters, and what to write in place of each.
+    """
+    parameters = signature.parameters
+    listed = ", ".join(parameters) or "none"
+    is_open = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    unknown = [name for name in keywords if name not in parameters and not is_open]
+    if unknown:
+        what = f"got an unexpected keyword argument {unknown[0]!r}"
+        free = [name for name in parameters if name not in keywords]
+        fix = elsewhere.get(unknown[0]) or name_fix(unknown[0], free, "leave it out.")
+    else:
+        what, fix = str(error), _fix_of(str(error), parameters)
+    return sentence(where, f"{what}.", f"Its parameters are {listed}.", fix)
+
+
+def _fix_of(what: str, parameters: Mapping[str, inspect.Parameter]) -> str:
+    """What to write where Python says this of a call."""
+    named = re.search(r"'(\w+)'", what)
+    name = repr(named[1]) if named else ""
+    if what.startswith("missing") and named:
+        return f"pass {name}."
+    if what.startswith("multiple values") and named:
+        return f"pass {name} once, by position or by name."
+    if what.startswith("too many positional"):
+        return f"pass {sum(parameter.kind in _BY_POSITION for parameter in parameters.values())} by position at most."
+    return "pass positional-only arguments by position."
+
+
+_BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)

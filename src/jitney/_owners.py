@@ -111,6 +111,49 @@ def short(file: str) -> str:
     return f"{path.parent.name}/{path.name}" if path.name in ("__init__.py", "__main__.py") else path.name
 
 
+def package(file: str) -> str | None:
+    """The package that a file was installed with, `equinox`; None of a file of the user's, or of Python's own."""
+    name = owner(file)
+    if name in _PACKAGES:
+        return name
+    parts = Path(file).parts
+    last = max((i for i, part in enumerate(parts) if part in ("site-packages", "dist-packages")), default=None)
+    return None if name != "library" or last is None else parts[last + 1].removesuffix(".py")
+
+
+def spelled_place(file: str, line: int | str, function: str, users: str = "") -> str:
+    """`fit.py:12 (residual)`; `_solve.py:801 (lineax's linear_solve)` of a library's line.
+
+    The user's line that led to that one comes first where it is known: `fit.py:12 (residual; lineax's _solve.py:801)`.
+
+    Args:
+        file: Where it is.
+        line: Its number.
+        function: What it belongs to.
+        users: The user's line, as this function spells it, or "".
+    """
+    library = package(file)
+    of = "" if library is None else f"{library}'s "
+    if not users or is_users(file):
+        return f"{short(file)}:{line} ({of}{function})"
+    return f"{users[:-1].partition('; ')[0]}; {of}{short(file)}:{line})" if users.endswith(")") else users
+
+
+def place_of(frame: FrameType, line: int | None = None) -> str:
+    """Where a frame of a trace is; of a library's, the user's line that called it first.
+
+    Args:
+        frame: It.
+        line: The line to name in place of the one that it is at.
+    """
+    caller: FrameType | None = frame
+    while caller is not None and (whose := owner_of(caller)) != "user":
+        caller = None if whose == "jitney" else caller.f_back
+    code = frame.f_code
+    users = "" if caller is None or caller is frame else place_of(caller)
+    return spelled_place(code.co_filename, line or frame.f_lineno, code.co_name, users)
+
+
 def users_level() -> int:
     """The `stacklevel` at which a warning points to the line that called jitney."""
     level, frame = 1, inspect.currentframe()

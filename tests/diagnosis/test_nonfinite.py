@@ -85,7 +85,13 @@ def test_a_masked_gradient_names_the_infinity_behind_the_nan():
     assert (finding.primitive, finding.kind) == ("mul", "NaN")
     assert finding.cause is not None
     assert (finding.cause.primitive, finding.cause.kind) == ("div", "inf")
-    assert "mask the divisor too" in message(finding, "f()")
+    assert "give it another number there, and mask its result" in message(finding, "f()")
+
+
+@pytest.mark.parametrize("fn", [lambda x: jnp.where(x > 0, 1 / x, 0.0), lambda x: jnp.where(x > 0, x**-3, 0.0)])
+def test_a_negative_power_of_zero_is_a_division(fn):
+    """Which is what JAX differentiates a division to: no number is too large, and no wider dtype helps."""
+    assert "mask the divisor too" in message(found(jax.grad(fn), 0.0), "f()")
 
 
 @pytest.mark.core("False")

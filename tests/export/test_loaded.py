@@ -31,7 +31,7 @@ def test_a_size_that_was_not_exported_is_a_sentence(tmp_path):
     """It names what was passed and the nearest program."""
     loaded = saved(tmp_path, jitney.optimize(residual), decay(), sizes={"points": (5, 8)})
     with pytest.raises(
-        ContractError, match=r"no exported program takes t: float32\[9\], y: float32\[9\]\.\nThe nearest takes t: float32\[5\]"
+        ContractError, match=r"no exported program takes t: float32\[9\], y: float32\[9\]\.\nThe nearest takes t: float32\[8\]"
     ):
         loaded(decay(), *data(9))
 

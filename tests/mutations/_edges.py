@@ -131,4 +131,32 @@ MUTATIONS = [
         "",
         ("tests/kept/test_kept.py::test_updates_in_place_are_said_in_each_process",),
     ),
+    Mutation(
+        "JAX names a file of jitney's",
+        "src/jitney/_jax/debug_names.py",
+        "        set_.__wrapped__ = _stand_in(where)\n",
+        "",
+        ("tests/program/test_names_in_jax_messages.py::test_a_leaked_tracer_names_the_function_as_jit_does[none]",),
+    ),
+    Mutation(
+        "the line of a library stands where the user's belongs",
+        "src/jitney/_jax/jaxprs.py",
+        'function.rpartition("<locals>.")[2], held_at)',
+        'function.rpartition("<locals>.")[2])',
+        ("tests/axes/test_lines_of_libraries.py",),
+    ),
+    Mutation(
+        "a square root at zero is a divisor",
+        "src/jitney/_diagnosis/nonfinite.py",
+        'operands[1].made_by == "sqrt"',
+        'operands[1].made_by == "rsqrt"',
+        ("tests/diagnosis/test_nonfinite.py::test_a_masked_gradient_names_the_infinity_behind_the_nan",),
+    ),
+    Mutation(
+        "a misspelt keyword is what is missing",
+        "src/jitney/_errors.py",
+        "    if unknown:\n",
+        "    if len(unknown) > 9:\n",
+        ("tests/signature/test_binding.py::test_any_call_fits_or_fails_as_in_python",),
+    ),
 ]

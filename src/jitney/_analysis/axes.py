@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from .._errors import ContractError, sentence
-from .._interface.derivatives import Derivative, program_of
+from .._interface.derivatives import Derivative, program_called
 from .._interface.optimize import optimize
 from .._owners import public
 from .._report.axis_facts import Axes, facts_of
@@ -22,7 +22,7 @@ def axes(
         program: A function, under `@optimize` or plain; or a derivative of one, such as `f.grad`.
         examples: As for `Program.compile`.
         sizes: As for `Program.compile`.
-        keywords: As for `Program.compile`.
+        keywords: As for `Program.compile`; `wrt` too, of a derivative.
 
     Returns:
         Axis name -> facts, for each axis that has a name of its own and a size above 1.
@@ -32,7 +32,8 @@ def axes(
     """
     if not hasattr(program, "abstract") and callable(program):
         program = optimize(program)
-    entry, arrays = program_of("jitney.axes()", program).abstract(examples, keywords, sizes, warn=False)  # the facts say what is mapped
+    called = program_called("jitney.axes()", program, keywords)
+    entry, arrays = called.abstract(examples, keywords, sizes, warn=False)  # the facts say what is mapped
     with entry.numbers():
         facts = facts_of(entry, arrays)
     if not facts:

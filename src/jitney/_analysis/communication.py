@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from .._errors import OptionError, sentence
-from .._interface.derivatives import Derivative, program_of
+from .._interface.derivatives import Derivative, program_called
 from .._jax.hlo import Operation, collectives
 from .._jax.mesh import described
-from .._jax.trees import is_a
 from .._owners import public
 from .._program.padded_calls import PaddedCalls
 from .._program.tolerance import decided
@@ -36,7 +35,7 @@ def communication(f: Program[..., Any] | Derivative[..., Any], /, *args: Any, **
         OptionError: The function has no `shard`.
         MeshError: There is no mesh, or an axis does not divide.
     """
-    program = program_of("jitney.communication()", f, kwargs.pop("wrt", None) if is_a(f, Derivative) else None)
+    program = program_called("jitney.communication()", f, kwargs)
     entry, arrays = program.abstract(args, kwargs, None)
     if program.options.shard is None:
         raise OptionError(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .._errors import OptionError, sentence
-from .._interface.derivatives import Derivative, program_of
+from .._interface.derivatives import Derivative, program_called
 from .._interface.optimize import optimize
 from .._interface.program import Program
 from .._jax.trees import is_a, is_number
@@ -35,7 +35,7 @@ def precision_report(
         tolerance: The worst relative error, in the 2-norm, of any output and gradient.
         low: "bf16" or "fp16", in which products are computed, or "bf16-all" or "fp16-all", in which everything is: then nothing is
             pinned, and the report is on that policy as it is. If it is not said, what the program's own `precision=` names, else bf16.
-        kwargs: Arguments by name.
+        kwargs: Arguments by name; `wrt` too, of a derivative.
 
     Raises:
         OptionError: The tolerance or the type is none, or an argument has no value.
@@ -43,7 +43,7 @@ def precision_report(
     program: Any = f
     if not is_a(f, Program):
         undecorated = callable(f) and not is_a(f, Derivative)
-        program = optimize(program) if undecorated else program_of("jitney.precision_report()", program)
+        program = optimize(program) if undecorated else program_called("jitney.precision_report()", program, kwargs)
     core = program.core
     low = low if low is not None else _low_of(core.options.precision)
     if not is_a(low, str) or low not in (*LOW, *WHOLE) or not is_number(tolerance) or not 0 < tolerance < np.inf:

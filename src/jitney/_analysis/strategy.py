@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from .._errors import AxisError, ContractError, sentence
-from .._interface.derivatives import Derivative, program_of
+from .._interface.derivatives import Derivative, program_called
 from .._jax.memory import Fit, Misfit, budget_of, fit, text
 from .._owners import public
 from .._report.strategy import Strategy, Way
@@ -41,7 +41,7 @@ def strategy(
         examples: As of `Program.compile`: examples of the leading arguments.
         sizes: Axis name -> size; the longest axis is the one that is cut.
         memory: Bytes, a text such as `"2GiB"`, or `"auto"` for what is free.
-        named: Examples by name.
+        named: Examples by name; `wrt` too, of a derivative.
 
     Of a function with `shard`, memory is that of one device.
 
@@ -54,7 +54,7 @@ def strategy(
         MeshError: The function has `shard`, and there is no mesh, or an axis does not divide.
         OptionError: `memory` is not a size.
     """
-    entry, arrays = program_of("jitney.strategy()", program).abstract(examples, named, sizes)
+    entry, arrays = program_called("jitney.strategy()", program, named).abstract(examples, named, sizes)
     where = entry.core.where
     budget = budget_of(where, memory)
     with entry.numbers(), entry.scope():

@@ -59,7 +59,7 @@ class Op:
 
     @property
     def place(self) -> str:
-        return source_of(self.eqn) or self.seen_at
+        return source_of(self.eqn, self.seen_at)
 
     @property
     def is_ragged(self) -> bool:

@@ -17,6 +17,7 @@ import jax
 from .._axes import Refused
 from .._contract.contract import check_arguments, check_result
 from .._contract.sizes import Sizes
+from .._diagnosis.tracer_errors import unbound_axis_error
 from .._errors import JitneyWarning
 from .._jax.mesh import current as current_mesh
 from .._jax.mesh import is_manual
@@ -218,14 +219,25 @@ class Body:
             given = Given(core.binder, values, dict(zip(map(id, statics), self.statics, strict=True)))
             began = time.perf_counter()
             with nullcontext() if self.reads is None else self.reads.tracing() as trace:
-                result = core.binder.call(fn, values)
+                result = self._result(fn, values)
             outcome.body_seconds.append(time.perf_counter() - began)
             updates = (*given.updates(), *(() if trace is None else trace.updates(self.names_of_statics())))
             self.warn_lost([*map(in_words, updates)])
             refuse_used_up(core.where, result)
             return outcome.take_apart(result, self.weak_statics.identities)
 
-        return body
+        return core.called_as_written(body, self.paths)
+
+    def _result(self, fn: Callable[..., Any], values: tuple[Any, ...]) -> Any:
+        try:
+            return self.core.binder.call(fn, values)
+        except NameError as error:
+            options = self.core.options
+            axes = {*self.core.contract.axes, *(name for name, _ in options.pad), *(name for name, _ in options.chunk)}
+            explained = unbound_axis_error(error, self.core.where, {axis.name for axis in options.vmap}, axes)
+            if explained is None:
+                raise
+            raise explained from error
 
     def warn_lost(self, updates: Sequence[str]) -> None:
         """Say once that updates in place are lost."""

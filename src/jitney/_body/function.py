@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -13,12 +13,13 @@ from .._diagnosis.counters import Counters
 from .._diagnosis.history import History
 from .._diagnosis.remedies import Asked
 from .._errors import Where
+from .._jax.debug_names import Flat, named_as
 from .._signature.annotations import annotated_names
 from .._signature.binding import Binder, signature_of, where_of
 from .._signature.hints import AnyHint
 from .._signature.options import AUTO, Options
 from .._signature.static_values import has_hash
-from .._stages.derive import Derived
+from .._stages.derive import KEYWORDS, KEYWORDS_OF_DERIVATIVES, Derived
 from .made_for import Log
 
 
@@ -30,7 +31,7 @@ class Function:
         self.options = options
         self.where: Where = fn.where if isinstance(fn, Derived) else where_of(fn)
         self.name: str = getattr(fn, "__name__", type(fn).__name__)
-        self.binder = Binder(self.where, signature_of(fn))
+        self.binder = Binder(self.where, signature_of(fn), KEYWORDS if isinstance(fn, Derived) else KEYWORDS_OF_DERIVATIVES)
         self.contract: Contract = self._read(fn, namespace)
         self._namespace = _mentioned(fn, namespace or {}) if self.contract.unresolved else None
         self.counters = Counters(self.name)
@@ -48,6 +49,11 @@ class Function:
             if fn is not None:
                 return fn
         raise ReferenceError(f"{self.where} is gone")
+
+    def called_as_written(self, flat: Flat, paths: Sequence[str]) -> Flat:
+        """This function, of flat arrays, named in JAX's messages as the user wrote it, and its arguments by their paths."""
+        fn = self.fn()
+        return named_as(flat, fn.fn if isinstance(fn, Derived) else fn, paths)
 
     def asked(self) -> Asked:
         """What the author has written of axes and options."""

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from .._diagnosis.counters import COMPILED, LOWERED, TRACED
 from .._diagnosis.jax_work import Phase, Watch
 from .._owners import owner, short
+from .findings.own import decorated_places
 
 _PHASES: dict[str, Phase] = {TRACED: "traces", LOWERED: "lowers", COMPILED: "compiles"}
 _LONG = 160  # letters of a detail: static values may be whole trees
@@ -91,6 +92,7 @@ class Compiled:
     hit: bool
     start: float
     key: str = ""
+    ours: bool = False  # whether the function is decorated
 
     @property
     def seconds(self) -> float:
@@ -99,7 +101,9 @@ class Compiled:
 
     @property
     def defined(self) -> str:
-        """Whose the function is: "user", "jax", ...; empty where JAX did not say."""
+        """Whose the function that is compiled is: "user", "jax", ..., "jitney" of a decorated one; empty where JAX did not say."""
+        if self.ours:
+            return "jitney"
         return owner(self.cause.file) if self.cause is not None and self.cause.file else ""
 
 
@@ -135,8 +139,9 @@ class _Thread:
 
 
 class _Reader:
-    def __init__(self, began: float):
+    def __init__(self, began: float, decorated: Collection[tuple[str, int]]):
         self.began = began
+        self.decorated = decorated
         self.threads: dict[int, _Thread] = defaultdict(_Thread)
         self.known: set[tuple[str, int, str]] = set()
         self.compiled: list[Compiled] = []
@@ -200,14 +205,16 @@ class _Reader:
         lower_start, lower_seconds = thread.lowered.pop(name, (start, 0.0))
         first = min(start, trace_start, lower_start) - self.began
         near, shapes = (lines[0] if lines else None), thread.shapes.pop(name, None)
-        self.compiled.append(Compiled(name, cause, shapes, near, place, trace_seconds, lower_seconds, seconds, hit, first, thread.key))
+        ours = cause is not None and (cause.file, cause.line) in self.decorated
+        spans = trace_seconds, lower_seconds, seconds
+        self.compiled.append(Compiled(name, cause, shapes, near, place, *spans, hit, first, thread.key, ours))
         thread.hit, thread.key = False, ""
         del thread.made[:-100]
 
 
 def happened(events: Sequence[Mapping[str, Any]], began: float) -> Happened:
     """Read what was recorded."""
-    reader = _Reader(began)
+    reader = _Reader(began, decorated_places())
     for event in events:
         reader.read(event)
     return Happened(tuple(reader.compiled), reader.watch, reader.seconds, _outermost(reader.spans))

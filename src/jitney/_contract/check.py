@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import jax
 import jax.tree_util
 import numpy as np
 
@@ -195,8 +196,18 @@ def _fit_union(hint: UnionHint, value: Any, path: str, scope: Scope) -> Mismatch
     return Mismatch(
         f"{path!r} fits no alternative of {hint.text}:{listed}",
         "A union takes the first alternative that fits.",
-        "pass what one alternative describes, or add an alternative.",
+        f"pass what one alternative describes, or add an alternative{_mapped_fix(options, value, path, scope)}.",
     )
+
+
+def _mapped_fix(options: Sequence[Hint], value: Any, path: str, scope: Scope) -> str:
+    """What to write where all but the first axis fits: `vmap` goes by the rank of an annotation, and a union has several."""
+    if not (getattr(value, "shape", ()) and hasattr(value, "dtype")):
+        return ""
+    before, element = scope.sizes.copy(), jax.ShapeDtypeStruct(value.shape[1:], value.dtype)
+    fitting = [option.text for option in options if fit(option, element, path, scope) is None]
+    scope.sizes.restore(before)
+    return f"; if `vmap` is to map its first axis, annotate it {fitting[0].replace(chr(39), chr(34))} alone" if fitting else ""
 
 
 def _fit_container(hint: ContainerHint, value: Any, path: str, scope: Scope) -> Mismatch | None:

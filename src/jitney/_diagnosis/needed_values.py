@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Literal
@@ -46,7 +46,7 @@ _WORDS: tuple[tuple[type[Exception], str, Kind], ...] = (
 _NAMED = re.compile(r"unhashable type: '(\w+)'$|unsupported format string passed to (\w+)\.__format__$")  # by Python, of a class
 _SIZE = re.compile(r"\bsize argument of jnp\.\w+|for the size argument")
 # How JAX names the argument that a value depends on. Without a match no argument is named.
-_ARGUMENT = re.compile(r"the value(?:s)? of the arguments? ([^.]*arrays\[\d+\][^.\n]*)")
+_ARGUMENT = re.compile(r"the values? of the arguments? (.*?)\.?$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -62,12 +62,17 @@ class Need:
     arguments: tuple[int, ...]
 
 
-def need_of(error: BaseException) -> Need | None:
-    """What an error asks of a traced value; None for all other errors, which are the user's own."""
+def need_of(error: BaseException, paths: Sequence[str] = ()) -> Need | None:
+    """What an error asks of a traced value; None for all other errors, which are the user's own.
+
+    Args:
+        error: Any error.
+        paths: What the arrays of the program are called, for `arguments`.
+    """
     kind = _kind(error)
     if kind is None:
         return None
-    return Need(kind, tuple(dict.fromkeys(_arguments(str(error)) or [n for x in _blamed(error, kind) for n in _origin(x)])))
+    return Need(kind, tuple(_arguments(str(error), paths) or dict.fromkeys(n for x in _blamed(error, kind) for n in _origin(x, paths))))
 
 
 def _kind(error: BaseException) -> Kind | None:
@@ -93,10 +98,17 @@ def _classes(cls: type) -> set[str]:
     return {cls.__name__}.union(*(_classes(inner) for inner in cls.__subclasses__()))
 
 
-def _arguments(message: str) -> list[int]:
+def _arguments(message: str, paths: Sequence[str]) -> list[int]:
     """The places of the arguments that a message of JAX's blames."""
     match = _ARGUMENT.search(message)
-    return [int(number) for number in re.findall(r"arrays\[(\d+)\]", match.group(1))] if match else []
+    if match is None:
+        return []
+    numbered = [f"arrays[{number}]" for number in range(len(paths))]  # as they are called where two have one path
+    return [i for i, names in enumerate(zip(paths, numbered, strict=True)) if any(_stands_in(match[1], name) for name in names)]
+
+
+def _stands_in(text: str, name: str) -> bool:
+    return re.search(rf"(?<![\w.\]'\"]){re.escape(name)}(?![\w.\['\"])", text) is not None
 
 
 def _blamed(error: BaseException, kind: Kind) -> list[Any]:
@@ -130,10 +142,10 @@ def _tracers(value: Any, *, inside: bool) -> Iterator[Any]:
             yield from _tracers(part, inside=inside)
 
 
-def _origin(value: Any) -> list[int]:
+def _origin(value: Any, paths: Sequence[str]) -> list[int]:
     """The arguments that a traced value depends on, as JAX says where its numbers are asked for."""
     try:
         np.asarray(value)
     except jax.errors.TracerArrayConversionError as error:
-        return _arguments(str(error))
+        return _arguments(str(error), paths)
     return []

@@ -49,6 +49,12 @@ _FIXES: Final = {
 }
 
 
+_ROOT: Final = (
+    "a square root, as in a norm, has no derivative at 0: give it another number there, and mask its result, "
+    "as jnp.where(s > 0, jnp.sqrt(jnp.where(s > 0, s, 1.0)), 0.0) with s = jnp.sum(x**2) for the norm of x"
+)
+
+
 @dataclass(frozen=True)
 class Finding:
     """The operation that made the first NaN or infinity that reaches a result."""
@@ -60,6 +66,7 @@ class Finding:
     inputs: str = ""
     argument: int | None = None  # the position in the flat arguments
     cause: Finding | None = None  # of a NaN: what made the infinity that it was made of
+    advice: str = ""  # what helps, where the operation alone does not say it
 
 
 @dataclass(frozen=True)
@@ -81,6 +88,7 @@ class _Value:
 
     data: Any
     marks: dict[Kind, _Mark] = field(default_factory=dict[Kind, _Mark])
+    made_by: str = ""  # JAX's name of the operation
 
     @cached_property
     def numbers(self) -> Any:
@@ -182,9 +190,24 @@ def _inside(finding: Finding) -> str:
 
 
 def _advice(finding: Finding) -> str:
+    if finding.advice:
+        return finding.advice
     name = f"`{finding.primitive}`"
-    rest = f"scale the inputs of {name} down, or use a wider dtype" if finding.kind == "inf" else f"give {name} inputs it is defined for"
-    return _FIXES.get(finding.primitive, rest)
+    fix = f"scale the inputs of {name} down, or use a wider dtype" if finding.kind == "inf" else f"give {name} inputs it is defined for"
+    return _FIXES.get(finding.primitive, fix)
+
+
+def _special(eqn: Any, operands: Sequence[_Value]) -> str:
+    """What helps against an infinity whose operation alone does not say it.
+
+    JAX differentiates `sqrt(x)` to 0.5 / sqrt(x), and 1 / x to a negative power.
+    """
+    name = eqn.primitive.name
+    if name == "div" and operands[1].made_by == "sqrt" and operands[0].numbers is not None:
+        return _ROOT if operands[0].numbers.ndim == 0 and float(operands[0].numbers.real) == 0.5 else ""
+    if name in ("integer_pow", "pow") and operands[0].numbers is not None and not operands[0].numbers.all():
+        return _FIXES["div"]
+    return ""
 
 
 class _Tracer:
@@ -209,12 +232,12 @@ class _Tracer:
         """Evaluate a jaxpr, open or closed, operation by operation."""
 
         def results(eqn: Any, operands: list[_Value]) -> list[_Value]:
-            return self.step(eqn, operands, path, source_of(eqn) or seen_at)
+            return self.step(eqn, operands, path, source_of(eqn, seen_at))
 
         def constant(data: Any, _aval: Any, eqn: Any) -> _Value:
             if not nonfinite([data]):
                 return _Value(data)
-            return self.given(data, (source_of(eqn) if eqn is not None else "") or seen_at)
+            return self.given(data, seen_at if eqn is None else source_of(eqn, seen_at))
 
         return evaluated(jaxpr, arguments, results, constant=constant, lets_go=True)
 
@@ -229,7 +252,7 @@ class _Tracer:
             return self.branch(eqn, operands, path, source)
         if name == "custom_linear_solve":
             return self.solve(eqn, operands, path, source)
-        results = [_Value(data) for data in _bind(eqn, operands)]
+        results = [_Value(data, made_by=name) for data in _bind(eqn, operands)]
         if not any(value.has(kind) for value in results for kind in _KINDS):
             return results
         if name in ("scan", "while"):
@@ -254,7 +277,8 @@ class _Tracer:
                 if fresh or not old:
                     inf, _ = _origins(eqn, operands, value, "inf", of=kind) if kind == "NaN" else ([], False)
                     cause = min(inf, key=lambda mark: mark.rank).finding if inf else None
-                    maker = Finding(eqn.primitive.name, kind, source, path, _summary(operands), None, cause)
+                    advice = _special(eqn, operands) if kind == "inf" else ""
+                    maker = Finding(eqn.primitive.name, kind, source, path, _summary(operands), None, cause, advice)
                     old = [*old, self.mark(maker)]
                 value.marks[kind] = min(old, key=lambda mark: mark.rank)
         return value

@@ -117,6 +117,8 @@ def for_static(asked: Asked, path: str, argument: str, old: Any, new: Any) -> st
     if all(is_a(value, (str, bytes)) or isinstance(value, type) for value in both):
         return f"each value of {path!r} has a program; pass what the numbers depend on, and keep names outside"
     if all(is_a(value, (list, tuple, set, frozenset)) for value in both):
+        if any(callable(part) for value in both for part in value):
+            return f"each choice of functions has a program; make those of {path!r} once, outside of the loop, and pass them"
         return f"{out_of}pass {path!r} as an array"
     if listed and all(is_a(value, (np.ndarray, jax.Array)) for value in both):
         return f"take {argument!r} out of `static`: arrays are traced"

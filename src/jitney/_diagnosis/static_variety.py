@@ -145,6 +145,10 @@ def _advice(argument: str, value: Any) -> str:
             f'pass {argument!r} as an array, annotated `Int[Array, ""]` or `Float[Array, ""]`; if it is a size, let it be the size of '
             "a named axis and share programs with `pad`."
         )
+    if not is_a(value, (list, tuple, set, frozenset, Mapping)):
+        return f"pass what varies among the fields of {argument!r} as an argument of its own, an array, or make their class an eqx.Module."
+    if any(map(callable, value.values() if is_a(value, Mapping) else value)):
+        return f"if its functions are made anew for each call (lambdas, partials), make them once and pass {argument!r} with those."
     return (
         f"pass {argument!r} as data: sets and lists of indices as an index array with a mask, and let `pad` share programs between their "
         "sizes."

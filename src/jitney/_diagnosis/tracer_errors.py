@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from .._errors import ContractError, DonationError, PrecisionError, TraceError, Where, sentence
+from .._errors import AxisError, ContractError, DonationError, PrecisionError, TraceError, Where, sentence
 from .._jax.trees import is_a, is_of_numbers
 from .._owners import user_line
 from .._signature.options import Options
@@ -27,12 +27,12 @@ _RULES: dict[Kind, str] = {
 }
 _CODES: dict[Kind, str] = {"value": "J107", "shape": "J270", "slice": "J270", "mask": "J270", "size": "J270", "key": "J271"}
 _DATA: dict[Kind, str] = {
-    "value": "If it is data, keep it an array: jax.numpy in place of NumPy, no `float()` or `.item()`; "
+    "value": "if it is data, keep it an array: jax.numpy in place of NumPy, no `float()` or `.item()`; "
     "and decide with jnp.where, jax.lax.cond or jax.lax.while_loop.",
-    "shape": "If it is the size of an array, take it from that array (`x.shape[0]`), and share programs between sizes with `pad`.",
-    "slice": "If it is data, take a fixed number with jax.lax.dynamic_slice(x, (start,), (length,)), or keep the shape: "
+    "shape": "if it is the size of an array, take it from that array (`x.shape[0]`), and share programs between sizes with `pad`.",
+    "slice": "if it is data, take a fixed number with jax.lax.dynamic_slice(x, (start,), (length,)), or keep the shape: "
     "jnp.where(jnp.arange(x.shape[0]) < n, x, 0).",
-    "key": "If it is data, use jax.lax.switch, or index an array with it.",
+    "key": "if it is data, use jax.lax.switch, or index an array with it.",
 }
 _KEEP = {
     "mask": "keep the shape with jnp.where(mask, x, 0), or say how many at most: x[jnp.nonzero(mask, size=10, fill_value=0)].",
@@ -40,16 +40,25 @@ _KEEP = {
 }
 
 
-def trace_error(error: Exception, where: Where, paths: Sequence[str], *, eager: bool = False) -> TraceError | None:
-    """What to tell a user whose function needs a concrete value while it is traced, or (`eager`) even un-jitted; None for other errors."""
-    need = need_of(error)
+def trace_error(error: Exception, where: Where, paths: Sequence[str], arrays: Sequence[Any], *, eager: bool = False) -> TraceError | None:
+    """What to tell a user whose function needs a concrete value while it is traced; None for other errors.
+
+    Args:
+        error: What the trace has raised.
+        where: The function.
+        paths: What the arrays of the call are called.
+        arrays: They.
+        eager: Whether it was traced un-jitted, by another transform.
+    """
+    need = need_of(error, paths)
     if need is None:
         return None
     arguments = [paths[number] for number in need.arguments if number < len(paths)]
     line = user_line(error)
     what = f"{line or 'a line'} needs a concrete value"
     what += f", which depends on {_listing(arguments)}." if arguments else "."
-    fix = _KEEP.get(need.kind) or f"{_static(arguments)} {_DATA[need.kind]}"
+    scalars = [paths[n] for n in need.arguments if n < len(paths) and np.ndim(arrays[n]) == 0]
+    fix = _KEEP.get(need.kind) or _fix(need.kind, scalars if len(scalars) == len(arguments) else ())
     if eager:
         fix += " Un-jitted it fails too, because `vmap`, `remat` or an outer transform traces it."
     elif need.kind != "key":  # arrays have no hash un-jitted either
@@ -57,9 +66,18 @@ def trace_error(error: Exception, where: Where, paths: Sequence[str], *, eager: 
     return TraceError(sentence(where, what, _RULES[need.kind], fix), code=_CODES[need.kind])
 
 
-def _static(arguments: Sequence[str]) -> str:
-    first = re.split(r"[.\[]", arguments[0])[0] if arguments else "name"
-    return f'if {first!r} takes few values, declare it static: @optimize(static="{first}").'
+def _fix(kind: Kind, scalars: Sequence[str]) -> str:
+    """What to write. What was computed from an array of many elements is data, and so is what depends on no argument."""
+    if not scalars:
+        return _DATA[kind].removeprefix("if it is data, ")
+    return " ".join([*map(_static, scalars), _DATA[kind][0].upper() + _DATA[kind][1:]])
+
+
+def _static(path: str) -> str:
+    """What to write for a scalar that takes few values. JAX traces what is computed from arrays, static ones too, so it is a number."""
+    if path.isidentifier():
+        return f'if {path!r} takes few values, declare it static, @optimize(static="{path}"), pass a Python number, and annotate it so.'
+    return f"if {path!r} takes few values, pass a Python number there, which is static where no annotation says `float` or array."
 
 
 def no_number(where: Where, arrays: Sequence[Any], paths: Sequence[str], *, called: bool = True) -> ContractError | None:
@@ -79,6 +97,32 @@ def no_number(where: Where, arrays: Sequence[Any], paths: Sequence[str], *, call
             continue
         return ContractError(sentence(where, f"{path!r} is {what}.", "JAX computes with arrays of numbers.", fix), code="J213")
     return None
+
+
+def unbound_axis_error(error: NameError, where: Where, mapped: Collection[str], axes: Collection[str]) -> AxisError | None:
+    """What to tell a user whose function names an axis of jitney's in a collective; None for other errors.
+
+    Args:
+        error: Any name that is not known.
+        where: The function.
+        mapped: The axes that `vmap` adds.
+        axes: Those of its annotations.
+    """
+    found = re.search(r"[Uu]nbound axis name: (\w+)", str(error))  # so in jax 0.10.2 and 0.12.0.1
+    if found is None or found[1] not in {*mapped, *axes}:
+        return None
+    name = found[1]
+    if name in mapped:
+        rule = "An element of a mapped axis sees itself alone: `vmap` gives its axis no name within the function."
+        fix = (
+            f'name it in the annotations in place of `vmap`, as x: Float[Array, "{name}"], and write jnp.mean(x, axis=0); '
+            f'or map within the function, by jax.vmap(..., axis_name="{name}").'
+        )
+    else:
+        rule = "The name of an axis in an annotation is for contracts and options; collectives take axes of `jax.vmap` and `jax.shard_map`."
+        fix = "reduce along its position, as jnp.sum(x, axis=0) or jnp.mean(x, axis=0)."
+    line = user_line(error)
+    return AxisError(sentence(where, f"{line or 'a line'} names axis {name!r} in a collective.", rule, fix), code="J234")
 
 
 def over_error(error: Exception, where: Where, fn: Any, options: Options) -> TraceError | None:

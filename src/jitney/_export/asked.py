@@ -54,7 +54,7 @@ def each(sizes: Mapping[str, Any] | None, where: Where) -> Iterator[Sizes]:
                 raise ExportError(
                     sentence(where, f"{name!r} is to stand for {part!r}.", "One program stands for sizes from 2 on: 0 and 1 are sizes at "
                              "which arrays are empty, or broadcast.",
-                             f"write {{{name!r}: (1, range(2, {max(4, part.stop)}))}} for a program of its own at 1."),
+                             f"write {{{name!r}: ({_apart(part)}, range(2, {max(4, part.stop)}))}}: 0 and 1 have programs of their own."),
                     code="J292",
                 )  # fmt: skip
         if not parts:
@@ -63,6 +63,11 @@ def each(sizes: Mapping[str, Any] | None, where: Where) -> Iterator[Sizes]:
     for chosen in itertools.product(*listed.values()):
         at = dict(zip(listed, chosen, strict=True))
         yield Sizes({k: int(v) for k, v in at.items() if not is_a(v, range)}, {k: v for k, v in at.items() if is_a(v, range)})
+
+
+def _apart(asked: range) -> str:
+    """The sizes that have programs of their own."""
+    return "0, 1" if asked.start == 0 else "1"
 
 
 def at_hand(program: Program, at: Sizes, args: Any, kwargs: Any, where: Where) -> dict[str, int]:

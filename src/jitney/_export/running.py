@@ -158,7 +158,7 @@ def _unmapped(where: str) -> ExportError:
 def _not_forward(where: str) -> DerivativeError:
     return DerivativeError(
         sentence(where, "a loaded program cannot be differentiated in forward mode.", "JAX has no such rule for an exported program.",
-                 "export `f.jvp`, or go backwards: vjp_order=1 and `jax.grad`, `jax.vjp` or `jax.jacrev`."),
+                 "export `f.jvp` or `f.jacobian`, or go backwards: vjp_order=1, and `jax.grad` or `jax.vjp`."),
         code="J244",
     )  # fmt: skip
 

@@ -49,15 +49,40 @@ def one_line(aval: Mapping[str, Any], symbols: Mapping[str, Any]) -> str:
 def nearest(programs: Sequence[Mapping[str, Any]], arrays: Sequence[Any]) -> tuple[list[str], list[str], str]:
     """The arrays of a call that the nearest program does not take, and what it takes in their place, and its range of sizes.
 
-    Of a program for a range of sizes they may be such as do not fit together, or lie outside of it; then it is all of them.
+    Of a program for a range of sizes they may be such as do not fit together, or lie outside of it: those that have such a size.
     """
     given = [{"shape": shape, "dtype": str(dtype), "weak": weak} for shape, dtype, weak in map(described, arrays)]
     differing = [[i for i, aval in enumerate(program["arrays"]) if not _alike(aval, given[i])] for program in programs]
-    closest = min(range(len(programs)), key=lambda number: len(differing[number]))
-    program, at = programs[closest], differing[closest] or range(len(arrays))
+    closest = min(range(len(programs)), key=lambda number: (len(differing[number]), _distance(programs[number], given)))
+    program = programs[closest]
+    at = differing[closest] or _misplaced(program, given) or range(len(arrays))
     told = [one_line({**given[i], "path": program["arrays"][i]["path"]}, {}) for i in at]
     ranges = " and ".join(f"{name} from {low} to {high}" for name, low, high in program["symbols"].values())
     return told, [one_line(program["arrays"][i], program["symbols"]) for i in at], ranges
+
+
+def _distance(program: Mapping[str, Any], given: Sequence[Mapping[str, Any]]) -> int:
+    """How far the known sizes of a program are from those of a call."""
+    shapes = [(aval["shape"], array["shape"]) for aval, array in zip(program["arrays"], given, strict=True)]
+    return sum(abs(told - size) for shape in shapes for told, size in zip(*shape, strict=False) if not is_a(told, str))
+
+
+def _misplaced(program: Mapping[str, Any], given: Sequence[Mapping[str, Any]]) -> list[int]:
+    """The arrays with a size outside of the range that its symbol stands for, or other than that of another array, or made of one."""
+    symbols: Mapping[str, Any] = program["symbols"]
+    shapes = [(aval["shape"], array["shape"]) for aval, array in zip(program["arrays"], given, strict=True)]
+    sizes: dict[str, set[int]] = {}
+    for told, size in (pair for shape in shapes for pair in zip(*shape, strict=True)):
+        if told in symbols:
+            sizes.setdefault(told, set()).add(size)
+    within = {name: range(low, high + 1) for name, (_, low, high) in symbols.items()}
+    bad = {name for name, found in sizes.items() if len(found) > 1 or not all(size in within[name] for size in found)}
+    known = {name: max(found) for name, found in sizes.items()}
+
+    def fits_in(told: Any, size: Any) -> bool:
+        return told not in bad and _at(told, known) == size
+
+    return [i for i, shape in enumerate(shapes) if not all(fits_in(told, size) for told, size in zip(*shape, strict=True))]
 
 
 def _alike(told: Mapping[str, Any], given: Mapping[str, Any]) -> bool:

@@ -117,7 +117,7 @@ class _Writer:
             with entry.numbers():
                 return self._made(entry, examples, at)
         except CAUGHT as error:
-            explained = trace_error(error, self.program.core.where, entry.paths)
+            explained = trace_error(error, self.program.core.where, entry.paths, examples)
             if explained is None:
                 raise
             raise explained from error

@@ -277,6 +277,11 @@ def program_of(tool: str, given: Any, wrt: Wrt = None) -> Program[..., Any]:
     return given
 
 
+def program_called(tool: str, given: Any, keywords: dict[str, Any]) -> Program[..., Any]:
+    """What a tool is asked about, of a call's arguments by name: of a derivative `wrt`, which is taken out, as by a call of it."""
+    return program_of(tool, given, keywords.pop("wrt", None) if isinstance(given, Derivative) else None)
+
+
 def named(where: Where | str, option: str, value: Any) -> tuple[tuple[str, ...], bool]:
     """Names from what the user wrote, and whether it was one.
 

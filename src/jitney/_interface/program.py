@@ -96,7 +96,7 @@ class Program(Tools[R], Generic[P, R]):
                     raise
                 return entry.eagerly(*arrays)
             except _EXPLAINED as error:
-                untraced = trace_error(error, core.where, entry.paths, eager=ran_eagerly(error))
+                untraced = trace_error(error, core.where, entry.paths, arrays, eager=ran_eagerly(error))
                 if untraced is not None:
                     return self._not_traceable(untraced, error, entry, arrays)
                 named = donation_error(error, core.where, arrays, entry.paths, entry.layout.donated) if core.options.donate else None
@@ -141,7 +141,7 @@ class Program(Tools[R], Generic[P, R]):
         try:
             return entry.eagerly(*arrays)
         except CAUGHT as again:
-            explained = trace_error(again, core.where, entry.paths, eager=True)
+            explained = trace_error(again, core.where, entry.paths, arrays, eager=True)
             if explained is None:
                 raise
             raise explained from again
@@ -203,7 +203,7 @@ class Program(Tools[R], Generic[P, R]):
             lowered = decided(entry, arrays, lambda: entry.lowered(arrays))
             return Lowered(self._core, entry, lowered, self._args, self._kwargs)
         except CAUGHT as error:
-            explained = trace_error(error, self._core.where, entry.paths)
+            explained = trace_error(error, self._core.where, entry.paths, arrays)
             if explained is None:
                 raise
             raise explained from error
@@ -218,7 +218,7 @@ class Program(Tools[R], Generic[P, R]):
             traced = decided(entry, arrays, lambda: entry.lowered(arrays, "trace"))
             return Traced(self._core, entry, traced, self._args, self._kwargs)
         except CAUGHT as error:
-            explained = trace_error(error, self._core.where, entry.paths)
+            explained = trace_error(error, self._core.where, entry.paths, arrays)
             if explained is None:
                 raise
             raise explained from error
@@ -233,7 +233,7 @@ class Program(Tools[R], Generic[P, R]):
             with entry.numbers():
                 return unmixed(decided(entry, arrays, lambda: _jax.eval_shape(entry.called, *arrays)))
         except CAUGHT as error:
-            explained = trace_error(error, self._core.where, entry.paths)
+            explained = trace_error(error, self._core.where, entry.paths, arrays)
             if explained is None:
                 raise
             raise explained from error
@@ -329,7 +329,7 @@ class Program(Tools[R], Generic[P, R]):
         try:
             return decided(entry, arrays, lambda: entry.ahead(arrays))
         except CAUGHT as error:
-            explained = trace_error(error, self._core.where, entry.paths)
+            explained = trace_error(error, self._core.where, entry.paths, arrays)
             if explained is None:
                 raise
             raise explained from error

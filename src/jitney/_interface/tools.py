@@ -199,7 +199,7 @@ class Tools(Generic[R]):
             examples: As of `Program.compile`.
             sizes: Axis name -> size; the longest axis is the one that is cut.
             memory: Bytes, a text such as `"2GiB"`, or `"auto"` for what is free.
-            named: Examples by name.
+            named: Examples by name; `wrt` too, of a derivative.
 
         Raises:
             ContractError: A size is missing or unknown, or no array has an axis with a name.

@@ -6,6 +6,7 @@ callers say: numbers and tracers, values with their makers, what depends on what
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -87,7 +88,7 @@ class SeenAt:
     @cached_property
     def line(self) -> str:
         """The user's line of the innermost call that has one. To look one up takes long, so that it is done when it is asked for."""
-        return next((line for line in map(source_of, reversed(self.calls)) if line), self.start)
+        return functools.reduce(lambda held_at, eqn: source_of(eqn, held_at), self.calls, self.start)
 
 
 def without_calls(

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from jax.extend import core, source_info_util
 
-from .._owners import is_users, owner, short
+from .._owners import is_users, owner, spelled_place
 from .primitives import CALLBACKS, CALLS
 from .trees import is_a
 
@@ -140,8 +140,11 @@ def solve_operands(eqn: Any, operands: list[T]) -> list[T]:
     return [*operands[start : start + lengths.solve], *operands[start + lengths.solve + lengths.transpose_solve :]]
 
 
-def source_of(eqn: Any) -> str:
+def source_of(eqn: Any, held_at: str = "") -> str:
     """The user's line of an equation, "fit.py:12 (residual)", or "".
+
+    Where a library has jitted what it does, JAX knows the library's lines alone: the user's is that of the call, `held_at`, then, and
+    comes first, "fit.py:12 (residual; lineax's _solve.py:801)".
 
     `summarize` is the public reader; it skips JAX's own frames. Its text is `file:line:column (function)` in jax 0.10.2 and
     0.12.0.1, innermost frame last. Frames of installed packages are skipped too while one of the user's is left, and jitney's own always.
@@ -150,6 +153,6 @@ def source_of(eqn: Any) -> str:
     frames = [line for line in reversed(lines) if line is not None]
     frames = [frame for frame in frames if is_users(frame[1])] or [frame for frame in frames if owner(frame[1]) != "jitney"]
     if not frames:
-        return ""
+        return held_at
     file, line, function = frames[0].groups()
-    return f"{short(file)}:{line} ({function.rpartition('<locals>.')[2]})"
+    return spelled_place(file, line, function.rpartition("<locals>.")[2], held_at)

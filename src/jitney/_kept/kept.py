@@ -101,7 +101,12 @@ class Kept:
         return self._called(asked, stored)
 
     def _traced(self, asked: Asked) -> Trace:
-        return Trace(lambda given: self._on_mesh(given, asked.laid), self._body.core.name, asked.given, asked.laid)
+        core = self._body.core
+
+        def trace(given: Sequence[Any]) -> Any:
+            return self._on_mesh(given, asked.laid)
+
+        return Trace(core.called_as_written(trace, self._body.paths), core.name, asked.given, asked.laid)
 
     def _on_mesh(self, given: Sequence[Any], laid: Laid | None) -> Any:
         return self._trace(given, None if laid is None else laid.mesh)

@@ -12,6 +12,7 @@ from jax.extend.core import primitives
 
 from .._checks import Kept as HasCallbacks
 from .._checks import Table, flagged, with_checks
+from .._jax.debug_names import named_like
 from .._jax.equinox_checks import has_equinox_checks, messages_of, own_jit
 from .._jax.exported import export, is_plain, program_of, results_of
 from .._jax.trees import tree_flatten, tree_unflatten
@@ -74,7 +75,7 @@ class Trace:
             out, self._treedef = tree_flatten(trace(tree_unflatten(within, arrays)))
             return out
 
-        self._flat = self._named(flat)
+        self._flat = named_like(self._named(flat), trace)
         self.jitted: Any = own_jit()(self._flat, inline=True)
 
     def inside(self) -> Any:

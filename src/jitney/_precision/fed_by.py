@@ -133,7 +133,7 @@ class _Feeding:
             with at_line_of(eqn):
                 (out,) = self.walk.product(eqn, operands, site)
             return [_Value(out, joined([Label(path) for path in deepest]))]
-        inside = self.walk.other(eqn, operands, labels, source_of(eqn) or self.seen_at) if programs(eqn.params) else None
+        inside = self.walk.other(eqn, operands, labels, source_of(eqn, self.seen_at)) if programs(eqn.params) else None
         if inside is not None:
             return [_Value(data, label) for data, label in zip(*inside, strict=True)]
         name = eqn.primitive.name
@@ -165,7 +165,7 @@ class _Feeding:
             "its exact dtype is annotated" if exact else "a solve or factorisation is next to it" if eqn.outvars[0] in self.near else None
         )
         own = bool(parameters or shared)
-        return Site(tuple(dict.fromkeys(path for path in paths if path)), source_of(eqn) or self.seen_at, stays, own)
+        return Site(tuple(dict.fromkeys(path for path in paths if path)), source_of(eqn, self.seen_at), stays, own)
 
 
 def _parameters(labels: Sequence[Label]) -> list[Tokens]:

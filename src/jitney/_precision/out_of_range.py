@@ -49,7 +49,7 @@ def _constants(program: Any, given: Mapping[Any, _Constant], seen_at: str) -> It
     plain, values = opened(program)
     known = {**{var: (np.asarray(value), "") for var, value in zip(plain.constvars, values, strict=True) if _is_real(value)}, **given}
     for eqn in plain.eqns:
-        source = source_of(eqn) or seen_at
+        source = source_of(eqn, seen_at)
         read = [_read(atom, known, source) for atom in eqn.invars]
         yield from (constant for constant in read if constant is not None)
         name = eqn.primitive.name

@@ -170,7 +170,7 @@ def _reached(program: Any, marked: Sequence[bool], order: Any, ends: Callable[[A
 def breaks_low(jaxpr: Any, low: np.dtype[Any], seen_at: str = "") -> tuple[str, str] | None:
     """The first solve or factorisation of numbers of a low type in a program, and its line."""
     for eqn in opened(jaxpr)[0].eqns:
-        source = source_of(eqn) or seen_at
+        source = source_of(eqn, seen_at)
         if eqn.primitive.name in SOLVERS and any(_dtype(atom) == low for atom in eqn.invars):
             return eqn.primitive.name, source
         for program in programs(eqn.params):

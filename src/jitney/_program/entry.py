@@ -171,6 +171,7 @@ class Entry(Body):
                 return entry.kept(arrays, None if mesh is None else _kept.Laid(mesh, shardings or ()))
 
         body.__name__ = body.__qualname__ = self.core.name  # what profilers and JAX's own messages show
+        self.core.called_as_written(body, self.paths)
         return Jit.of(self.request).compiled(body, shardings)
 
     def made(self, mesh: Any, arrays: Sequence[Any]) -> tuple[Any, Sequence[Any]]:

@@ -11,7 +11,7 @@ import jax
 
 from .._contract.contract import Contract, Parameter, all_matches
 from .._contract.sizes import Unknown, evaluate
-from .._errors import ContractError, JitneyWarning, few, misfit, name_fix, sentence
+from .._errors import ContractError, JitneyWarning, few, name_fix, sentence
 from .._jax.trees import is_a
 from .._owners import users_level
 from .._signature.hints import ArrayHint, Dim, ScalarHint
@@ -35,7 +35,7 @@ def abstract_values(
     try:
         given = core.binder.signature.bind_partial(*args, **kwargs)
     except TypeError as error:
-        raise ContractError(misfit(core.where, core.binder.signature, error), code="J215") from None
+        raise core.binder.misfit(error, tuple(kwargs)) from None
     examples = dict(given.arguments)
     known = {**sizes_of_examples(core.contract, examples), **sizes}
     for parameter in core.contract.parameters:

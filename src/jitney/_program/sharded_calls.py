@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from traceback import walk_tb
@@ -13,6 +12,7 @@ import numpy as np
 from jax.sharding import AxisType
 
 from .._errors import few
+from .._jax.debug_names import body_of
 from .._jax.memory import text
 from .._jax.mesh import automatic, context, current
 from .._jax.trees import device_put, is_a, tree_map
@@ -183,7 +183,7 @@ _REFUSALS = ("does not match the sharding on the respective arg", "Received inco
 
 def _is_of_body(error: Exception, jitted: Any) -> bool:
     """Whether an error was raised while the function was traced, be it in the words of JAX."""
-    body = inspect.unwrap(jitted).__code__
+    body = body_of(jitted).__code__
     return any(frame.f_code is body for frame, _ in walk_tb(error.__traceback__))
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 import inspect
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -122,9 +122,10 @@ def _tails(parameters: tuple[inspect.Parameter, ...]) -> Iterator[tuple[int, tup
 class Binder:
     """Brings calls of one signature into their normal form."""
 
-    def __init__(self, where: Where, signature: inspect.Signature):
+    def __init__(self, where: Where, signature: inspect.Signature, elsewhere: Mapping[str, str] | None = None):
         self.where = where
         self.signature = signature
+        self._elsewhere = elsewhere or {}
         self.parameters = tuple(signature.parameters.values())
         self._recipes: dict[tuple[int, tuple[str, ...]], tuple[_Take, ...]] = {}
         self.tails = dict(_tails(self.parameters))
@@ -145,8 +146,17 @@ class Binder:
         try:
             bound = self.signature.bind(*range(count), **dict.fromkeys(names))
         except TypeError as error:
-            raise ContractError(misfit(self.where, self.signature, error), code="J215") from None
+            raise self.misfit(error, names) from None
         return tuple(self._take(parameter, bound.arguments) for parameter in self.parameters)
+
+    def misfit(self, error: TypeError, keywords: Sequence[str]) -> ContractError:
+        """The error of a call that does not fit.
+
+        Args:
+            error: What Python says of it.
+            keywords: Its names.
+        """
+        return ContractError(misfit(self.where, self.signature, error, keywords, self._elsewhere), code="J215")
 
     def _take(self, parameter: inspect.Parameter, given: Mapping[str, Any]) -> _Take:
         value = given.get(parameter.name)

@@ -47,7 +47,8 @@ class Bucket:
         listed = is_a(numbers, Iterable) and not is_a(numbers, (str, bytes)) and getattr(numbers, "ndim", 1) > 0
         numbers = tuple(numbers) if listed else (None,)
         if (sizes is not None and not numbers) or not all(is_whole(size) and size > 0 for size in numbers):
-            what = f"{sizes if multiple is None else multiple!r} are no sizes above 0."
+            given = sizes if multiple is None else multiple
+            what = f"{given!r} {'is no size' if multiple is not None else 'are no sizes' if listed else 'is no list of sizes'} above 0."
             raise OptionError(
                 sentence(_WHERE, what, "A bucket is as long as a size, an int above 0.", "write jitney.Bucket(sizes=[64, 256])."),
                 code="J220",

@@ -258,9 +258,16 @@ def has_hash(value: Any) -> bool:
     return True
 
 
+def _numbers(value: Any) -> str:
+    """What to pass in place of a table or another library's array, whose class is not the user's."""
+    if hasattr(type_of(value), "to_numpy"):
+        return "pass `.to_numpy()` of it: an array is keyed by its numbers."
+    return "pass `np.asarray` of it: an array is keyed by its numbers." if hasattr(type_of(value), "__array__") else ""
+
+
 def _hashable(value: Any) -> Hashable:
     if not has_hash(value):
         raise Unkeyed(f"is or holds a {type(value).__qualname__}, which has no key.",
                       "Lists, dicts, sets, arrays and dataclasses are keyed by value, all else by its own `hash`.",
-                      "give the type `__hash__` and `__eq__`, make it a dataclass, or pass arrays instead.")  # fmt: skip
+                      _numbers(value) or "give the type `__hash__` and `__eq__`, make it a dataclass, or pass arrays instead.")  # fmt: skip
     return identity(value) if is_by_identity(type_of(value)) else value

@@ -76,7 +76,7 @@ class Case:
             except Undecided as undecided:
                 decide(entry, undecided.key, arrays)
             except CAUGHT as error:
-                explained = trace_error(error, entry.core.where, entry.paths)
+                explained = trace_error(error, entry.core.where, entry.paths, arrays)
                 if explained is None:
                     raise
                 raise explained from error

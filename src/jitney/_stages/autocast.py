@@ -15,6 +15,7 @@ import jax
 
 from .. import _precision
 from .._errors import OptionError, Where, few, sentence
+from .._jax.debug_names import named_like
 from .._precision import LOW, Policy, is_line, tokens
 from .._signature.hints import ArrayHint
 from .._signature.options import policy_of, tolerance_of
@@ -82,10 +83,11 @@ class Autocast(Stage):
             lines = [site.source.partition(" ")[0] for site in sites]
             for name, _ in policy.exceptions:
                 if is_line(name) and name not in lines:
+                    fix = f"the lines are {', '.join(dict.fromkeys(lines))}." if lines else "leave it out: no product is computed here."
                     raise OptionError(
                         sentence(self.where, f"`precision` names the line {name}, where no product is computed.",
                                  "A line is that of a matrix product or a convolution in the code that was traced.",
-                                 f"the lines are {', '.join(dict.fromkeys(lines)) or 'none'}."),
+                                 fix),
                         code="J202",
                     )  # fmt: skip
             return out
@@ -105,7 +107,7 @@ def body_of(fn: Fn, arrays: Sequence[Any]) -> Any:
         return fn(*arrays)
 
     with jax.disable_jit(False):  # noqa: FBT003
-        return _jax.make_jaxpr(body)(*arrays)
+        return _jax.make_jaxpr(named_like(body, fn))(*arrays)
 
 
 def emulated(low: str) -> str | None:

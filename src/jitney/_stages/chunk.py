@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import jax
 
@@ -78,6 +78,14 @@ class Cut:
         return f"{out}; {text(kept)} are kept of what is carried into each chunk" if kept else out
 
 
+Asked = Literal["chunk", "memory", "stream"]
+_WITHOUT: dict[Asked, str] = {
+    "chunk": "drop the axis from `chunk`",
+    "memory": "give `memory` room for all of it",
+    "stream": "stream along another axis",
+}
+
+
 @dataclass(frozen=True)
 class Chunk(Stage):
     """One axis, worked on in chunks."""
@@ -96,6 +104,7 @@ class Chunk(Stage):
     name: str = field(default="chunk", compare=False)
     summed: bool = field(default=False, compare=False)  # whether it is for `jitney.accumulate`, for its errors
     derived: bool = field(default=False, compare=False)  # whether an outer transform may differentiate it
+    asked: Asked = field(default="chunk", compare=False)  # what it is cut for, for its errors
 
     @classmethod
     def plan(cls, view: View, request: Request) -> Self | OneByOne | Bounded | Whole | Skip:
@@ -126,8 +135,15 @@ class Chunk(Stage):
         return stage
 
     @classmethod
-    def of(cls, view: View, request: Request, axis: str, chunk: int | None) -> Self | None:
+    def of(cls, view: View, request: Request, axis: str, chunk: int | None, asked: Asked = "chunk") -> Self | None:
         """The stage for an axis, of any size; None if no array has it.
+
+        Args:
+            view: The arrays.
+            request: What the author has written.
+            axis: Which.
+            chunk: How much of it at a time; None for as much as fits.
+            asked: What it is cut for, as errors say it.
 
         Raises:
             ContractError: Two arrays differ in its size.
@@ -158,7 +174,7 @@ class Chunk(Stage):
             why = f"gradients of {axis}={size} accumulated over microbatches {how}: the loss is a sum over {axis!r}, which is proven"
         placed = None if place is None else place.shardings
         of = (axis, size, chunk, budget, (), inside, levels, request.where, why, devices, placed)
-        return cls(*of, summed=options.accumulate, derived=request.derived)
+        return cls(*of, summed=options.accumulate, derived=request.derived, asked=asked)
 
     @classmethod
     def any(cls, view: View, request: Request) -> Self | None:
@@ -168,7 +184,7 @@ class Chunk(Stage):
         sizes = sizes_of(inside, named)
         long = [name for name, size in sizes.items() if size >= _FEWEST and clash_of(name, inside, named) is None]
         names = sorted(long, key=lambda name: -sizes[name])
-        stages = [stage for name in names if (stage := cls.of(view, request, name, None)) is not None]
+        stages = [stage for name in names if (stage := cls.of(view, request, name, None, "memory")) is not None]
         return replace(stages[0], others=tuple(stages[1:])) if stages else None
 
     @property
@@ -222,7 +238,7 @@ class Chunk(Stage):
             raise AxisError(
                 sentence(self.where, f"axis {self.axis!r} cannot be cut into chunks: {what}.",
                          "A chunk sees its own elements; sums and their kin, cumulative operations and loops go on from one to the next.",
-                         "move that line out of the function, or drop the axis from `chunk`.")
+                         f"move that line out of the function, or {_WITHOUT[self.asked]}.")
             ) from refusal  # fmt: skip
         return passes
 
@@ -242,7 +258,7 @@ class Chunk(Stage):
             raise AxisError(
                 sentence(self.where, f"axis {self.axis!r} cannot be cut into chunks where it lies along {self.devices.text}: {what}.",
                          "Each device works on its own part, and only sums and their kin are put together afterwards.",
-                         f"take {self.axis!r} out of `shard` or out of `chunk`, or move that line out of the function."),
+                         f"take {self.axis!r} out of `shard`, move that line out of the function, or {_WITHOUT[self.asked]}."),
                 code="J233",
             ) from refusal  # fmt: skip
 

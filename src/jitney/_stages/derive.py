@@ -68,6 +68,15 @@ def decisions() -> Generator[list[Decision]]:
         _DECISIONS.reset(token)
 
 
+KEYWORDS = {
+    **{name: f"say it of the function: jitney.lazy_derivatives({name}=...)(f)." for name in ("sparse", "mode", "skip")},
+    "argnums": 'say with respect to what by name: wrt="x".',
+}
+"""What is no argument of a derivative, and what to write in its place."""
+KEYWORDS_OF_DERIVATIVES = {"wrt": 'derivatives take it, as f.grad(..., wrt="x").', "has_aux": "f.grad and f.value_and_grad take it."}
+"""What is no argument of a function, and what to write in its place."""
+
+
 @dataclass(frozen=True)
 class Derived:
     """A derivative of a function. Called with the function's arguments, and with directions by keyword.

@@ -14,6 +14,7 @@ import jax
 
 from .._errors import few
 from .._jax.compiler import FAST
+from .._jax.debug_names import named_like
 from .._jax.equinox_checks import own_jit
 from .._view.view import View
 from .stage import Fn, Request, Skip, Stage
@@ -58,7 +59,7 @@ def _inner(fn: Fn) -> Fn:
     def body(*arrays: Any) -> Any:
         return fn(*arrays)
 
-    inner: Any = own_jit()(body)
+    inner: Any = own_jit()(named_like(body, fn))
     inner.__name__ = inner.__qualname__ = fn.__name__
     return inner
 

@@ -7,7 +7,7 @@ not moved (`_program/sharded_calls.py`). Shard and Chunk act on what it has deci
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -52,7 +52,8 @@ class Place(Stage):
         mesh = automatic(request.mesh)
         named = named_axes(view, levels_of(view, request))
         check_names(request, rules, mesh, named)
-        specs = tuple(spec_of(request.where, *each, rules, mesh) for each in zip(view.leaves, named, strict=True))
+        can_pad = {*request.axes, *(axis.name for axis in request.options.vmap)}.difference(name for name, _ in request.options.pad)
+        specs = tuple(spec_of(request.where, *each, rules, mesh, can_pad) for each in zip(view.leaves, named, strict=True))
         return cls(mesh, specs, f"mesh {described(mesh)}: {_listing(view, specs)}")
 
     @property
@@ -128,8 +129,16 @@ def check_axes(request: Request, rules: Sharding, named: Sequence[Sequence[Named
             )  # fmt: skip
 
 
-def spec_of(where: Where, leaf: Leaf, named: Sequence[Named], rules: Sharding, mesh: Any) -> Spec:
+def spec_of(where: Where, leaf: Leaf, named: Sequence[Named], rules: Sharding, mesh: Any, can_pad: Collection[str] = ()) -> Spec:
     """The placement of one array. An axis of the mesh serves one axis of it: the first that asks.
+
+    Args:
+        where: The function.
+        leaf: The array.
+        named: Its axes.
+        rules: Which axes lie along which of the mesh.
+        mesh: The devices.
+        can_pad: The axes that `pad` may name, and does not.
 
     Raises:
         MeshError: An axis does not divide.
@@ -143,7 +152,7 @@ def spec_of(where: Where, leaf: Leaf, named: Sequence[Named], rules: Sharding, m
             continue
         parts = math.prod(mesh.shape[name] for name in along)
         if leaf.shape[axis.axis] % parts:
-            raise _does_not_divide(where, leaf, axis, along, parts)
+            raise _does_not_divide(where, leaf, axis, along, parts, can_pad)
         spec[axis.axis] = along
         taken |= set(along)
     if rules.fsdp and leaf.in_module:
@@ -162,13 +171,15 @@ def _spread(spec: list[tuple[str, ...]], leaf: Leaf, mesh: Any, taken: set[str])
         spec[max(fits, key=lambda i: leaf.shape[i])] = (along,)
 
 
-def _does_not_divide(where: Where, leaf: Leaf, axis: Named, along: Sequence[str], parts: int) -> MeshError:
+def _does_not_divide(where: Where, leaf: Leaf, axis: Named, along: Sequence[str], parts: int, can_pad: Collection[str]) -> MeshError:
     size = leaf.shape[axis.axis]
     up, text = -(-size // parts) * parts, " and ".join(map(repr, along))
+    padded = f'pad it, pad={{"{axis.size}": [{up}]}}, ' if axis.size in can_pad and size > 1 else ""
+    other = f"make the mesh such that its part along {text} divides {size}"
     return MeshError(
         sentence(where, f"axis {axis.size!r} of {leaf.path} has size {size}, which the {parts} devices along {text} do not divide.",
                  "Each device holds an equal part.",
-                 f"make it {up}, make the mesh such that its part along {text} divides {size}, or take {axis.size!r} out of `shard`.")
+                 f"{padded}make it {up}, {other}, or take {axis.size!r} out of `shard`.")
     )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from .._jax.debug_names import named_like
 from .._view.result import Outcome
 from .._view.view import View
 from . import PIPELINE, Jit
@@ -51,13 +52,14 @@ class Plan:
                 results = stage.finish(results, outcome)
             return results
 
-        return built
+        return named_like(built, wrapped)
 
     def inside(self, kind: type[Stage], body: Fn, outcome: Outcome) -> Fn:
         """The body as one stage wraps it."""
         for stage in reversed(self.stages[PIPELINE.index(kind) + 1 :]):
             wrapped = stage.wrap(body, outcome)
-            body = wrapped if wrapped is body or not stage.scope else named(stage.scope, wrapped)
+            scoped = wrapped if wrapped is body or not stage.scope else named(stage.scope, wrapped)
+            body = named_like(scoped, body)
         return body
 
     def seen_inside(self, kind: type[Stage], view: View) -> View:

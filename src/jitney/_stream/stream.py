@@ -131,7 +131,7 @@ def stream(
     entry, arrays = program.abstract((), {name: abstract(value) for name, value in sources.items()}, None)
     with entry.numbers(), entry.scope():
         view = entry.planned(arrays, jit=False).view
-        stage = Chunk.of(view, replace(entry.request, nested=False, single="read in chunks"), axis, size)
+        stage = Chunk.of(view, replace(entry.request, nested=False, single="read in chunks"), axis, size, "stream")
         if stage is None:
             raise ContractError(
                 sentence(entry.core.where, f"no array has an axis {axis!r}.", "Data are cut along an axis that annotations name.",

@@ -48,8 +48,12 @@ class Plainly:
 
     def __init__(self, body: Body, arrays: Sequence[Any]):
         self.body = body
+
+        def written(*arrays: Any) -> Any:
+            return body.plainly(*arrays)
+
         with plainly() as stripped, body.numbers(), jax.disable_jit(False):  # noqa: FBT003
-            self.traced: Any = own_jit()(body.plainly).trace(*arrays)
+            self.traced: Any = own_jit()(body.core.called_as_written(written, body.paths)).trace(*arrays)
         self.stripped: Stripped = stripped
         self._compiled: Any = None
 

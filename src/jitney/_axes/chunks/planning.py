@@ -172,7 +172,7 @@ def _check_inside(op: Op, symbol: str) -> None:
     """Check that an operation that is evaluated in chunks makes no array inside that no chunk of the axis is a part of."""
     for eqn in (held for program in programs(op.params) for held in equations(program)):
         for dim in (dim for atom in eqn.outvars for dim in ragged_dims(shape_of(atom)) if not is_multiple(dim, symbol)):
-            place = source_of(eqn) or op.place
+            place = source_of(eqn, op.place)
             raise Refused(
                 place, f"makes an array with {dim} elements along it inside `{spelled(op.name)}` (`{spelled(eqn.primitive.name)}`)"
             )

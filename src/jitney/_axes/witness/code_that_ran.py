@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..._jax.trees import is_a, type_of
-from ..._owners import owner, short
+from ..._owners import owner, place_of
 from ..._record.running import Follower
 from .unseen import is_allowed, unknown
 
@@ -64,13 +64,13 @@ class _Watch:
             self.seen.add(code)
             self.others.add(code)
             for what in unknown(code, frame.f_globals, frame.f_locals):
-                self._tell(code, what)
+                self._tell(frame, what)
                 return
 
     def called(self, code: types.CodeType, value: Any) -> None:
         """It calls something."""
         if not is_allowed(value):
-            self._tell(code, f"calls `{getattr(value, '__name__', type_of(value).__name__)}`")
+            self._tell(_running(code), f"calls `{getattr(value, '__name__', type_of(value).__name__)}`")
 
     def collects(self, phase: str, _: dict[str, int]) -> None:
         """Python begins to collect garbage, or has (a callback of `gc`)."""
@@ -91,8 +91,16 @@ class _Watch:
             frame = frame.f_back
         return False
 
-    def _tell(self, code: types.CodeType, what: str) -> None:
-        self.report(f"{short(code.co_filename)}:{code.co_firstlineno} ({code.co_name}) {what}")
+    def _tell(self, frame: types.FrameType, what: str) -> None:
+        self.report(f"{place_of(frame, frame.f_code.co_firstlineno)} {what}")
+
+
+def _running(code: types.CodeType) -> types.FrameType:
+    """The innermost frame that runs some code, which does run."""
+    frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+    while frame.f_code is not code and frame.f_back is not None:
+        frame = frame.f_back
+    return frame
 
 
 def _collections() -> int:

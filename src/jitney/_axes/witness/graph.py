@@ -134,7 +134,7 @@ def _made(eqn: Any, reads: tuple[Value, ...], sizes: Mapping[str, int], seen_at:
 
 def place_of(value: Value) -> str:
     """The user's line that a value comes from."""
-    return (source_of(value.eqn) if value.eqn is not None else "") or value.place
+    return value.place if value.eqn is None else source_of(value.eqn, value.place)
 
 
 def canonical(param: Any, sizes: Mapping[str, int]) -> Any:

@@ -11,6 +11,7 @@ import jax
 from jax import export
 
 from ..._errors import DerivativeError
+from ..._jax.debug_names import named_like
 from ..._jax.jaxprs import opened, programs
 from ..._jax.primitives import HOLDERS
 from ..._jax.user_contexts import FRESH
@@ -267,7 +268,7 @@ def _anew(fn: Callable[..., Any]) -> Callable[..., Any]:
     def again(*arrays: Any) -> Any:
         return fn(*arrays)
 
-    return again
+    return named_like(again, fn)
 
 
 def probes(ranges: Mapping[str, tuple[int, int]]) -> list[dict[str, int]]:

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from ..._jax.trees import is_a
-from ..._owners import Owner, owner_of, short
+from ..._owners import Owner, owner_of, place_of
 from ..dims import is_symbolic, symbolic_class
 from ..refusal import Refused
 from ..typed_jax import InconclusiveDimensionOperation
@@ -97,7 +97,7 @@ def watched() -> Generator[Seen]:
                 frame = None if asking or threading.get_ident() != watching else _asker("stdlib")
                 if frame is not None and not _may(name, frame):
                     asking = True
-                    seen.refused.append(Refused(_line(frame), _FAILING[name].format(str(self), *map(str, others))))
+                    seen.refused.append(Refused(place_of(frame), _FAILING[name].format(str(self), *map(str, others))))
                     asking = False
                 raise
 
@@ -115,7 +115,7 @@ def watched() -> Generator[Seen]:
     def look(what: str) -> None:
         frame = _asker("numpy", "stdlib")
         if threading.get_ident() == watching and frame is not None and owner_of(frame) not in (*_OURS, "equinox"):
-            seen.looks.append(f"{_line(frame)} looks at {what} of a size")
+            seen.looks.append(f"{place_of(frame)} looks at {what} of a size")
 
     hooks: dict[str, Any] = {name: hook(name, getattr(kind, name, _is_true)) for name in _QUESTIONS}
     hooks |= {name: trying(name, getattr(kind, name)) for name in _FAILING}
@@ -144,11 +144,7 @@ def _refusal(name: str, size: Any, others: tuple[Any, ...]) -> Refused | None:
     frame = _asker("stdlib")  # JAX counts sizes with `collections.Counter`, to say what does not fit
     if frame is None or _may(name, frame) or _decided(name, size, *others):
         return None
-    return Refused(_line(frame), _QUESTIONS[name].format(str(size), *map(str, others)))
-
-
-def _line(frame: FrameType) -> str:
-    return f"{short(frame.f_code.co_filename)}:{frame.f_lineno} ({frame.f_code.co_name})"
+    return Refused(place_of(frame), _QUESTIONS[name].format(str(size), *map(str, others)))
 
 
 def _asker(*workers: Owner) -> FrameType | None:

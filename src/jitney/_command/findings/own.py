@@ -12,6 +12,13 @@ from ..._interface.program import Program
 from ..._owners import is_users, short
 
 
+def decorated_places() -> set[tuple[str, int]]:
+    """File and line of each decorated function, which JAX says of its programs as of those of a function under `jax.jit`."""
+    programs = [each for each in gc.get_objects() if issubclass(type(each), Program)]
+    codes = [getattr(getattr(each, "__wrapped__", None), "__code__", None) for each in programs]
+    return {(code.co_filename, code.co_firstlineno) for code in codes if code is not None}
+
+
 def own_causes() -> list[dict[str, Any]]:
     """By function and cause, what took longest first. The seconds are of whole programs, which may have several causes."""
     rows: dict[tuple[str, str], dict[str, Any]] = {}

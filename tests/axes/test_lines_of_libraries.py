@@ -1,0 +1,58 @@
+"""Where a library does what cannot be padded or cut, the message names the user's line first, and then the library's, with its package."""
+
+import importlib
+import sys
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import Array, Float
+
+from jitney import AxisError, optimize
+
+SOURCE = """
+import jax
+import jax.numpy as jnp
+
+@jax.jit
+def transform(x):
+    return jnp.fft.fft(x).real
+"""
+
+
+@pytest.fixture
+def library(tmp_path, monkeypatch):
+    """A package that is installed."""
+    folder = tmp_path / "site-packages" / "spectral"
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").write_text("")
+    (folder / "core.py").write_text(SOURCE)
+    monkeypatch.syspath_prepend(folder.parent)
+    yield importlib.import_module("spectral.core")
+    for name in ("spectral", "spectral.core"):
+        del sys.modules[name]
+
+
+def with_numpy(x: Float[Array, "n"]) -> Float[Array, "n"]:
+    return x * np.ones(x.shape[0])
+
+
+LINE = with_numpy.__code__.co_firstlineno + 1
+
+
+def test_the_users_line_stands_before_numpys():
+    """NumPy turns the size into text on its way; whoever handed it the size can change that."""
+    with pytest.raises(AxisError, match=rf"test_lines_of_libraries.py:{LINE} \(with_numpy; numpy's numeric.py:\d+\) turns the size n"):
+        optimize(chunk={"n": 2})(with_numpy)(jnp.ones(5))
+
+
+def test_the_users_line_stands_before_that_of_a_jitted_function_of_a_library(library):
+    """JAX knows of what is jitted the lines inside alone."""
+
+    @optimize(chunk={"n": 2})
+    def f(x: Float[Array, "n"]):
+        return library.transform(x)
+
+    line = f.__wrapped__.__code__.co_firstlineno + 2
+    with pytest.raises(AxisError, match=rf"test_lines_of_libraries.py:{line} \(f; spectral's core.py:7\)"):
+        f(jnp.ones(5))

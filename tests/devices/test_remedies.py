@@ -1,0 +1,40 @@
+"""Remedies of sizes that the devices do not divide, followed to their end."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import Array, Float
+
+from jitney import MeshError, optimize
+
+ROWS = np.arange(107, dtype=np.float32)
+
+
+def doubled(x: Float[Array, "n"]):
+    return x * 2
+
+
+def spectrum(x: Float[Array, "n"]):
+    return jnp.fft.fft(x).real
+
+
+def on(devices, **options):
+    return {"shard": {"n": "d"}, "mesh": jax.make_mesh((devices,), ("d",), devices=jax.devices()[:devices]), **options}
+
+
+def test_the_message_names_pad_and_each_remedy_helps():
+    """Padded, of a size that divides, on fewer devices, and without `shard`."""
+    fix = r'Fix: pad it, pad=\{"n": \[112\]\}, make it 112, make the mesh such that its part along \'d\' divides 107, or take'
+    with pytest.raises(MeshError, match=fix):
+        optimize(**on(8))(doubled)(ROWS)
+    for options in (on(8, pad={"n": [112]}), on(1), {}):
+        np.testing.assert_array_equal(optimize(**options)(doubled)(ROWS), ROWS * 2)
+    np.testing.assert_array_equal(optimize(**on(8))(doubled)(ROWS.repeat(2)[:112]), ROWS.repeat(2)[:112] * 2)
+
+
+@pytest.mark.filterwarnings("ignore:.*cannot be padded")
+def test_what_is_padded_already_is_not_told_to_be():
+    """It is refused along the axis, so that another remedy helps."""
+    with pytest.raises(MeshError, match="Fix: make it 112, "):
+        optimize(**on(8, pad={"n": [112]}))(spectrum)(ROWS)

@@ -1,0 +1,334 @@
+"""Remedies of what is said when a function is decorated."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+import jitney
+from jitney import Bucket, optimize
+from tests._arrays import array
+
+from ._case import Remedy
+
+POINTS = array([[1.0, -2.0], [3.0, 0.5], [2.0, 2.0]], np.float32)
+HOST = np.asarray(POINTS)
+OPTIONS = "_signature/options.py"
+
+
+def energy(points: Float[Array, "points d"], order=2):
+    """One number for each of `d`, from sums along `points`, which can be padded, cut and placed."""
+    return jnp.sum(points**order, axis=0)
+
+
+def unit(x: Float[Array, "d"], order=2):
+    return jnp.sum(x**order)
+
+
+def layers(points: Float[Array, "points d"]):
+    for _ in range(3):
+        points = jnp.tanh(points)
+    return points
+
+
+def plainly(points):
+    return np.sum(HOST**2, axis=0)
+
+
+def of_energy(at, words, wrong, right, **more):
+    """An option of `energy`, which gives the same numbers under each."""
+    return Remedy(
+        f"{OPTIONS}:{at}", words, lambda: optimize(**wrong)(energy)(POINTS), lambda: optimize(**right)(energy)(POINTS), plainly(0), **more
+    )
+
+
+def of_unit(at, words, wrong, right, **more):
+    """The same of `unit`, which is mapped."""
+    expected = np.sum(HOST**2, axis=1)
+    return Remedy(
+        f"{OPTIONS}:{at}", words, lambda: optimize(**wrong)(unit)(POINTS), lambda: optimize(**right)(unit)(POINTS), expected, **more
+    )
+
+
+POW2 = {"points": "pow2"}
+MESH = jitney.mesh(data=1)
+LAID = {"shard": {"points": "data"}, "mesh": MESH}
+MAPPED = {"b": {"x": 0}}
+
+CASES = [
+    of_energy("_known", "did you mean", {"chunks": {"points": 2}}, {"chunk": {"points": 2}}, core=True),
+    of_energy("_known", "leave it out", {"zzz": 1}, {}),
+    of_energy("_known", "write …", {"static_argnames": "order"}, {"static": "order"}),
+    of_energy("_names", 'write …="x" or', {"static": 0}, {"static": "order"}),
+    of_energy("_names", "drop the repetition", {"static": ("order", "order")}, {"static": ("order",)}),
+    of_unit("_vmap", "write vmap=", {"vmap": 0}, {"vmap": "batch"}),
+    of_unit("_explicit", 'write vmap={"…": {"x": 0}}', {"vmap": {"b": 0}}, {"vmap": MAPPED}),
+    of_energy("_pad", "write pad=", {"pad": "points"}, {"pad": POW2}),
+    of_energy("_bucket", "choose one of these", {"pad": {"points": 8}}, {"pad": {"points": [8]}}),
+    of_energy("_chunk", "write chunk=", {"chunk": "points"}, {"chunk": {"points": 65536}}),
+    of_energy("_chunk", "keep the longest", {"chunk": {"points": 2, "d": 1}}, {"chunk": {"points": 2}}),
+    of_energy("_memory", "write memory=", {"memory": "2 potatoes"}, {"memory": "2GiB"}),
+    of_energy("_max_compiles", "write max_compiles=3", {"max_compiles": 0}, {"max_compiles": 3}),
+    of_energy("_max_compiles", '"raise:3" or "eager:3"', {"max_compiles": "stop:3"}, {"max_compiles": "raise:3"}),
+    of_energy("_remat", "choose one of these", {"remat": "dots"}, {"remat": "dots_saveable"}),
+    of_energy("_roll", 'write roll="auto"', {"roll": True}, {"roll": "auto"}),
+    of_energy("_precision", "write precision=", {"precision": {"head": "f64"}}, {"precision": {"default": "bf16"}}),
+    of_energy("_precision", "choose one", {"precision": "float32"}, {"precision": "f32"}),
+    of_energy("_cache", "write cache=True", {"cache": "disk"}, {"cache": True}),
+    of_energy("_not_sharding", "write shard=", {"shard": "points", "mesh": MESH}, LAID),
+    of_energy("_mesh", "write mesh=jitney.mesh(data=4)", {**LAID, "mesh": ("data", 1)}, {**LAID, "mesh": jitney.mesh(data=1)}),
+    of_energy("_mesh", "say which: shard=", {"mesh": MESH}, LAID),
+    of_energy("_flag", "write …=True", {"check": 1}, {"check": True}),
+    of_energy("_choice", "choose one", {"compiler": "O3"}, {"compiler": "fast"}),
+    # Contradictions.
+    of_energy("", "name it in one of the two options", {"static": "order", "donate": "order"}, {"static": "order"}, core=True),
+    of_energy("", "drop check=False", {"pad": POW2, "check": False}, {"pad": POW2}),
+    of_energy("", "`chunk` needs no padding", {"pad": POW2, "chunk": {"points": 2}}, {"chunk": {"points": 2}}),
+    of_energy(
+        "",
+        'write chunk={"points": "auto"}, memory=',
+        {"chunk": {"points": 2}, "memory": "2GiB"},
+        {"chunk": {"points": "auto"}, "memory": "2GiB"},
+    ),
+    of_energy("", 'write memory="2GiB" beside it', {"remat": "auto"}, {"remat": "auto", "memory": "2GiB"}),
+    of_energy(
+        "",
+        "`jitney.accumulate` takes",
+        {"remat": "auto", "memory": "2GiB", "chunk": {"points": "auto"}},
+        {"memory": "2GiB", "chunk": {"points": "auto"}},
+    ),
+    of_energy("", "keep one, or name a policy", {"remat": "auto", "memory": "2GiB", **LAID}, {"remat": "dots_saveable", **LAID}),
+    of_energy("", "keep one, or write the layers", {"roll": "auto", **LAID}, LAID),
+    of_energy("", 'drop on_trace_error="eager".', {"roll": "auto", "on_trace_error": "eager"}, {"roll": "auto"}),
+    of_energy("", "what `memory` cuts needs no padding", {"memory": "2GiB", "pad": POW2}, {"memory": "2GiB"}),
+    of_energy("", 'drop on_trace_error="eager", or', {"precision": "bf16", "on_trace_error": "eager"}, {"precision": "bf16"}),
+    # Against the signature.
+    Remedy(
+        "_program/core.py:_check_names",
+        "did you mean",
+        lambda: optimize(pad={"point": "pow2"})(energy),
+        lambda: optimize(pad=POW2)(energy)(POINTS),
+        plainly(0),
+    ),
+    Remedy(
+        "_program/core.py:_check_names",
+        "annotate the arrays that have it",
+        lambda: optimize(chunk={"n": 2})(lambda x: jnp.sum(x)),
+        lambda: optimize(chunk={"points": 2})(energy)(POINTS),
+        plainly(0),
+    ),
+    Remedy(
+        "_program/core.py:_check_names",
+        "from the annotations of a function of one element",
+        lambda: optimize(vmap="points")(energy),
+        lambda: optimize(vmap="points")(unit)(POINTS),
+        np.sum(HOST**2, axis=1),
+    ),
+    Remedy(
+        "_program/core.py:_check_rank_rule",
+        "annotate the arrays",
+        lambda: optimize(vmap="b")(lambda x: jnp.sum(x)),
+        lambda: optimize(vmap="b")(unit)(POINTS),
+        np.sum(HOST**2, axis=1),
+    ),
+    Remedy(
+        "_program/core.py:_check_rank_rule",
+        "or say it outright",
+        lambda: optimize(vmap="b")(lambda x: jnp.sum(x)),
+        lambda: optimize(vmap=MAPPED)(lambda x: jnp.sum(x))(POINTS),
+        np.sum(HOST, axis=1),
+    ),
+    # What is decorated.
+    Remedy(
+        "_interface/optimize.py:_decorate",
+        "write @optimize above a function",
+        lambda: optimize(3),
+        lambda: optimize(energy)(POINTS),
+        plainly(0),
+    ),
+    Remedy(
+        "_interface/optimize.py:_decorate",
+        "decorate the function of that name in `jax.numpy`",
+        lambda: optimize(np.tanh),
+        lambda: optimize(jnp.tanh)(POINTS),
+        np.tanh(HOST),
+    ),
+    Remedy(
+        "_signature/buckets.py:Bucket.__init__",
+        "write jitney.Bucket(sizes=[64, 256]), Bucket(multiple",
+        lambda: Bucket(),
+        lambda: optimize(pad={"points": Bucket(sizes=[64, 256])})(energy)(POINTS),
+        plainly(0),
+    ),
+    Remedy(
+        "_signature/buckets.py:Bucket.__init__",
+        "Bucket(multiple=128)",
+        lambda: Bucket(),
+        lambda: optimize(pad={"points": Bucket(multiple=128)})(energy)(POINTS),
+        plainly(0),
+    ),
+    Remedy(
+        "_signature/buckets.py:Bucket.__init__",
+        "write jitney.Bucket(sizes=[64, 256]).",
+        lambda: Bucket(sizes=[-1]),
+        lambda: optimize(pad={"points": Bucket(sizes=[64, 256])})(energy)(POINTS),
+        plainly(0),
+    ),
+    Remedy(
+        "_signature/buckets.py:Bucket.__init__",
+        "write jitney.Bucket(ladder='pow2').",
+        lambda: Bucket(ladder="pow3"),
+        lambda: optimize(pad={"points": Bucket(ladder="pow2")})(energy)(POINTS),
+        plainly(0),
+    ),
+    Remedy(
+        "_signature/buckets.py:Bucket.fit",
+        "Bucket.fit([90, 100, 250], waste=0.1)",
+        lambda: Bucket.fit([], waste=0.1),
+        lambda: optimize(pad={"points": Bucket.fit([90, 100, 250], waste=0.1)})(energy)(POINTS),
+        plainly(0),
+    ),
+    # Derivatives.
+    Remedy(
+        "_interface/derivatives.py:lazy_derivatives",
+        "choose one",
+        lambda: jitney.lazy_derivatives(mode="backward"),
+        lambda: jitney.lazy_derivatives(mode="reverse", wrt="x")(unit).grad(POINTS[0]),
+        2 * HOST[0],
+    ),
+    Remedy(
+        "_interface/derivatives.py:lazy_derivatives",
+        "write one",
+        lambda: jitney.lazy_derivatives(sparse=1),
+        lambda: jitney.lazy_derivatives(sparse=False, wrt="x")(unit).grad(POINTS[0]),
+        2 * HOST[0],
+    ),
+    Remedy(
+        "_interface/derivatives.py:lazy_derivatives",
+        "keep one",
+        lambda: jitney.lazy_derivatives(wrt="x", skip="order"),
+        lambda: jitney.lazy_derivatives(wrt="x")(unit).grad(POINTS[0]),
+        2 * HOST[0],
+    ),
+    Remedy(
+        "_interface/derivatives.py:named",
+        'write …="x"',
+        lambda: optimize(unit).grad(POINTS[0], wrt=0),
+        lambda: optimize(unit).grad(POINTS[0], wrt="x"),
+        2 * HOST[0],
+    ),
+    Remedy(
+        "_interface/derivatives.py:check_names",
+        "leave it out of `static`",
+        lambda: optimize(static="x")(unit).grad(POINTS[0], wrt="x"),
+        lambda: optimize(unit).grad(POINTS[0], wrt="x"),
+        2 * HOST[0],
+    ),
+    Remedy(
+        "_interface/derivatives.py:Derivative._direction",
+        "pass …=... by name",
+        lambda: optimize(unit).jvp(POINTS[0], wrt="x"),
+        lambda: optimize(unit).jvp(POINTS[0], wrt="x", tangents=POINTS[0])[1],
+        np.sum(2 * HOST[0] ** 2),
+    ),
+    Remedy(
+        "_interface/derivatives.py:Derivative._by_name",
+        'write tangents={"x": ...}',
+        lambda: optimize(unit).jvp(POINTS[0], tangents=POINTS[0]),
+        lambda: optimize(unit).jvp(POINTS[0], tangents={"x": POINTS[0]})[1],
+        np.sum(2 * HOST[0] ** 2),
+    ),
+    Remedy(
+        "_interface/derivatives.py:Derivative._by_name",
+        'or name the one argument with wrt="x"',
+        lambda: optimize(unit).jvp(POINTS[0], tangents=POINTS[0]),
+        lambda: optimize(unit).jvp(POINTS[0], tangents=POINTS[0], wrt="x")[1],
+        np.sum(2 * HOST[0] ** 2),
+    ),
+    Remedy(
+        "_interface/derivatives.py:Derivative._check_aux",
+        "write one.",
+        lambda: optimize(unit).grad(POINTS[0], wrt="x", has_aux=1),
+        lambda: optimize(unit).grad(POINTS[0], wrt="x", has_aux=False),
+        2 * HOST[0],
+    ),
+    Remedy(
+        "_interface/derivatives.py:Derivative._check_aux",
+        "write f.value_and_grad(..., has_aux=True)",
+        lambda: optimize(lambda x: (jnp.sum(x), x)).hessian.plan(POINTS, has_aux=True),
+        lambda: optimize(lambda x: (jnp.sum(x), x)).value_and_grad(POINTS, wrt="x", has_aux=True),
+        ((HOST.sum(), HOST), np.ones((3, 2))),
+    ),
+    Remedy(
+        "_interface/derivatives.py:Derivative._check_aux",
+        "keep one, or name a policy",
+        lambda: optimize(memory="1GiB")(lambda x: (jnp.sum(x), x)).grad(POINTS, has_aux=True),
+        lambda: optimize(remat="dots_saveable")(lambda x: (jnp.sum(x), x)).grad(POINTS, wrt="x", has_aux=True),
+        (np.ones((3, 2)), HOST),
+    ),
+    Remedy(
+        "_interface/derivatives.py:program_of",
+        "decorate it with @jitney.optimize",
+        lambda: jitney.strategy(unit, POINTS),
+        lambda: jitney.strategy(optimize(energy), POINTS).axis,
+        None,
+    ),
+    Remedy(
+        "_stages/derive.py:unknown_name",
+        "did you mean",
+        lambda: optimize(unit).grad(POINTS[0], wrt="xx"),
+        lambda: optimize(unit).grad(POINTS[0], wrt="x"),
+        2 * HOST[0],
+    ),
+    Remedy(
+        "_stages/derive.py:_Derivation._real_number",
+        "or return the sum or mean",
+        lambda: optimize(energy).grad(POINTS, wrt="points"),
+        lambda: optimize(lambda points: jnp.sum(energy(points))).grad(POINTS, wrt="points"),
+        2 * HOST,
+    ),
+    Remedy(
+        "_stages/derive.py:_Derivation._real_number",
+        "use `jacobian` or `vjp`",
+        lambda: optimize(energy).grad(POINTS, wrt="points"),
+        lambda: optimize(energy).jacobian(POINTS, wrt="points"),
+        lambda: jax.jacobian(energy)(POINTS),
+    ),
+    Remedy(
+        "_stages/derive.py:_Derivation._names",
+        "pass an array of floats",
+        lambda: optimize(lambda n: n * 2.0).grad(3),
+        lambda: optimize(lambda n: n * 2.0).grad(array(3.0), wrt="n"),
+        2.0,
+    ),
+    Remedy(
+        "_stages/derive.py:_Derivation._two",
+        "return loss, aux",
+        lambda: optimize(unit).grad(POINTS[0], wrt="x", has_aux=True),
+        lambda: optimize(lambda x: (unit(x), x)).grad(POINTS[0], wrt="x", has_aux=True),
+        (2 * HOST[0], HOST[0]),
+    ),
+    Remedy(
+        "_stages/derive.py:_Derivation._check_real",
+        "take real and imaginary parts",
+        lambda: optimize(lambda z: jnp.abs(z) ** 2).grad(array(1 + 2j, np.complex64), wrt="z"),
+        lambda: optimize(lambda a, b: jnp.abs(jax.lax.complex(a, b)) ** 2).grad(array(1.0, np.float32), array(2.0, np.float32)),
+        {"a": 2.0, "b": 4.0},
+    ),
+    Remedy(
+        "_stages/derive.py:_Derivation._arrays",
+        "return an array",
+        lambda: optimize(lambda x: ()).jacobian(POINTS, wrt="x"),
+        lambda: optimize(lambda x: 2 * x[0, 0]).jacobian(POINTS, wrt="x"),
+        np.array([[2.0, 0], [0, 0], [0, 0]]),
+    ),
+    Remedy(
+        "_stages/derive.py:_Derivation._arrays",
+        "return these only",
+        lambda: optimize(lambda x: (x[0, 0], "text")).jacobian(POINTS, wrt="x"),
+        lambda: optimize(lambda x: 2 * x[0, 0]).jacobian(POINTS, wrt="x"),
+        np.array([[2.0, 0], [0, 0], [0, 0]]),
+    ),
+]

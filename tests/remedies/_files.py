@@ -1,0 +1,518 @@
+"""Remedies of programs in files, of data that are read in chunks, and of checkpoints. Each runs in an empty folder."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Key
+
+import jitney
+from jitney import Checkpoints, optimize
+from tests._arrays import array, random_key
+
+from ._case import Remedy
+
+X = array([1.0, -2.0, 3.0], np.float32)
+HOST = np.asarray(X)
+ROWS = np.arange(32, dtype=np.float32).reshape(8, 4)
+ASKED, CONTAINER, RUNNING, WRITING = "_export/asked.py", "_export/container.py", "_export/running.py", "_export/writing.py"
+STREAM, SOURCES, RESUME, KEPT = "_stream/stream.py", "_stream/sources.py", "_stream/resume.py", "_processes/checkpoints.py:Checkpoints"
+
+
+def total(x: Float[Array, "n"]):
+    return jnp.sum(x**2)
+
+
+def scaled(x: Float[Array, "n"], by: int):
+    return jnp.sum(x**2) * by
+
+
+def paired(x: tuple[Float[Array, "n"], Float[Array, "n"]]):
+    return jnp.sum(x[0] * x[1])
+
+
+def mapped(x: Float[Array, ""]):
+    return x**2
+
+
+def printing(x: Float[Array, "n"]):
+    jax.debug.print("here")
+    return jnp.sum(x**2)
+
+
+def checked(x: Float[Array, "n"]):
+    return eqx.error_if(x, x[0] > 1e6, "too large")
+
+
+def reshaped(x: Float[Array, "n"]):
+    return jnp.sum(x.reshape(2, -1) ** 2)
+
+
+def of_dict(x: dict):
+    return x["a"]
+
+
+def again(fn, *examples, **more):
+    """The function from a file."""
+    optimize(fn).export("f.jitney", *examples, **more)
+    return jitney.load("f.jitney")
+
+
+def wide_inside():
+    f = wide_file()
+    with jax.enable_x64(True):
+        return f(X)
+
+
+def wide_file():
+    with jax.enable_x64(True):
+        optimize(lambda x: 2 * x.astype(jnp.float64)).export("f.jitney", X)
+    return jitney.load("f.jitney")
+
+
+def damaged(change):
+    optimize(total).export("f.jitney", X)
+    content = pathlib.Path("f.jitney").read_bytes()
+    pathlib.Path("f.jitney").write_bytes(change(content))
+    return jitney.load("f.jitney")
+
+
+def local():
+    class Doubling:
+        def __call__(self, x):
+            return 2 * x
+
+    return Doubling()
+
+
+def inside_of_jit():
+    return jax.jit(lambda x: (optimize(total).export("f.jitney", x), x)[1])(X)
+
+
+def energy(rows: Float[Array, "n d"]):
+    return jnp.sum(rows**2, axis=0)
+
+
+def doubled(rows: Float[Array, "n d"]):
+    return rows * 2
+
+
+def ordered(rows: Float[Array, "n d"]):
+    return jnp.sum(jnp.sort(rows, axis=0), axis=0)
+
+
+def transformed(rows: Float[Array, "n d"]):
+    return jnp.fft.fft(rows, axis=0).real
+
+
+def backwards(rows: Float[Array, "n d"]):
+    return jax.lax.cumsum(rows, axis=0, reverse=True)[0]
+
+
+def drawn(rows: Float[Array, "n d"], keys: Key[Array, "n"]):
+    return jnp.sum(rows) + 0 * jnp.sum(jax.vmap(jax.random.normal)(keys))
+
+
+def drawn_once(rows: Float[Array, "n d"], key: Key[Array, ""]):
+    return jnp.sum(rows) + 0 * jax.random.normal(key)
+
+
+CHUNK: dict[str, Any] = {"chunk": {"n": 3}}
+PLAINLY = np.sum(ROWS**2, axis=0)
+
+
+def stream(data, fn=energy, **more):
+    return jitney.stream(optimize(fn), data, **{**CHUNK, "progress": False, **more}).value
+
+
+def once():
+    """Chunks that are read once."""
+    yield ROWS[:4]
+    yield ROWS[4:]
+
+
+class Anew:
+    def __iter__(self):
+        return iter([ROWS[:4], ROWS[4:]])
+
+
+class Empty:
+    def __iter__(self):
+        return iter(())
+
+
+class Growing:
+    """More rows in each reading."""
+
+    def __init__(self):
+        self.times = 0
+
+    def __iter__(self):
+        self.times += 1
+        return iter([ROWS[:4]] * self.times)
+
+
+def of_csv():
+    np.savetxt("rows.csv", ROWS)
+    return stream({"rows": pathlib.Path("rows.csv")})
+
+
+def of_broken():
+    np.save("rows.npy", ROWS)
+    pathlib.Path("rows.npy").write_bytes(pathlib.Path("rows.npy").read_bytes()[:90])
+    return stream({"rows": pathlib.Path("rows.npy")})
+
+
+def of_saved():
+    np.save("rows.npy", ROWS)
+    return stream({"rows": pathlib.Path("rows.npy")})
+
+
+def of_member(**arrays):
+    np.savez("rows.npz", **arrays)
+    return stream({"rows": pathlib.Path("rows.npz")})
+
+
+def of_columns(compress, order):
+    compress("rows.npz", rows=np.array(ROWS, order=order))
+    return stream({"rows": pathlib.Path("rows.npz")})
+
+
+def checkpoint_of_other():
+    stream({"rows": ROWS}, checkpoint="run.ckpt", checkpoint_every=1)
+    pathlib.Path("run.ckpt").write_bytes(b"nothing")
+    return stream({"rows": ROWS}, checkpoint="run.ckpt")
+
+
+def saved(*steps, tree=None, **more):
+    found = Checkpoints("run", **more)
+    for step in steps:
+        found.save(step, {"w": X} if tree is None else tree)
+    return found
+
+
+CASES = [
+    # Export.
+    Remedy(f"{ASKED}:each", "name one", lambda: again(total, sizes={"n": ()}), lambda: again(total, sizes={"n": (3,)})(X), HOST @ HOST),
+    Remedy(
+        f"{ASKED}:each",
+        "write {…: range(2, 1025)}",
+        lambda: again(total, sizes={"n": 2.5}),
+        lambda: again(total, sizes={"n": range(2, 1025)})(X),
+        HOST @ HOST,
+        core=True,
+    ),
+    Remedy(
+        f"{ASKED}:at_hand",
+        "list the sizes, or leave out",
+        lambda: optimize(chunk={"n": 2})(total).export("f.jitney", sizes={"n": range(2, 9)}),
+        lambda: again(total, sizes={"n": range(2, 9)})(X),
+        HOST @ HOST,
+    ),
+    Remedy(
+        f"{ASKED}:resizing",
+        "correct the name",
+        lambda: again(total, X, sizes={"m": 3}),
+        lambda: again(total, X, sizes={"n": 3})(X),
+        HOST @ HOST,
+    ),
+    Remedy(
+        f"{CONTAINER}:path_of",
+        'name it: "fit.jitney"',
+        lambda: optimize(total).export(3, X),
+        lambda: (optimize(total).export("fit.jitney", X), jitney.load("fit.jitney")(X))[1],
+        HOST @ HOST,
+    ),
+    Remedy(
+        f"{CONTAINER}:read", "correct the path", lambda: (again(total, X), jitney.load("g.jitney")), lambda: again(total, X)(X), HOST @ HOST
+    ),
+    Remedy(
+        f"{CONTAINER}:read",
+        "copy or export it anew",
+        lambda: damaged(lambda content: content[:-1] + bytes([content[-1] ^ 1])),
+        lambda: again(total, X)(X),
+        HOST @ HOST,
+    ),
+    Remedy(f"{CONTAINER}:_check_line", "correct the path", lambda: damaged(lambda _: b"text\n"), lambda: again(total, X)(X), HOST @ HOST),
+    Remedy(
+        "_export/lowering.py:_needs_sizes",
+        "list the sizes instead",
+        lambda: again(reshaped, sizes={"n": range(2, 9)}),
+        lambda: again(reshaped, sizes={"n": (4, 6)})(ROWS[0]),
+        ROWS[0] @ ROWS[0],
+    ),
+    Remedy(
+        "_export/lowering.py:_refuse_callbacks",
+        "leave out what calls Python",
+        lambda: again(printing, X),
+        lambda: again(total, X)(X),
+        HOST @ HOST,
+    ),
+    Remedy(
+        f"{RUNNING}:_no_gradient",
+        "export it with vjp_order=1",
+        lambda: jax.grad(again(total, X))(X),
+        lambda: jax.grad(again(total, X, vjp_order=1))(X),
+        2 * HOST,
+    ),
+    Remedy(
+        f"{RUNNING}:_no_gradient",
+        "or export `f.value_and_grad`",
+        lambda: jax.grad(again(total, X))(X),
+        lambda: (optimize(total).value_and_grad.export("g.jitney", X, wrt="x"), jitney.load("g.jitney")(X)[1])[1],
+        2 * HOST,
+    ),
+    Remedy(
+        f"{RUNNING}:_no_further",
+        "export it with vjp_order=2",
+        lambda: jax.grad(lambda x: jnp.sum(jax.grad(again(total, X, vjp_order=1))(x)))(X),
+        lambda: jax.grad(lambda x: jnp.sum(jax.grad(again(total, X, vjp_order=2))(x)))(X),
+        np.full(3, 2.0),
+    ),
+    Remedy(
+        f"{RUNNING}:_unmapped",
+        "export it with jitney.optimize(vmap=...)",
+        lambda: jax.vmap(again(mapped, X[0]))(X),
+        lambda: (optimize(vmap="b")(mapped).export("g.jitney", X), jitney.load("g.jitney")(X))[1],
+        HOST**2,
+    ),
+    Remedy(
+        f"{RUNNING}:_unmapped",
+        "with `jax.lax.map`",
+        lambda: jax.vmap(again(mapped, X[0]))(X),
+        lambda: jax.lax.map(again(mapped, X[0]), X),
+        HOST**2,
+    ),
+    Remedy(
+        f"{RUNNING}:_not_forward",
+        "go backwards: vjp_order=1",
+        lambda: jax.jvp(again(total, X, vjp_order=1), (X,), (X,)),
+        lambda: jax.grad(again(total, X, vjp_order=1))(X),
+        2 * HOST,
+    ),
+    Remedy(
+        f"{RUNNING}:_not_forward",
+        "export `f.jvp`",
+        lambda: jax.jvp(again(total, X, vjp_order=1), (X,), (X,)),
+        lambda: (optimize(total).jvp.export("g.jitney", X, tangent_of_x=X, wrt="x"), jitney.load("g.jitney")(X, tangent_of_x=X)[1])[1],
+        2 * HOST @ HOST,
+    ),
+    Remedy(
+        f"{RUNNING}:_not_forward",
+        "or `f.jacobian`",
+        lambda: jax.jvp(again(total, X, vjp_order=1), (X,), (X,)),
+        lambda: (optimize(total).jacobian.export("g.jitney", X, wrt="x"), jitney.load("g.jitney")(X))[1],
+        2 * HOST,
+    ),
+    Remedy(f"{RUNNING}:_look_at", "call it outside", lambda: jax.jit(again(checked, X))(X), lambda: again(checked, X)(X), HOST),
+    Remedy(
+        f"{RUNNING}:check_x64",
+        "call it inside `with jax.enable_x64(True):`",
+        lambda: wide_file()(X),
+        wide_inside,
+        2 * HOST,
+    ),
+    Remedy(
+        "_export/trees.py:Taking._demand",
+        "pass that",
+        lambda: again(paired, (X, X))([X, X, X]),
+        lambda: again(paired, (X, X))((X, X)),
+        HOST @ HOST,
+    ),
+    Remedy(
+        "_export/trees.py:Taking._demand",
+        "or export the function with arguments like these",
+        lambda: again(of_dict, {"a": X})({"b": X, "a": X}),
+        lambda: again(of_dict, {"b": X, "a": X})({"b": X, "a": X}),
+        HOST,
+    ),
+    Remedy(
+        "_export/trees.py:Taking._static",
+        "pass that value",
+        lambda: again(scaled, X, 2)(X, 3),
+        lambda: again(scaled, X, 2)(X, 2),
+        2 * HOST @ HOST,
+    ),
+    Remedy(
+        "_export/trees.py:Taking._static",
+        "or export the function with this one",
+        lambda: again(scaled, X, 2)(X, 3),
+        lambda: again(scaled, X, 3)(X, 3),
+        3 * HOST @ HOST,
+    ),
+    Remedy(f"{WRITING}:_Writer.part", "export it outside of `jit`", inside_of_jit, lambda: again(total, X)(X), HOST @ HOST),
+    Remedy(
+        f"{WRITING}:_check",
+        "write vjp_order=1",
+        lambda: again(total, X, vjp_order="one"),
+        lambda: jax.grad(again(total, X, vjp_order=1))(X),
+        2 * HOST,
+    ),
+    Remedy(
+        f"{WRITING}:_check",
+        "export it without: jitney.optimize(...)",
+        lambda: optimize(debug_nans=True)(total).export("f.jitney", X),
+        lambda: again(total, X)(X),
+        HOST @ HOST,
+    ),
+    Remedy(
+        f"{WRITING}:_described",
+        "define a function or a class at the top of its module",
+        lambda: again(lambda x, f: f(x), X, local()),
+        lambda: again(lambda x, f: f(x), X, jnp.sin)(X, jnp.sin),
+        np.sin(HOST),
+    ),
+    # Streams.
+    Remedy(
+        f"{STREAM}:stream",
+        "stream a program without `roll`",
+        lambda: jitney.stream(optimize(roll="auto")(energy), {"rows": ROWS}, **CHUNK),
+        lambda: stream({"rows": ROWS}),
+        PLAINLY,
+    ),
+    Remedy(
+        f"{STREAM}:stream",
+        "write retries=2",
+        lambda: stream({"rows": ROWS}, retries="two"),
+        lambda: stream({"rows": ROWS}, retries=2),
+        PLAINLY,
+    ),
+    Remedy(
+        f"{STREAM}:stream",
+        "write progress=False",
+        lambda: stream({"rows": ROWS}, progress=3),
+        lambda: stream({"rows": ROWS}, progress=False),
+        PLAINLY,
+    ),
+    Remedy(f"{STREAM}:stream", 'write jitney.stream(f, {"x": x}', lambda: stream(ROWS), lambda: stream({"rows": ROWS}), PLAINLY, core=True),
+    Remedy(
+        f"{STREAM}:stream", "or correct the name", lambda: stream({"rows": ROWS}, chunk={"m": 3}), lambda: stream({"rows": ROWS}), PLAINLY
+    ),
+    Remedy(
+        f"{STREAM}:_one",
+        'write chunk={"points": 65536}',
+        lambda: stream({"rows": ROWS}, chunk=3),
+        lambda: stream({"rows": ROWS}, chunk={"n": 65536}),
+        PLAINLY,
+    ),
+    Remedy(
+        "_stages/chunk.py:_WITHOUT",
+        "stream along another axis",
+        lambda: stream({"rows": ROWS}, transformed),
+        lambda: stream({"rows": ROWS}, transformed, chunk={"d": 2}),
+        np.fft.fft(ROWS, axis=0).real,
+    ),
+    Remedy(
+        f"{STREAM}:_Run.__call__",
+        "drop checkpoint=..., or return sums",
+        lambda: stream({"rows": ROWS}, doubled, checkpoint="run.ckpt"),
+        lambda: stream({"rows": ROWS}, doubled),
+        2 * ROWS,
+    ),
+    Remedy(
+        f"{STREAM}:_Run._refuse_sequential",
+        "pass an array, or the path",
+        lambda: stream({"rows": Anew()}, backwards),
+        lambda: stream({"rows": ROWS}, backwards),
+        ROWS.sum(0),
+    ),
+    Remedy(
+        "_stream/steps.py:_check_keys",
+        "pass one key",
+        lambda: stream({"rows": ROWS, "keys": jax.random.split(random_key(0), 8)}, drawn),
+        lambda: stream({"rows": ROWS, "key": random_key(0)}, drawn_once),
+        ROWS.sum(),
+    ),
+    Remedy(
+        f"{STREAM}:_widest",
+        "give it memory=…",
+        lambda: jitney.stream(optimize(memory="16 B")(energy), {"rows": ROWS}, chunk={"n": "auto"}),
+        lambda: jitney.stream(optimize(memory="1 MiB")(energy), {"rows": ROWS}, chunk={"n": "auto"}, progress=False).value,
+        PLAINLY,
+    ),
+    Remedy(
+        f"{SOURCES}:_iterated",
+        "pass an object whose `__iter__` begins anew",
+        lambda: stream({"rows": once()}),
+        lambda: stream({"rows": Anew()}),
+        PLAINLY,
+    ),
+    Remedy(
+        f"{SOURCES}:_iterated", "pass an empty array", lambda: stream({"rows": Empty()}), lambda: stream({"rows": ROWS[:0]}), np.zeros(4)
+    ),
+    Remedy(
+        f"{SOURCES}:Sequential._slice",
+        "let each iteration give the same chunks",
+        lambda: stream({"rows": Growing()}),
+        lambda: stream({"rows": Anew()}),
+        PLAINLY,
+    ),
+    Remedy(f"{SOURCES}:_file", "open it, and pass the array", of_csv, of_saved, PLAINLY),
+    Remedy(f"{SOURCES}:_file", "write it again, with np.save", of_broken, of_saved, PLAINLY),
+    Remedy(
+        f"{SOURCES}:_member", "save it with np.savez(..., …=...)", lambda: of_member(columns=ROWS), lambda: of_member(rows=ROWS), PLAINLY
+    ),
+    Remedy(
+        f"{SOURCES}:_member",
+        "save it row by row",
+        lambda: of_columns(np.savez_compressed, "F"),
+        lambda: of_columns(np.savez_compressed, "C"),
+        PLAINLY,
+    ),
+    Remedy(
+        f"{SOURCES}:_member", "or not compressed", lambda: of_columns(np.savez_compressed, "F"), lambda: of_columns(np.savez, "F"), PLAINLY
+    ),
+    Remedy(
+        f"{SOURCES}:_unlike",
+        "convert them before",
+        lambda: stream({"rows": [ROWS, ROWS.astype(np.float16)]}),
+        lambda: stream({"rows": [ROWS, ROWS.astype(np.float16).astype(np.float32)]}),
+        2 * PLAINLY,
+    ),
+    Remedy(
+        f"{RESUME}:_interval",
+        "write checkpoint_every=100",
+        lambda: stream({"rows": ROWS}, checkpoint="run.ckpt", checkpoint_every="often"),
+        lambda: stream({"rows": ROWS}, checkpoint="run.ckpt", checkpoint_every=100),
+        PLAINLY,
+    ),
+    Remedy(
+        f"{RESUME}:Checkpoint.__init__",
+        'write checkpoint="run.ckpt"',
+        lambda: stream({"rows": ROWS}, checkpoint=3),
+        lambda: stream({"rows": ROWS}, checkpoint="run.ckpt"),
+        PLAINLY,
+    ),
+    Remedy(
+        f"{RESUME}:Checkpoint.__init__",
+        "make the folder",
+        lambda: stream({"rows": ROWS}, checkpoint="new/run.ckpt"),
+        lambda: (pathlib.Path("new").mkdir(), stream({"rows": ROWS}, checkpoint="new/run.ckpt"))[1],
+        PLAINLY,
+    ),
+    Remedy(
+        f"{RESUME}:Checkpoint.read",
+        "give another file name",
+        checkpoint_of_other,
+        lambda: stream({"rows": ROWS}, checkpoint="other.ckpt"),
+        PLAINLY,
+    ),
+    Remedy(
+        f"{RESUME}:Checkpoint.read",
+        "or remove the file to begin anew",
+        checkpoint_of_other,
+        lambda: (pathlib.Path("run.ckpt").unlink(), stream({"rows": ROWS}, checkpoint="run.ckpt"))[1],
+        PLAINLY,
+    ),
+    # Checkpoints.
+    Remedy(f"{KEPT}.__init__", 'write jitney.Checkpoints("run")', lambda: Checkpoints(3), lambda: list(Checkpoints("run").steps), []),
+    Remedy(f"{KEPT}.__init__", "write keep=2", lambda: Checkpoints("run", keep=0), lambda: list(Checkpoints("run", keep=2).steps), []),
+    Remedy(f"{KEPT}._number", "pass an int", lambda: Checkpoints("run").save("one", {"w": X}), lambda: list(saved(1).steps), [1]),
+    Remedy(f"{KEPT}.save", "go on from the newest", lambda: saved(5, 3), lambda: list(saved(6).steps)[-1:], [6]),
+    Remedy(f"{KEPT}.save", "pass a tree that has some", lambda: saved(1, tree={}), lambda: list(saved(1).steps), [1]),
+]

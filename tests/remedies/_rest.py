@@ -1,0 +1,347 @@
+"""Remedies that stand alone: what is read while a trace runs, generators of states, checkpoints, descriptions of devices."""
+
+from __future__ import annotations
+
+import os
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Float64, Int
+
+import jitney
+from jitney import Checkpoints, LossScale, optimize, scan_steps
+from tests._arrays import array
+
+from ._case import Remedy
+
+X = array([1.0, -2.0, 3.0], np.float32)
+HOST = np.asarray(X)
+ROWS = np.arange(12, dtype=np.float32).reshape(4, 3)
+ZERO = array(0.0, np.float32)
+KEPT = "_processes/checkpoints.py:Checkpoints"
+
+
+def wide(x: Float64[Array, "n"]):
+    return 2 * x
+
+
+def any_width(x: Float[Array, "n"]):
+    return 2 * x
+
+
+def total(x: Float[Array, "n"]):
+    return jnp.sum(x**2)
+
+
+def untraceable(x):
+    return x / 0 if x[0] > 0 else x
+
+
+def traceable(x):
+    return jnp.where(x[0] > 0, x, -x)
+
+
+class Factor:
+    """Offers numbers, and holds none."""
+
+    def __init__(self, factor):
+        self.factor = factor
+
+    def __array__(self, dtype=None, copy=None):
+        raise TypeError("none")
+
+    def __eq__(self, other):
+        return type(other) is Factor and self.factor == other.factor
+
+    def __hash__(self):
+        return hash(self.factor)
+
+
+class Reading:
+    """Keeps what can be read once."""
+
+    def __init__(self, numbers):
+        self.numbers = numbers
+
+
+class Model(eqx.Module):
+    w: Float[Array, "d"]
+    b: Array
+
+
+class Annotated(eqx.Module):
+    w: Float[Array, "d"]
+    b: Float[Array, "d"]
+
+
+def of_model(model: Model, x: Float[Array, "d"]):
+    return jnp.sum(model.w * x) + jnp.sum(model.b)
+
+
+def of_annotated(model: Annotated, x: Float[Array, "d"]):
+    return jnp.sum(model.w * x) + jnp.sum(model.b)
+
+
+class Misread:
+    """Rows of another shape than it says."""
+
+    shape, dtype = (4, 3), np.dtype(np.float32)
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, at):
+        return ROWS[at][:, :2]
+
+
+class Read(Misread):
+    def __getitem__(self, at):
+        return ROWS[at]
+
+
+def energy(rows: Float[Array, "n d"]):
+    return jnp.sum(rows**2, axis=0)
+
+
+def stream(data):
+    return jitney.stream(optimize(energy), data, chunk={"n": 2}, progress=False).value
+
+
+def donated_first(copied):
+    x = jnp.array(HOST)
+    optimize(donate="x")(lambda x: 2 * x)(jnp.copy(x) if copied else x)
+    return jitney.host(x).result()
+
+
+def host_before():
+    x = jnp.array(HOST)
+    numbers = jitney.host(x).result()
+    optimize(donate="x")(lambda x: 2 * x)(x)
+    return numbers
+
+
+def profiled_twice():
+    with jitney.profile("a"), jitney.profile("b"):
+        return total(X)
+
+
+def profiled_once():
+    with jitney.profile("a"):
+        return total(X)
+
+
+def stuck(scale):
+    for _ in range(45):
+        scale = scale.adjust(array(False))
+    return scale.check()
+
+
+def restored(*, tree=None, save=True, **more):
+    found = Checkpoints("run")
+    if save:
+        found.save(1, {"w": X})
+    return found.restore({"w": X} if tree is None else tree, **more)[1]["w"]
+
+
+def under_switch(value):
+    before = os.environ.get("JITNEY_DISABLE")
+    os.environ["JITNEY_DISABLE"] = value
+    try:
+        return optimize(lambda x: 5 * x)(X)
+    finally:
+        os.environ.pop("JITNEY_DISABLE")
+        if before is not None:
+            os.environ["JITNEY_DISABLE"] = before
+
+
+def moded(state):
+    return {"a": state["a"] + 1, "mode": "other"}
+
+
+def unmoded(state):
+    return {"a": state["a"] + 1, "mode": state["mode"]}
+
+
+class Counter:
+    total = None
+
+
+def accumulating(x, held):
+    held.total = jnp.sum(x) if held.total is None else held.total + jnp.sum(x)
+    return held.total
+
+
+def returning(x, total):
+    return total + jnp.sum(x)
+
+
+def left(sizes):
+    held, f = Counter(), optimize(accumulating)
+    return [f(X[:n], held) for n in sizes]
+
+
+PERMUTED = np.array([2, 0, 1], np.int32)
+
+
+def read_at(x: Float[Array, "n"], at: Int[Array, "n"]) -> Float[Array, "n"]:
+    return x[at]
+
+
+def read_in_order(x: Float[Array, "n"], y: Float[Array, "n"]) -> Float[Array, "n"]:
+    return x[jnp.argsort(y)]
+
+
+def sparse(fn, **options):
+    return jitney.lazy_derivatives(optimize(fn, **options), wrt="x", sparse=True)
+
+
+CASES = [
+    Remedy(
+        "_contract/check.py:_in_32_bits",
+        'decorate with precision="f64"',
+        lambda: optimize(wide)(np.arange(3.0)),
+        lambda: optimize(precision="f64")(wide)(np.arange(3.0)),
+        2 * np.arange(3.0),
+        core=True,
+    ),
+    Remedy(
+        "_contract/check.py:_in_32_bits",
+        "which allows both",
+        lambda: optimize(wide)(np.arange(3.0)),
+        lambda: optimize(any_width)(np.arange(3.0)),
+        2 * np.arange(3.0),
+    ),
+    Remedy("_devices/host.py:host", "call jitney.host before the call", lambda: donated_first(copied=False), host_before, HOST),
+    Remedy(
+        "_diagnosis/nonfinite.py:refuse_nonfinite",
+        "or drop debug_nans=True",
+        lambda: optimize(debug_nans=True, on_trace_error="eager")(untraceable)(X),
+        lambda: optimize(debug_nans=True)(traceable)(X),
+        HOST,
+    ),
+    Remedy(
+        "_program/entry.py:Entry.eagerly",
+        "look for it with `jax.debug_nans(True)`",
+        lambda: optimize(debug_nans=True, on_trace_error="eager")(untraceable)(X),
+        lambda: optimize(debug_nans=True)(traceable)(X),
+        HOST,
+    ),
+    Remedy(
+        "_interface/scan_steps.py:_Loop._check_leaf",
+        "leave it as it is",
+        lambda: scan_steps(lambda s: (moded(s), 0), 3)({"a": ZERO, "mode": "one"}),
+        lambda: scan_steps(lambda s: (unmoded(s), 0), 3)({"a": ZERO, "mode": "one"})[0]["a"],
+        3.0,
+    ),
+    Remedy(
+        "_jax/mesh.py:mesh_of",
+        "write mesh=jitney.mesh(data=-1)",
+        lambda: jitney.place(X, mesh=3, shard="fsdp"),
+        lambda: jitney.place(X, mesh=jitney.mesh(data=-1), shard="fsdp"),
+        HOST,
+    ),
+    Remedy("_measured/profile.py:Profile._begin", "end the one that is on before", profiled_twice, profiled_once, HOST @ HOST),
+    Remedy(
+        "_precision/loss_scale.py:LossScale.check",
+        "or give a smaller `least`",
+        lambda: stuck(LossScale(initial=1.0, least=1.0)),
+        lambda: bool(stuck(LossScale(initial=1.0, least=1e-30))),
+        False,
+    ),
+    Remedy(f"{KEPT}.restore", "ask for one of those", lambda: restored(step=7), lambda: restored(save=False, step=1), HOST),
+    Remedy(
+        f"{KEPT}.restore",
+        "pass arrays as long as `steps` is empty",
+        lambda: restored(save=False, tree={"w": jax.ShapeDtypeStruct((3,), np.float32)}),
+        lambda: restored(save=False),
+        HOST,
+    ),
+    Remedy(
+        f"{KEPT}._check",
+        "build the model and the optimiser as they were",
+        lambda: restored(tree={"w": X, "v": X}),
+        lambda: restored(save=False),
+        HOST,
+    ),
+    Remedy(
+        f"{KEPT}._refuse",
+        "pass arrays, outside of jit",
+        lambda: jax.jit(lambda x: (Checkpoints("run").save(1, {"w": x}), x)[1])(X),
+        restored,
+        HOST,
+    ),
+    Remedy(
+        "_signature/array_likes.py:array_like_error",
+        "name its argument in `static`",
+        lambda: optimize(lambda x, s: x * s.factor)(X, Factor(2.0)),
+        lambda: optimize(static="s")(lambda x, s: x * s.factor)(X, Factor(2.0)),
+        2 * HOST,
+    ),
+    Remedy(
+        "_view/layout.py:Layout._refuse_lost_meanings",
+        ".",
+        lambda: optimize(any_width)(np.ma.masked_less(HOST, 0)),
+        lambda: optimize(any_width)(np.ma.masked_less(HOST, 0).filled(0)),
+        2 * np.maximum(HOST, 0),
+    ),
+    Remedy(
+        "_signature/reads.py:Reads.refuse_unreadable",
+        "keep a list, a tuple or an array there",
+        lambda: optimize(lambda x, r: x * next(r.numbers))(X, Reading(iter([2.0]))),
+        lambda: optimize(lambda x, r: x * r.numbers[0])(X, Reading([2.0])),
+        2 * HOST,
+    ),
+    Remedy(
+        "_simulate/device.py:Device.__post_init__",
+        "correct it",
+        lambda: jitney.Device("mine", memory=-1, bandwidth=2e12, peak={"bf16": 3e14}, vector=6e13),
+        lambda: jitney.Device("mine", memory=1, bandwidth=2e12, peak={"bf16": 3e14}, vector=6e13) and None,
+        None,
+    ),
+    Remedy(
+        "_stages/vmap.py:_refuse_unnamed",
+        "annotate the field",
+        lambda: optimize(vmap="b")(of_model)(Model(ROWS, ROWS[:, 0]), X),
+        lambda: optimize(vmap="b")(of_annotated)(Annotated(ROWS, ROWS), X),
+        ROWS @ HOST + ROWS.sum(1),
+    ),
+    Remedy(
+        "_stages/vmap.py:_refuse_unnamed",
+        "or say it: vmap=",
+        lambda: optimize(vmap="b")(of_model)(Model(ROWS, ROWS[:, 0]), X),
+        lambda: optimize(vmap={"b": {"model": 0}})(of_model)(Model(ROWS, ROWS[:, 0]), X),
+        ROWS @ HOST + ROWS[:, 0],
+    ),
+    Remedy(
+        "_stream/sources.py:exactly",
+        "a reader of your own returns the rows that it is asked for",
+        lambda: stream({"rows": Misread()}),
+        lambda: stream({"rows": Read()}),
+        (ROWS**2).sum(0),
+    ),
+    Remedy("_switches.py:disabled", "correct or unset it", lambda: under_switch("perhaps"), lambda: under_switch("1"), 5 * HOST),
+    Remedy(
+        "_program/left_behind.py:left_error",
+        "return the new value",
+        lambda: left((3, 2)),
+        lambda: optimize(returning)(X[:2], optimize(returning)(X, ZERO)),
+        HOST.sum() + HOST[:2].sum(),
+    ),
+    Remedy(
+        "_stages/derive.py:_traced_positions",
+        "declare … static: @optimize(static=…), or leave out `sparse`.",
+        lambda: jax.jit(lambda x, at: sparse(read_at).jacobian(x, at).todense())(X, PERMUTED),
+        lambda: sparse(read_at, static="at").jacobian(X, PERMUTED).todense(),
+        np.eye(3)[PERMUTED],
+        core=True,
+    ),
+    Remedy(
+        "_stages/derive.py:_traced_positions",
+        "pass the positions as an argument of their own, an array of integers, or leave out `sparse`.",
+        lambda: sparse(read_in_order).jacobian(X, HOST).todense(),
+        lambda: sparse(read_at).jacobian(X, np.argsort(HOST)).todense(),
+        np.eye(3)[np.argsort(HOST)],
+    ),
+]
