@@ -127,7 +127,7 @@ class Stats(Shown):
         ]
 
     def _remedies(self) -> list[tuple[str, tuple[float, int]]]:
-        """By the seconds of the programs that each is about. One with several causes needs all of their remedies: if it has them, they count."""
+        """By the seconds of the programs that each is about. One with several causes needs all of their remedies."""
         cost: dict[str, tuple[float, int]] = {}
         for each in self.causes:
             for remedy in dict.fromkeys(cause.remedy for cause in each) if all(cause.remedy for cause in each) else ():
