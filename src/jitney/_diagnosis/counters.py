@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from .._errors import counted
+from .._own_time import OWN_TIME
 from .._shown import Shown
 from .cause import Cause
 
@@ -53,7 +54,8 @@ class Advised:
 class Stats(Shown):
     """What a program has done so far. Seconds are wall-clock seconds, by phase, for this program alone.
 
-    Of `trace_seconds`, `own_seconds` are what tracing took beyond one run of the body: contract, plan, proofs, what pads and cuts.
+    Of `trace_seconds`, `own_seconds` are what tracing took beyond one run of the body: contract, plan, proofs (refused ones too), what pads
+    and cuts, the search for the structure of a Jacobian or for what fits into memory, and what is compiled for that.
     `compiles` are of the program; `incidental` ones of what is computed around it, such as arrays that the body makes once.
     `retraces` has a line for each trace, and `causes` all that differed, as data, for each trace and each compile without one.
     `derivatives` are calls by derivative, each a program of its own with its own count: `f.grad.stats`.
@@ -320,7 +322,8 @@ class Listener:
         counters = owner.find(names)
         if event == TRACED and kwargs.get("fun_name", counters.name) != counters.name:
             return  # helpers such as `jnp.linalg.norm` are jitted too: their trace is part of the program's own
-        counters.seconds[event] += duration_secs
+        if event == TRACED or not OWN_TIME.runs:  # what is compiled in a search is in the seconds of the trace around it
+            counters.seconds[event] += duration_secs
         own = event != COMPILED or _of_program(kwargs.get("fun_name"), counters.name)
         if event == COMPILED:
             counters.compile_events += own
