@@ -173,9 +173,8 @@ def message(finding: Finding, where: Where | str, arguments: Sequence[str] = (),
     if finding.primitive == "constant":
         what = f"a {finding.kind} is written into the code at {finding.source}{_inside(finding)}{lanes}"
         return sentence(where, what, rule, "mark failure by a flag or a finite number, or drop debug_nans=True.")
-    return sentence(
-        where, f"{_story(finding)}{lanes}", rule, f"{_advice(_maker(finding) or finding)}; or drop debug_nans=True if it is meant."
-    )
+    fix = f"{_advice(_maker(finding) or finding)}; or drop debug_nans=True if it is meant."
+    return sentence(where, f"{_story(finding)}{lanes}", rule, fix)
 
 
 def _story(finding: Finding) -> str:
