@@ -166,10 +166,8 @@ class Measured:
 
     def timing(self, seconds: tuple[float, ...], way: Side) -> Timing:
         work = self.work
-        constant = is_constant(self.f, self._given)
-        return Timing(
-            self.name, self.first_seconds, work.seconds, work.compiles, work.cache_hits, seconds, way.calls, way.prepared, constant
-        )
+        first = (self.first_seconds, work.seconds, work.compiles, work.cache_hits)
+        return Timing(self.name, *first, seconds, way.calls, way.prepared, is_constant(self.f, self._given))
 
 
 @public
@@ -284,7 +282,7 @@ def _time(seconds: float) -> str:
 
 
 _CONSTANT = (
-    "no result depends on an array that it is given, so XLA may compute all of it once, while compiling, and a warm call copies a constant. "
-    "Pass what it is computed from as an argument."
+    "no result depends on an array that it is given, so XLA may compute all of it once, while compiling, and a warm call copies a "
+    "constant. Pass what it is computed from as an argument."
 )
 _UNITS = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6))
