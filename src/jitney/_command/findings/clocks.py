@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..._jax.trees import is_a
 from ..._owners import is_users, short
 
 _CLOCKS = ("perf_counter", "time", "monotonic", "perf_counter_ns", "time_ns", "monotonic_ns")
@@ -60,8 +61,8 @@ def _in_file(file: str) -> Iterator[Unwaited]:
     if program.compiled:
         for node in ast.walk(tree):
             for name in ("body", "orelse", "finalbody"):
-                block = getattr(node, name, None)
-                if isinstance(block, list):
+                block: Any = getattr(node, name, None)
+                if is_a(block, list):
                     yield from program.between(block)
             if isinstance(node, ast.Call):
                 yield from program.by_timeit(node)
