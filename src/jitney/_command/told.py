@@ -17,7 +17,6 @@ from .changes import changes
 from .findings.change import Change, saves
 from .findings.clocks import Unwaited, unwaited
 from .findings.handed import timed
-from .findings.own import own_causes
 from .happened import Compiled, Happened, happened
 from .page.flame import flame
 
@@ -146,7 +145,7 @@ def report(recording: Recording, target: str, settings: Mapping[str, Any]) -> Ru
     seen = happened(recording.events, recording.began)
     if recording.seen is None:
         over(recording)
-    found, own = changes(seen.compiled, settings, recording.seen or ()), tuple(own_causes())
+    found, own = changes(seen.compiled, settings, recording.seen or ()), tuple(recording.own)
     unseen = (*UNSEEN, *filter(None, [recording.unexplained, "" if recording.lines is None else recording.lines.unseen]))
     drawn = flame(recording.events)
     figures = unwaited(recording.events)
