@@ -143,7 +143,7 @@ def perfect_foresight(
         ModelError: `terminal="stable"` without `linear`, `linear` of another steady state, or something else that does not fit.
 
     Warns:
-        NotSettled: At the last date the path is far from the steady state, and with twice the dates it is another. That is a second program.
+        NotSettled: At the last date the path is far from the steady state, and another with twice the dates, a second program.
     """
     made_by("perfect_foresight", "steady", steady, Steady, "steady_state(model, params)")
     model, where = steady.model, f"{steady.model.name}, path"
