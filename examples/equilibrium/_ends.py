@@ -1,6 +1,7 @@
 """Whether a path can end as it is asked to, and whether it has: both ends lie at the steady state."""
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -47,15 +48,26 @@ def off(steady: Any, x: Any, z: Any) -> Any:
     return np.max(np.concatenate([np.abs(x - steady.x) / (1.0 + np.abs(steady.x)), np.abs(z)], -1), -1, initial=0.0)
 
 
-def warn_unless_settled(steady: Steady, x: np.ndarray, z: np.ndarray, terminal: str) -> None:
-    """Warn of a path that is far from the steady state where it ends: on the linear policy the square of that is what it is off by."""
-    left = float(off(steady, x, z))
-    error = left if terminal == "steady" else 0.0 if steady.model.linear else left * left
-    if error > SETTLED:
-        ends = "at the steady state" if terminal == "steady" else "on the linear policy"
-        warnings.warn(
-            message(f"{steady.model.name}, path", f"at the last date it is {left:.2g} off the steady state.",
-                    f"A path ends {ends}, which is right only near it: there the path is wrong by about {error:.1g}, and less before.",
-                    "take more dates" + (', or terminal="stable" with linear=linearise(steady).' if terminal == "steady" else ".")),
-            NotSettled, stacklevel=3,
-        )  # fmt: skip
+def warn_unless_settled(steady: Steady, path: Any, longer: Callable[[], Any], terminal: str) -> None:
+    """Warn of a path that another end would change: one that ends far from the steady state is compared with one of twice the dates."""
+    left = float(off(steady, path.x[-1], path.z[-1]))
+    if left <= (SETTLED if terminal == "steady" else 0.0 if steady.model.linear else SETTLED**0.5):
+        return
+    other = longer()
+    error = None if other is None else _apart(steady, path, other)
+    if error is not None and error <= SETTLED:
+        return
+    ends = "at the steady state" if terminal == "steady" else "on the linear policy"
+    wrong = f"with twice the dates it is another, by up to {error:.1g}" if error is not None else "with twice the dates none was found"
+    warnings.warn(
+        message(f"{steady.model.name}, path", f"at the last date it is {left:.2g} off the steady state.",
+                f"A path ends {ends}, which is right only near it: {wrong}.",
+                "take more dates" + (', or terminal="stable" with linear=linearise(steady).' if terminal == "steady" else ".")),
+        NotSettled, stacklevel=3,
+    )  # fmt: skip
+
+
+def _apart(steady: Steady, path: Any, other: Any) -> float:
+    """How far a path is from a longer one at the dates of both, relative to one more than the size at the steady state."""
+    pairs = ((path.u, other.u, steady.u), (path.x, other.x, steady.x))
+    return max(float(np.max(np.abs(a - b[: len(a)]) / (1.0 + np.abs(rest)), initial=0.0)) for a, b, rest in pairs)

@@ -143,7 +143,7 @@ def perfect_foresight(
         ModelError: `terminal="stable"` without `linear`, `linear` of another steady state, or something else that does not fit.
 
     Warns:
-        NotSettled: At the last date the path is far from the steady state.
+        NotSettled: At the last date the path is far from the steady state, and another with twice the dates, a second program.
     """
     made_by("perfect_foresight", "steady", steady, Steady, "steady_state(model, params)")
     model, where = steady.model, f"{steady.model.name}, path"
@@ -159,24 +159,45 @@ def perfect_foresight(
     _, x_layout, z_layout = model.layouts
     x0, z0 = vector(x_layout, x0, steady.x, f"{where}, states"), vector(z_layout, z0, 0.0, f"{where}, shocks")
     check_shocks(steady, z0)
+    moved, residual, turns, status = _found(steady, x0, z0, dates, terminal, linear)
+    if status != CONVERGED:
+        raise NoPath(_why(model, residual, int(turns)))
+    path = _path_of(steady, moved, x0, z0, terminal, linear, int(turns))
+
+    def longer() -> Path | None:
+        again, _, turns, status = _found(steady, x0, z0, 2 * dates, terminal, linear)
+        return _path_of(steady, again, x0, z0, terminal, linear, int(turns)) if status == CONVERGED else None
+
+    warn_unless_settled(steady, path, longer, terminal)
+    return path
+
+
+def _ends(steady: Steady, terminal: str, linear: Linear | None) -> tuple[np.ndarray, np.ndarray]:
+    """How controls at the last date depend on states and shocks there."""
+    if terminal == "stable" and linear is not None:
+        return linear.G_x, linear.G_z
+    return np.zeros((steady.u.size, steady.x.size)), np.zeros((steady.u.size, steady.rho.size))
+
+
+def _found(steady: Steady, x0: Any, z0: Any, dates: int, terminal: str, linear: Linear | None) -> Any:
+    """What the search comes to."""
     if linear is None:
         u, x = np.tile(steady.u, (dates, 1)), np.tile(steady.x, (dates, 1))
     else:
         du, dx, _ = simulate(linear, x0 - steady.x, z0, dates)
         u, x = steady.u + du, steady.x + dx
-    z = z0 * steady.rho ** np.arange(dates)[:, None]
-    G_x, G_z = np.zeros((steady.u.size, x0.size)), np.zeros((steady.u.size, z0.size))
-    if terminal == "stable" and linear is not None:
-        G_x, G_z = linear.G_x, linear.G_z
+    end, z = (steady.u, steady.x, *_ends(steady, terminal, linear)), z0 * steady.rho ** np.arange(dates)[:, None]
     with jax.enable_x64(True):
-        found = program(model)(steady.theta, (steady.u, steady.x, G_x, G_z), x0, z, np.hstack([u[:-1], x[1:]]))
-        moved, residual, turns, status = jax.device_get(found)
-    if status != CONVERGED:
-        raise NoPath(_why(model, residual, int(turns)))
+        return jax.device_get(program(steady.model)(steady.theta, end, x0, z, np.hstack([u[:-1], x[1:]])))
+
+
+def _path_of(steady: Steady, moved: Any, x0: Any, z0: Any, terminal: str, linear: Linear | None, turns: int) -> Path:
+    """The path with its first and its last date."""
+    G_x, G_z = _ends(steady, terminal, linear)
     u, x = moved[:, : steady.u.size], np.vstack([x0, moved[:, steady.u.size :]])
+    z = z0 * steady.rho ** np.arange(len(x))[:, None]
     u_last = steady.u + G_x @ (x[-1] - steady.x) + G_z @ z[-1]
-    warn_unless_settled(steady, x[-1], z[-1], terminal)
-    return Path(model, np.vstack([u, u_last]), x, z, int(turns))
+    return Path(steady.model, np.vstack([u, u_last]), x, z, turns)
 
 
 def vector(layout: Layout, given: Any, rest: Any, where: str) -> np.ndarray:

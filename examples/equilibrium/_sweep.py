@@ -123,8 +123,8 @@ def _settled(model: Model, steady: Any, x: np.ndarray, z0: np.ndarray, dates: in
     if np.any(away):
         warnings.warn(
             message(f"{model.name}, sweep", f"at the last date {away.sum()} of {away.size} draws are up to {left[away].max():.2g} off the "
-                    "steady state.", "A path ends at the steady state, and is wrong by about as much at its end, and less before.",
-                    "take more dates, or leave out draws that are not `settled`."),
+                    "steady state.", "A path ends at the steady state, which is right only near it.",
+                    "take more dates and compare, or leave out draws that are not `settled`."),
             NotSettled, stacklevel=3,
         )  # fmt: skip
     return settled

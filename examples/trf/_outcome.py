@@ -10,6 +10,7 @@ import numpy as np
 
 from examples.trf._fail import fail
 
+LISTED = 5  # fits that a message names
 INSIDE = __name__.rpartition(".")[0] + "._"
 
 
@@ -26,7 +27,7 @@ def check_start(packed: np.ndarray, status: int, x0: np.ndarray, name: str, mask
     """
     if not (packed[status] < 0 if packed.ndim == 1 else (packed[:, status] < 0).any()):
         return
-    fits = "" if packed.ndim == 1 else f" of fits {np.flatnonzero(packed[:, status] < 0).tolist()}"
+    fits = "" if packed.ndim == 1 else f" of fits {_listed(np.flatnonzero(packed[:, status] < 0).tolist())}"
     if not np.isfinite(x0).all():
         fail(f"`{name}` is not finite at the start{fits}.", "The parameters are real numbers.", "start from finite ones.")
     what = f"Residuals or their Jacobian are not finite at the start{fits}"
@@ -37,6 +38,11 @@ def check_start(packed: np.ndarray, status: int, x0: np.ndarray, name: str, mask
                  "leave such points out with `mask`, or take them out of the data.")  # fmt: skip
     fail(f"{what}.", "The solver needs a finite cost and slope to leave a point.",
          "move the start to where the model is defined, or leave points out with `mask`.")  # fmt: skip
+
+
+def _listed(numbers: list[int]) -> str:
+    """The first of them, and how many there are."""
+    return str(numbers) if len(numbers) <= LISTED else f"{str(numbers[:LISTED])[:-1]}, ...] ({len(numbers):,} in all)"
 
 
 def _first_not_finite(values: Any, mask: Any) -> tuple[int, ...] | None:

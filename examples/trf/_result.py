@@ -27,6 +27,8 @@ MESSAGES = MappingProxyType(
     }
 )
 
+SHOWN = 5  # fits of a batch that are printed
+
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
@@ -206,4 +208,25 @@ class Result:
 
     def __repr__(self) -> str:
         names = ("message", "status", "success", "cost", "x", "grad", "optimality", "active_mask", "nfev", "njev")
-        return "\n".join(f"{name:>12}: {getattr(self, name)}" for name in names)
+        if self.packed.ndim == 1 or isinstance(self.packed, Tracer):
+            return "\n".join(f"{name:>12}: {getattr(self, name)}" for name in names)
+        more = ["         ..."] if self.packed[..., 0].size > SHOWN else []
+        return "\n".join([self._summary(), *(f"{i:>12}: {line}" for i, line in enumerate(self._first())), *more])
+
+    def _summary(self) -> str:
+        """How many fits there are, what they ended with, and where their figures lie."""
+        status, cost, nfev = (np.asarray(of).ravel() for of in (self.status, self.cost, self.nfev))
+        lines = [f"{'fits':>12}: {status.size:,}, {np.count_nonzero(status > 0):,} with success"]
+        lines += [f"{f'status {code}':>12}: {np.count_nonzero(status == code):,}. {MESSAGES[code]}" for code in np.unique(status).tolist()]
+        for name, of in (("cost", cost), ("nfev", nfev)):
+            if of.size:
+                low, middle, high = np.min(of), np.median(of), np.max(of)
+                lines.append(f"{name:>12}: {low:.6g} to {high:.6g}, {middle:.6g} in the middle")
+        return "\n".join(lines)
+
+    def _first(self) -> list[str]:
+        """The first few fits, in a line each."""
+        status, cost = np.asarray(self.status).ravel()[:SHOWN], np.asarray(self.cost).ravel()[:SHOWN]
+        x = np.asarray(self.x).reshape(-1, self._size)[:SHOWN]
+        with np.printoptions(threshold=SHOWN, edgeitems=2, linewidth=10**6):
+            return [f"status {code}, cost {of:.6g}, x {at}" for code, of, at in zip(status, cost, x, strict=True)]

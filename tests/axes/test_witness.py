@@ -8,8 +8,10 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import lineax as lx
 import numpy as np
 import pytest
+from jaxtyping import Array, Float
 
 from jitney import optimize
 from jitney._axes import Refused, trace
@@ -171,3 +173,46 @@ def test_ordinary_code_with_functions_in_containers_is_clean():
         return table["double"](x) - table["mean"](x) + getattr(jnp, "sum")(x) + table["axis"](x)  # noqa: B009
 
     assert trace(body, lambda sizes: [jax.ShapeDtypeStruct((sizes["d0"],), np.float32)], {"d0": (257, 512)}, {"d0": 300}).each is None
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [lambda x: x[jnp.argsort(x)], lambda x: x.at[-1].set(0.0), lambda x: x[jnp.abs(jnp.arange(x.shape[0])[:, None] - jnp.argmax(x)[None])]],
+    ids=["an order", "the last", "a distance"],
+)
+def test_positions_in_fewer_bits_are_the_same_positions(fn):
+    """With x64, JAX takes positions in 32 bits where it knows the size, in 64 where it does not."""
+    f, x = optimize(pad={"n": "pow2"}, precision="f64")(named(fn)), np.random.default_rng(0).normal(size=16)
+    for n in (13, 9, 16):
+        with jax.enable_x64(True):
+            want = jax.jit(fn)(x[:n])
+        np.testing.assert_array_equal(f(x[:n]), want)
+    assert f.stats.traces == 1
+
+
+def named(fn):
+    def body(x: Float[Array, "n"]):
+        return fn(x)
+
+    return body
+
+
+def test_positions_that_may_be_cut_are_refused_in_their_own_words():
+    """What is beyond 32 bits is another element there; nobody promises that it is none."""
+    with jax.enable_x64(True), pytest.raises(Refused, match="takes its positions as int32 at size 7, and as int64 where the size is not"):
+        trace(
+            lambda x, i: [x.at[i].add(1.0)],
+            lambda sizes: [jax.ShapeDtypeStruct((sizes["d0"],), np.float64), jax.ShapeDtypeStruct((3,), np.int64)],
+            {"d0": (5, 8)}, {"d0": 7},
+        )  # fmt: skip
+
+
+def test_an_operation_that_holds_the_size_is_refused_for_that():
+    """lineax's is the same at each size but for the shapes that it keeps beside its arrays."""
+
+    def solve(a, b):
+        return [lx.linear_solve(lx.MatrixLinearOperator(a), b, lx.QR()).value]
+
+    avals = lambda sizes: [jax.ShapeDtypeStruct((sizes["d0"], 4), np.float32), jax.ShapeDtypeStruct((sizes["d0"],), np.float32)]
+    with pytest.raises(Refused, match="`linear_solve` holds the size in `treedef`, which no rule reads"):
+        trace(solve, avals, {"d0": (5, 8)}, {"d0": 7})

@@ -288,6 +288,17 @@ def test_functions_that_a_library_wraps_are_told_apart():
     assert "eqx.filter_jit" in change.write
 
 
+@jax_explains
+def test_a_decorated_function_is_asked_what_was_proven():
+    """It may have refused the buckets, or its axes: no line is made up for it."""
+    scaled = optimize(lambda x: x * 1.03125)
+    with recorded() as recording:
+        for n in (5, 6, 7):
+            scaled(rows(n))
+    _, found = told(recording)
+    assert [each.write.split("  #")[0] for each in found if "sizes" in each.what] == ["print(f.stats)"]
+
+
 def up(x):
     return x * 1.0625
 

@@ -339,3 +339,19 @@ def test_any_combination_equals_one_device(batch, hidden, donate, mapped, remat,
     one = jitney.optimize(body, **options)
     many = jitney.optimize(body, shard=shard, mesh=jitney.mesh(data=4, model=2, devices=jax.devices()[:8]), **options)
     np.testing.assert_allclose(many(jnp.asarray(x), w), one(jnp.asarray(x), w), atol=2e-2 if "bf16" in str(precision) else 1e-6)
+
+
+def test_what_lies_whole_has_its_bytes_and_what_fsdp_would_leave():
+    """A layer of 16 x 4 and 16 weights, and a number that nobody divides: 324 bytes, of which 8 devices keep a part."""
+    layer = eqx.nn.Linear(4, 16, key=jax.random.key(0))
+
+    def loss(model: eqx.nn.Linear, scale: Float[Array, ""], x: Float[Array, "batch n"]) -> Float[Array, ""]:
+        return jnp.sum(jax.vmap(model)(x)) * scale
+
+    def place(**options):
+        with jitney.mesh(data=8):
+            return jitney.optimize(**options)(loss).plan(layer, jnp.ones(()), np.ones((16, 4), np.float32)).plan.stage("place").why
+
+    whole = place(shard={"batch": "data"})
+    assert whole.endswith('3 arrays whole on each device, 324 B, of which "fsdp" in `shard` would leave 44 B')
+    assert place(shard=("fsdp", {"batch": "data"})).endswith("1 array whole on each device, 4 B")

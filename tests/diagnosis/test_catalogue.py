@@ -108,6 +108,6 @@ def test_the_remedies_stand_in_stats_by_what_they_cost():
     """As text, and as data."""
     program = jitney.optimize(lambda x, n: x + n)
     for n in (1, 2, 3):
-        program(ones(3), n)
+        program(ones(3, dtype=np.int32), n)
     assert 'annotate n: Int[Array, ""], and pass an array' in str(program.stats)
     assert json.loads(json.dumps(program.stats.to_dict()["causes"]))[1][0]["kind"] == "static value"

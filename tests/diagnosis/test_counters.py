@@ -13,7 +13,8 @@ import pytest
 from jaxtyping import Array, Float
 
 import jitney._body.body as body_module
-from jitney import optimize
+from jitney import JitneyWarning, lazy_derivatives, optimize
+from jitney._sparsity import jacobian_mode
 from tests._arrays import array
 from tests._monitor import listening
 
@@ -54,6 +55,64 @@ def test_own_seconds_are_those_of_a_trace_beyond_the_body(monkeypatch):
     runs = round(now[0] - 2) // 5
     assert runs > 1  # a body that is padded is traced for all sizes, and for the one at hand
     assert f.stats.own_seconds == 2 + 5 * (runs - 1)
+
+
+class Clock:
+    """One that stands still but for what is said to pass."""
+
+    def __init__(self, monkeypatch):
+        self.now = 0.0
+        monkeypatch.setattr("time.perf_counter", lambda: self.now)
+
+    def passing(self, seconds, fn):
+        def later(*args, **kwargs):
+            self.now += seconds
+            return fn(*args, **kwargs)
+
+        return later
+
+
+def test_a_refused_proof_is_jitneys_own(monkeypatch):
+    """The function runs for all sizes, is refused, and runs once more for JAX: that run alone is not jitney's."""
+    clock = Clock(monkeypatch)
+    f = optimize(pad={"n": "pow2"})(annotated(clock.passing(5.0, lambda x: jnp.abs(jnp.fft.fft(x)))))
+    with pytest.warns(JitneyWarning, match="cannot be padded"):
+        f(jnp.ones(5))
+    assert clock.now > 5
+    assert f.stats.own_seconds == clock.now - 5
+
+
+@pytest.mark.parametrize("what", ["scheme_of", "settled"])
+def test_the_search_for_the_structure_of_a_jacobian_is_jitneys_own(monkeypatch, what):
+    """Not the run of the function, which JAX needs as well."""
+    clock = Clock(monkeypatch)
+    monkeypatch.setattr(jacobian_mode, what, clock.passing(7.0, getattr(jacobian_mode, what)))
+    f = lazy_derivatives(wrt="x", sparse=True)(annotated(clock.passing(5.0, lambda x: x**2)))
+    f.jacobian(np.ones(64, np.float32))
+    assert (clock.now, f.jacobian.stats.own_seconds) == (12, 7)
+
+
+def test_what_an_inner_function_spends_is_jitneys_in_the_outer_one(monkeypatch):
+    """Each knows its own, and the outer one what both are."""
+    clock = Clock(monkeypatch)
+    monkeypatch.setattr(body_module, "check_arguments", clock.passing(2.0, body_module.check_arguments))
+    inner = optimize(annotated(clock.passing(5.0, jnp.sin)))
+    outer = optimize(annotated(clock.passing(3.0, lambda x: 2 * inner(x))))
+    outer(jnp.ones(5))
+    assert (clock.now, inner.stats.own_seconds, outer.stats.own_seconds) == (12, 2, 4)
+
+
+def test_what_is_compiled_to_find_what_fits_is_in_no_sum_twice():
+    """Its seconds are part of the trace; those of compiling are of the program alone."""
+
+    def searched(x):
+        return jnp.sum(jnp.sin(jnp.sin(x)))
+
+    f = optimize(remat="auto", memory="1GiB")(searched)
+    with listening() as events:
+        f.grad(jnp.ones(5))
+    assert events.count("compile") > events.count("compile", "searched")
+    assert f.grad.stats.compile_seconds == pytest.approx(events.seconds("compile", "searched"))
 
 
 def test_counts_and_seconds_are_those_of_jax_monitoring():

@@ -338,9 +338,8 @@ def test_the_message_says_where_what_and_how_to_mend_it():
         return jnp.log(x)
 
     text = message(found(lambda x: residual(x), X), Where("fit", "fit.py", 12)).splitlines()
-    assert (
-        text[0] == f"fit() at fit.py:12: `log` made the first NaN at {line_of(residual, 'jnp.log')} (residual), from float32[3] (-1 to 1)"
-    )
+    place = f"{line_of(residual, 'jnp.log')} (residual), element [0]"
+    assert text[0] == f"fit() at fit.py:12: `log` made the first NaN at {place}, from float32[3] (-1 to 1)"
     assert text[1].startswith("With debug_nans=True")
     assert text[2].startswith("Fix: keep what it is taken of above 0")
 

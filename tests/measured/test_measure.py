@@ -224,3 +224,22 @@ def test_nothing_is_measured_inside_of_a_trace():
     """There arguments have no value."""
     with pytest.raises(OptionError, match="no value"):
         jax.jit(lambda x: jitney.measure(spin(1), x))(X)
+
+
+def test_a_program_that_is_a_constant_is_said_to_be_one():
+    """With nothing that its arguments reach, in calls inside of it too; and nobody else."""
+    w = jnp.ones((8, 8))
+    inner = jax.jit(lambda x, y: (x * 2, y @ y))
+    sides = {
+        "no argument": (jax.jit(lambda: w @ w), ()),
+        "another's result": (jax.jit(lambda x: inner(x, w)[1]), (w,)),
+        "decorated": (jitney.optimize(lambda x: jnp.sin(w)), (w,)),
+        "reached": (jax.jit(lambda x: inner(x, w)[0]), (w,)),
+        "in a branch": (jax.jit(lambda x: jax.lax.cond(x[0, 0] > 0, jnp.sin, jnp.cos, w)), (w,)),
+        "not compiled": (lambda: w @ w, ()),
+    }
+    found = {name: jitney.measure(f, *args, seconds=1e-3, rounds=1) for name, (f, args) in sides.items()}
+    assert [name for name, each in found.items() if each.of.constant] == ["no argument", "another's result", "decorated"]
+    said = "no result depends on an array that it is given"
+    assert [said in " ".join(str(each).split()) for each in found.values()] == [each.of.constant for each in found.values()]
+    assert sides["decorated"][0].stats.traces == 1

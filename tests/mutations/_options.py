@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from tests.mutations._mutation import Mutation
 
+_ADVICE = "tests/program/test_advice.py::test_"
+_COUNTERS = "tests/diagnosis/test_counters.py::test_"
 _LATER = "tests/checks/test_later.py::test_"
 _TRACER_ERRORS = "tests/diagnosis/test_tracer_errors.py::test_"
 _MEMORY = "tests/jax/test_memory.py::test_"
@@ -404,4 +406,21 @@ AROUND = [
     ),
 ]
 
-MUTATIONS = [*MAPPED, *DONATED, *RECOMPUTED, *PRECISION, *PADDED, *CUT, *AROUND]
+TOLD = [
+    Mutation(
+        "buckets are advised that `pad` refuses",
+        "src/jitney/_program/advice.py",
+        'calls.entry.lowered((*padded.abstract(each.arrays), padded.counts.abstract()), "trace")',
+        "pass",
+        (f"{_ADVICE}nothing_is_advised_that_does_not_help",),
+    ),
+    Mutation(
+        "a refused proof is JAX's time",
+        "src/jitney/_program/entry.py",
+        "            self._book(time.perf_counter() - began, spent)\n            raise",
+        "            raise",
+        (f"{_COUNTERS}a_refused_proof_is_jitneys_own",),
+    ),
+]
+
+MUTATIONS = [*MAPPED, *DONATED, *RECOMPUTED, *PRECISION, *PADDED, *CUT, *AROUND, *TOLD]

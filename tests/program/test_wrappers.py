@@ -274,3 +274,16 @@ def test_the_warning_of_what_runs_un_jitted_names_the_options_that_then_do_nothi
 
     with pytest.warns(JitneyWarning, match="no program for `pad` and `donate` to act on"):
         upright(-jnp.ones(3))
+
+
+def test_debug_nans_names_the_lane_of_a_mapped_axis():
+    """Of `vmap=` by the name of the axis; of a `jax.vmap` in the body the element of the operation tells it."""
+    rows = np.array([[1, 1], [2, 2], [-1, -1], [1, 1], [-2, -1]], np.float32)
+
+    def score(x: Float[Array, "n"]):
+        return jnp.log(x.sum())
+
+    with pytest.raises(NonFiniteError, match="; 2 of 5 lanes have one, the first is batch = 2\n"):
+        optimize(vmap="batch", debug_nans=True)(score)(rows)
+    with pytest.raises(NonFiniteError, match=r"\(score\), element \[2\], from "):
+        optimize(debug_nans=True)(jax.vmap(score))(rows)

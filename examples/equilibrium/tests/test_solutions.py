@@ -77,14 +77,15 @@ def test_scalar_and_vector_formulas_give_one_solution(solved):
 @pytest.mark.rest
 @pytest.mark.filterwarnings("ignore::examples.equilibrium.NotSettled")  # 41 dates are few for three sectors
 def test_new_parameters_and_targets_are_no_new_programs():
-    """Two programs are traced for everything: one for steady states, one for paths of as many dates."""
+    """Two programs are traced for everything, one for steady states, one for paths of as many dates; and one for paths of twice as many,
+    which those that do not settle are compared with."""
     model = sectors.model(3)
     for alpha, targets in ((0.3, {}), (0.35, {"beta": ("logK[2]", TARGET)}), (0.32, {"delta": ("c", 2.0)})):
         steady = steady_state(model, eqx.tree_at(lambda p: p.alpha, model.params, alpha), targets)
         for terminal in ("steady", "stable"):
             perfect_foresight(steady, steady.x + 0.02, sectors.Shocks(np.full(3, 0.01)), 41, terminal, linearise(steady))
     assert _steady.program(model).stats.traces == 1
-    assert _path.program(model).stats.traces == 1
+    assert _path.program(model).stats.traces == 2
 
 
 @pytest.mark.rest

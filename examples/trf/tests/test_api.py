@@ -264,3 +264,23 @@ def test_results_survive_copying(copied):
         np.testing.assert_array_equal(getattr(other, name), getattr(fit, name))
     np.testing.assert_array_equal(other.history[1].cost, fit.history[1].cost)
     assert other.message == fit.message
+
+
+def test_a_batch_is_printed_as_a_summary_and_the_first_few():
+    """Ten thousand fits in a screenful, counted by what they ended with."""
+    rng = np.random.default_rng(0)
+    result = least_squares(lambda p: p - jnp.array([1.0, 2.0]), rng.normal(size=(10_000, 2)))
+    text = repr(result)
+    assert len(text) < 2000
+    assert "fits: 10,000, 10,000 with success" in text
+    assert sum(int(line.split(":")[1].split(".")[0].replace(",", "")) for line in text.splitlines() if "status " in line[:12]) == 10_000
+    assert text.splitlines()[-1].strip() == "..."
+    assert len([line for line in text.splitlines() if ", x [1. 2.]" in line]) == 5
+
+
+def test_a_batch_that_cannot_begin_names_the_first_of_its_fits():
+    """And how many there are."""
+    start = np.ones((2000, 2))
+    start[::2, 0] = -1.0
+    with pytest.raises(ValueError, match=r"of fits \[0, 2, 4, 6, 8, \.\.\.\] \(1,000 in all\)"):
+        least_squares(lambda p: jnp.log(p), start)

@@ -21,6 +21,7 @@ from .._diagnosis.tracer_errors import unbound_axis_error
 from .._errors import JitneyWarning
 from .._jax.mesh import current as current_mesh
 from .._jax.mesh import is_manual
+from .._own_time import OWN_TIME
 from .._owners import users_level
 from .._precision import Policy
 from .._signature.copies import Copies, snapshot
@@ -217,10 +218,10 @@ class Body:
             statics = tuple(snapshot(value, copies) for value in self.statics)
             values = self.layout.values(flat, statics, for_body=True)
             given = Given(core.binder, values, dict(zip(map(id, statics), self.statics, strict=True)))
-            began = time.perf_counter()
+            began, own = time.perf_counter(), OWN_TIME.seconds
             with nullcontext() if self.reads is None else self.reads.tracing() as trace:
                 result = self._result(fn, values)
-            outcome.body_seconds.append(time.perf_counter() - began)
+            outcome.body_seconds.append(time.perf_counter() - began - (OWN_TIME.seconds - own))
             updates = (*given.updates(), *(() if trace is None else trace.updates(self.names_of_statics())))
             self.warn_lost([*map(in_words, updates)])
             refuse_used_up(core.where, result)

@@ -168,9 +168,7 @@ def _pad_line(name: str, kinds: Any, axes: Mapping[tuple[int, int], str], progra
     changing = sorted({i for i, _ in axes})
     paths = _paths(programs, len(changing))
     if programs[0].defined == "jitney":
-        return (
-            f"@jitney.optimize(pad={{{pad}}})  # by its names of axes; if it has `pad`, print(f.plan(...)) says why sizes share no program"
-        )
+        return "print(f.stats)  # what was proven to help; if it has `pad`, print(f.plan(...)) says why sizes share no program"
     cause = programs[0].cause
     if paths is None or cause is None or not _jitted(cause.file, cause.line):
         return (

@@ -48,6 +48,7 @@ class Recording:
         self.seconds: float | None = None  # from then until the program's last line
         self.kept: Any = None  # what has to live as long
         self.decorated: list[dict[str, Any]] = []  # what is known of jitney's own functions
+        self.own: list[dict[str, Any]] = []  # and why they were traced, with what to write
         self.lines: Any = None  # what is seen of the program's lines
         self.seen: list[dict[str, Any]] | None = None  # of them, when the program is over
         self.unexplained = ""  # a sentence where JAX does not say why it traces

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from .changes import changes
 from .findings.change import Change, saves
+from .findings.clocks import Unwaited, unwaited
 from .findings.handed import timed
-from .findings.own import own_causes
 from .happened import Compiled, Happened, happened
 from .page.flame import flame
 
@@ -44,6 +44,7 @@ class RunReport:
         flame: What making programs cost, as `page/flame.py` has it.
         decorated: What the decorated functions were made for, as `page/decorated.py` has it.
         own: Causes of the program's own functions under `jitney.optimize`, with remedies.
+        unwaited: Figures of the program's own that are wrong.
         unseen: What was not seen.
     """
 
@@ -56,6 +57,7 @@ class RunReport:
     decorated: Sequence[Mapping[str, Any]]
     own: tuple[dict[str, Any], ...] = ()
     unseen: tuple[str, ...] = UNSEEN
+    unwaited: tuple[Unwaited, ...] = ()
 
     def phases(self) -> dict[str, float]:
         """Seconds by phase. Work of several threads at a time counts once for each, so that nothing may be left for the rest."""
@@ -91,6 +93,7 @@ class RunReport:
             "phases": self.phases(),
             "programs": [_program(each) for each in self.happened.compiled],
             "causes": self.causes(),
+            "unwaited": [each.to_dict() for each in self.unwaited],
             "changes": [change.to_dict() for change in self.changes],
             "timeline": [{"phase": p, "name": n, "start": s, "seconds": d} for p, n, s, d in self.happened.spans],
             "flame": dict(self.flame),
@@ -110,6 +113,8 @@ class RunReport:
             words = [": ".join(filter(None, (row["line"], row["cause"], row["example"], row["remedy"]))) for row in causes]
             told = [(row["function"], text, f"{row['times']}x", f"{row['seconds']:.2f} s") for row, text in zip(causes, words, strict=True)]
             parts.append(text_of(figures("traced again, in JAX's words or jitney's", told)))
+        if self.unwaited:
+            parts.append("\n".join(["the program's own figures", *(f"{i:2}. {each}" for i, each in enumerate(self.unwaited, 1))]))
         parts.append(self._changes())
         parts.append("not seen: " + "; ".join(self.unseen) + ".")
         return "\n\n".join(parts) + "\n"
@@ -140,10 +145,11 @@ def report(recording: Recording, target: str, settings: Mapping[str, Any]) -> Ru
     seen = happened(recording.events, recording.began)
     if recording.seen is None:
         over(recording)
-    found, own = changes(seen.compiled, settings, recording.seen or ()), tuple(own_causes())
+    found, own = changes(seen.compiled, settings, recording.seen or ()), tuple(recording.own)
     unseen = (*UNSEEN, *filter(None, [recording.unexplained, "" if recording.lines is None else recording.lines.unseen]))
     drawn = flame(recording.events)
-    return RunReport(target, seconds, recording.import_seconds, seen, found, drawn, recording.decorated, own, unseen)
+    figures = unwaited(recording.events)
+    return RunReport(target, seconds, recording.import_seconds, seen, found, drawn, recording.decorated, own, unseen, figures)
 
 
 def over(recording: Recording) -> None:

@@ -308,8 +308,11 @@ def _fit_module(hint: ModuleHint, value: Any, path: str, scope: Scope) -> Mismat
     own = {name: getattr(value, name) for name in fields_of(cls) if hasattr(value, name)} if children else {}
     inside = Scope(Sizes(), {**own, "self": value}, strict=False)
     inside.sizes.notes = scope.sizes.notes
-    if _is_stacked(children):
-        scope.sizes.notes.append(f"{path!r} is not checked: its arrays have leading axes more than `{cls.__name__}` names")
+    lead = _lead(children)
+    if lead:
+        sizes = ", ".join(map(str, lead))
+        more = f"each array has {sizes} in front of the axes that `{cls.__name__}` names, and is not compared with its annotation"
+        scope.sizes.notes.append(f"{path!r} is a stack of {sizes}: {more}; mapped by `vmap`, each element is")
         return None
     for inner, child, where in children:
         problem = fit(inner, child, where, inside)
@@ -319,14 +322,14 @@ def _fit_module(hint: ModuleHint, value: Any, path: str, scope: Scope) -> Mismat
     return None if problem is None else _per_instance(problem, value)
 
 
-def _is_stacked(children: list[tuple[Hint, Any, str]]) -> bool:
-    """Whether all fields have the same further leading axes, as modules made under `vmap` have."""
+def _lead(children: list[tuple[Hint, Any, str]]) -> tuple[int, ...]:
+    """The further leading axes of all fields, if they have the same, as modules made under `vmap` have."""
     lead: set[tuple[int, ...]] = set()
     for hint, value, _ in children:
         array = next(arrays_in(hint), None) if isinstance(hint, ArrayHint | UnionHint) else None
         if array is not None and array.rank is not None and is_array(value):
             lead.add(tuple(value.shape[: max(0, len(value.shape) - array.rank)]))
-    return len(lead) == 1 and lead != {()}
+    return next(iter(lead)) if len(lead) == 1 else ()
 
 
 def _per_instance(problem: Mismatch, value: Any) -> Mismatch:

@@ -7,17 +7,20 @@ something is compiled: a warm call pays nothing.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import threading
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
 import jax
 
 from .._errors import counted
+from .._own_time import OWN_TIME
 from .._shown import Shown
 from .cause import Cause
 
@@ -36,14 +39,27 @@ _KEPT = 100  # causes of retraces remembered
 _SHOWN = 10  # remedies of a table
 
 
+@dataclass(frozen=True)
+class Advised:
+    """Causes with their remedies, and what those save whose programs were counted."""
+
+    causes: tuple[tuple[Cause, ...], ...] = ()
+    saves: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def __add__(self, other: Advised) -> Advised:
+        return Advised(self.causes + other.causes, {**self.saves, **other.saves})
+
+
 @dataclass(frozen=True, repr=False)
 class Stats(Shown):
     """What a program has done so far. Seconds are wall-clock seconds, by phase, for this program alone.
 
-    Of `trace_seconds`, `own_seconds` are what tracing took beyond one run of the body: contract, plan, proofs, what pads and cuts.
+    Of `trace_seconds`, `own_seconds` are what tracing took beyond one run of the body: contract, plan, proofs (refused ones too), what pads
+    and cuts, the search for the structure of a Jacobian or for what fits into memory, and what is compiled for that.
     `compiles` are of the program; `incidental` ones of what is computed around it, such as arrays that the body makes once.
     `retraces` has a line for each trace, and `causes` all that differed, as data, for each trace and each compile without one.
     `derivatives` are calls by derivative, each a program of its own with its own count: `f.grad.stats`.
+    Remedies are proven where `causes` is looked at, which traces the body at sizes that were seen; printed, as a dict and copied, it is.
     """
 
     calls: int
@@ -60,13 +76,27 @@ class Stats(Shown):
     padding: dict[str, float]
     verified: int = 0
     incidental: int = 0
-    causes: tuple[tuple[Cause, ...], ...] = ()
     own_seconds: float = 0.0
     derivatives: dict[str, int] = field(default_factory=dict[str, int])
+    advise: Callable[[], Advised] = field(default=Advised, compare=False)
+
+    @functools.cached_property
+    def _advised(self) -> Advised:
+        return self.advise()
+
+    @property
+    def causes(self) -> tuple[tuple[Cause, ...], ...]:
+        """All that differed, for each trace and each compile without one, with remedies that were proven."""
+        return self._advised.causes
 
     def to_dict(self) -> dict[str, Any]:
+        figures = {each.name: getattr(self, each.name) for each in fields(self) if each.compare}
         causes = [[cause.to_dict() for cause in each] for each in self.causes]
-        return {**self.__dict__, "retraces": list(self.retraces), "causes": causes}
+        return {**figures, "retraces": list(self.retraces), "causes": causes}
+
+    def __reduce__(self) -> Any:
+        figures = {each.name: getattr(self, each.name) for each in fields(self) if each.compare}
+        return _again, (figures, self._advised)
 
     def __rich__(self) -> Table:
         from .._console import table
@@ -85,22 +115,31 @@ class Stats(Shown):
                 (f"axis {axis}", f"{counted(len(self.sizes[axis]), 'size')} padded by {part:.1%} on average")
                 for axis, part in self.padding.items()
             ),
-            *(
-                ("to write", f"{remedy} ({seconds:.3f} s, {counted(times, 'program')})")
-                for remedy, (seconds, times) in self._remedies()[:_SHOWN]
-            ),
+            *(("to write", text) for text in self._to_write()),
             *((f"trace {n}", cause) for n, cause in enumerate(self.retraces, max(1, self.traces - len(self.retraces) + 1))),
         ]
         return table("stats", [[(name, "cyan"), (text, "")] for name, text in rows])
 
+    def _to_write(self) -> list[str]:
+        """Remedies with what they save: programs if they were counted, else how many there were with that cause."""
+        saves = self._advised.saves
+        return [
+            f"{remedy} ({seconds:.3f} s, {saves.get(remedy) or counted(times, 'program')})"
+            for remedy, (seconds, times) in self._remedies()[:_SHOWN]
+        ]
+
     def _remedies(self) -> list[tuple[str, tuple[float, int]]]:
-        """What to write, by the seconds of the programs that it spares; those with several causes need all of their remedies."""
+        """By the seconds of the programs that each is about. One with several causes needs all of their remedies."""
         cost: dict[str, tuple[float, int]] = {}
         for each in self.causes:
-            for remedy in dict.fromkeys(cause.remedy for cause in each if cause.remedy):
+            for remedy in dict.fromkeys(cause.remedy for cause in each) if all(cause.remedy for cause in each) else ():
                 seconds, times = cost.get(remedy, (0.0, 0))
                 cost[remedy] = seconds + each[0].seconds, times + 1
         return sorted(cost.items(), key=lambda item: -item[1][0])
+
+
+def _again(figures: Mapping[str, Any], advised: Advised) -> Stats:
+    return Stats(**figures, advise=lambda: advised)
 
 
 @dataclass
@@ -139,6 +178,7 @@ class Counters:
     rows: dict[str, int] = field(default_factory=dict[str, int])
     causes: list[str] = field(default_factory=list[str])
     events: list[Event] = field(default_factory=list[Event])
+    advise: Callable[[Sequence[Event]], Advised] = lambda events: Advised(tuple(event.told() for event in events))
 
     def event(self, event: Event) -> None:
         """Remember a new trace or compile."""
@@ -190,7 +230,7 @@ class Counters:
             lower_seconds=self.seconds[LOWERED],
             compile_seconds=self.seconds[COMPILED],
             retraces=tuple(self.causes),
-            causes=tuple(event.told() for event in self.events),
+            advise=partial(self.advise, tuple(self.events)),
             sizes={axis: dict(seen) for axis, seen in self.sizes.items()},
             verified=self.verified,
             incidental=self.incidental,
@@ -210,8 +250,8 @@ def total(several: Sequence[Counters]) -> Stats:
             whole.sizes.setdefault(axis, Counter()).update(seen)
             whole.rows[axis] = whole.rows.get(axis, 0) + each.rows[axis]
         whole.causes += each.causes
-        whole.events += each.events
-    return whole.stats()
+    advise = [each.stats().advise for each in several]
+    return replace(whole.stats(), advise=lambda: sum((ask() for ask in advise), start=Advised()))
 
 
 @dataclass(frozen=True)
@@ -282,7 +322,8 @@ class Listener:
         counters = owner.find(names)
         if event == TRACED and kwargs.get("fun_name", counters.name) != counters.name:
             return  # helpers such as `jnp.linalg.norm` are jitted too: their trace is part of the program's own
-        counters.seconds[event] += duration_secs
+        if event == TRACED or not OWN_TIME.runs:  # what is compiled in a search is in the seconds of the trace around it
+            counters.seconds[event] += duration_secs
         own = event != COMPILED or _of_program(kwargs.get("fun_name"), counters.name)
         if event == COMPILED:
             counters.compile_events += own

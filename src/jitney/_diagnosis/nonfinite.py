@@ -67,6 +67,7 @@ class Finding:
     argument: int | None = None  # the position in the flat arguments
     cause: Finding | None = None  # of a NaN: what made the infinity that it was made of
     advice: str = ""  # what helps, where the operation alone does not say it
+    element: tuple[int, ...] = ()  # which element of the operation's result is the first that has one; of a single one nothing
 
 
 @dataclass(frozen=True)
@@ -153,20 +154,35 @@ def locate(closed_jaxpr: Any, flat_args: Sequence[Any], results: Sequence[Any] =
     return None
 
 
-def message(finding: Finding, where: Where | str, arguments: Sequence[str] = ()) -> str:
-    """The error text of a finding; `arguments` names the flat arguments."""
+def lanes_text(kind: Kind, axes: Sequence[str], results: Sequence[Any]) -> str:
+    """Which lanes of mapped axes, which are the first axes of each result, have it; empty where nobody sees."""
+    bad: Any = None
+    for result in results:
+        numbers = _Value(result).bad(kind) if getattr(result, "is_fully_addressable", True) else None
+        if numbers is not None and numbers.ndim >= len(axes) > 0:
+            here = numbers.reshape(*numbers.shape[: len(axes)], -1).any(-1)
+            bad = here if bad is None or bad.shape != here.shape else bad | here
+    if bad is None or not bad.any():
+        return ""
+    first = ", ".join(f"{name} = {i}" for name, i in zip(axes, np.argwhere(bad)[0].tolist(), strict=True))
+    return f"; {np.count_nonzero(bad)} of {bad.size} lanes have one, the first is {first}"
+
+
+def message(finding: Finding, where: Where | str, arguments: Sequence[str] = (), lanes: str = "") -> str:
+    """The error text of a finding; `arguments` names the flat arguments, and `lanes` says in which lanes it is."""
     rule = "With debug_nans=True every result must be finite."
     if finding.argument is not None:
         name = dict(enumerate(arguments)).get(finding.argument, str(finding.argument))
         fix = "pass finite numbers; to find their origin, run the code that made them with debug_nans=True."
-        return sentence(where, f"argument {name} already has a {finding.kind}, {finding.inputs}", rule, fix)
+        return sentence(where, f"argument {name} already has a {finding.kind}, {finding.inputs}{lanes}", rule, fix)
     if finding.primitive == "program":
-        what = f"a result has a {finding.kind}, but no operation makes one when they run one at a time"
+        what = f"a result has a {finding.kind}, but no operation makes one when they run one at a time{lanes}"
         return sentence(where, what, rule, "look for rounding at the edge of overflow or of a domain; compiled programs round differently.")
     if finding.primitive == "constant":
-        what = f"a {finding.kind} is written into the code at {finding.source}{_inside(finding)}"
+        what = f"a {finding.kind} is written into the code at {finding.source}{_inside(finding)}{lanes}"
         return sentence(where, what, rule, "mark failure by a flag or a finite number, or drop debug_nans=True.")
-    return sentence(where, _story(finding), rule, f"{_advice(_maker(finding) or finding)}; or drop debug_nans=True if it is meant.")
+    fix = f"{_advice(_maker(finding) or finding)}; or drop debug_nans=True if it is meant."
+    return sentence(where, f"{_story(finding)}{lanes}", rule, fix)
 
 
 def _story(finding: Finding) -> str:
@@ -182,7 +198,8 @@ def _maker(finding: Finding) -> Finding | None:
 
 
 def _place(finding: Finding) -> str:
-    return f"{finding.source}{_inside(finding)}" + (f", from {finding.inputs}" if finding.inputs else "")
+    element = f", element [{', '.join(map(str, finding.element))}]" if finding.element else ""
+    return f"{finding.source}{_inside(finding)}{element}" + (f", from {finding.inputs}" if finding.inputs else "")
 
 
 def _inside(finding: Finding) -> str:
@@ -278,7 +295,8 @@ class _Tracer:
                     inf, _ = _origins(eqn, operands, value, "inf", of=kind) if kind == "NaN" else ([], False)
                     cause = min(inf, key=lambda mark: mark.rank).finding if inf else None
                     advice = _special(eqn, operands) if kind == "inf" else ""
-                    maker = Finding(eqn.primitive.name, kind, source, path, _summary(operands), None, cause, advice)
+                    first = _first(value.bad(kind))
+                    maker = Finding(eqn.primitive.name, kind, source, path, _summary(operands), None, cause, advice, first)
                     old = [*old, self.mark(maker)]
                 value.marks[kind] = min(old, key=lambda mark: mark.rank)
         return value
@@ -416,6 +434,11 @@ def _origins(eqn: Any, operands: list[_Value], value: _Value, kind: Kind, of: Ki
     for mask in masks:
         here = here & np.logical_not(mask)
     return marks, bool(here.any())
+
+
+def _first(bad: Any) -> tuple[int, ...]:
+    """Where the first one is, if there are others beside it."""
+    return tuple(np.argwhere(bad)[0].tolist()) if bad.size > 1 else ()
 
 
 def _bind(eqn: Any, operands: list[_Value]) -> list[Any]:

@@ -33,37 +33,21 @@ class Asked:
 
 
 def for_size(asked: Asked, leaf: Leaf, axis: str, old: int, new: int) -> str:
-    """Of a size that differs along a named axis."""
+    """Of a size that differs along a named axis; empty where buckets may help, which is proven later (`_program/advice.py`)."""
     if min(old, new) < 2:
         return f"sizes 0 and 1 of {axis!r} are never padded; leave such calls out, or repeat the element and weigh it"
     if not asked.can_pad(axis):
         return f"annotate {leaf.argument!r} with {axis!r} as well, or keep the size of {leaf.path!r}; it is part of the program"
-    if axis in dict(asked.options.pad):
-        return f'pad={{"{axis}": [{max(old, new)}]}}'
-    return f'pad={{"{axis}": "pow2"}}'
+    return ""
 
 
 def for_shape(leaf: Leaf, old: Sequence[int], new: Sequence[int]) -> str:
-    """Of a shape whose axes have no names."""
+    """Of a shape whose axes have no names; empty where names and buckets may help, which is proven later."""
     if len(old) != len(new):
         return f"pass {leaf.path!r} with as many axes in each call"
     if leaf.path != leaf.argument:
         return f"keep the shape of {leaf.path!r}; it is part of the program"
-    names = [_AXES[i] if i < len(_AXES) else f"n{i}" for i in range(len(new))]
-    pad = ", ".join(f'"{name}": "pow2"' for name, a, b in zip(names, old, new, strict=True) if a != b)
-    return (
-        f'annotate {leaf.argument}: {_kind(leaf.dtype)}[Array, "{" ".join(names)}"], name the same axes in the others that share them, '
-        f"and pad={{{pad}}}"
-    )
-
-
-_AXES = ("n", "m", "k", "l")
-
-
-def _kind(dtype: Any) -> str:
-    """jaxtyping's word for a dtype."""
-    kinds = (("Float", np.floating), ("Int", np.integer), ("Bool", np.bool_), ("Complex", np.complexfloating))
-    return next((name for name, kind in kinds if issubdtype(dtype, kind)), "Shaped")
+    return ""
 
 
 def for_dtype(leaf: Leaf, old: Any, new: Any) -> str:
@@ -101,7 +85,7 @@ def for_attribute(path: str) -> str:
 
 
 def for_static(asked: Asked, path: str, argument: str, old: Any, new: Any) -> str:
-    """Of a static value."""
+    """Of a static value; empty of a number that may be an array, which is proven later."""
     listed = argument in asked.options.static
     out_of = f"take {argument!r} out of `static`, and " if listed else ""
     both = (old, new)
@@ -110,10 +94,7 @@ def for_static(asked: Asked, path: str, argument: str, old: Any, new: Any) -> st
     if all(isinstance(value, bool) for value in both):
         return f'{out_of}annotate {argument}: Bool[Array, ""], pass an array, and choose with jnp.where'
     if all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in both):
-        kind = "Float" if any(isinstance(value, float) for value in both) else "Int"
-        if path != argument:
-            return f"make {path!r} an array"
-        return f'{out_of}annotate {argument}: {kind}[Array, ""], and pass an array'
+        return "" if path == argument else f"make {path!r} an array, if the body does not need it as a number"
     if all(is_a(value, (str, bytes)) or isinstance(value, type) for value in both):
         return f"each value of {path!r} has a program; pass what the numbers depend on, and keep names outside"
     if all(is_a(value, (list, tuple, set, frozenset)) for value in both):

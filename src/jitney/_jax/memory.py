@@ -35,8 +35,10 @@ class Fit:
     budget: int
 
     def __str__(self) -> str:
-        guess = f"{text(self.estimate)} by the line through two widths, " if self.estimate is not None else ""
-        return f"{guess}{text(self.measured)} by the compiler, of {text(self.budget)}"
+        counted = f"{text(self.measured)} by the compiler, of {text(self.budget)}"
+        if self.estimate is None or text(self.estimate) == text(self.measured):
+            return counted
+        return f"{counted}; the line through two widths had said {text(self.estimate)}"
 
 
 class Misfit(Exception):

@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from .._own_time import OWN_TIME
 from .trees import is_a
 
 
 def bcoo() -> Any:
     """The class `jax.experimental.sparse.BCOO`."""
-    from jax.experimental import sparse
+    with OWN_TIME.running():
+        from jax.experimental import sparse
 
     module: Any = sparse
     return module.BCOO

@@ -21,6 +21,7 @@ from .._owners import public
 from .._shown import Shown
 from .arguments import Put, check_calls, put
 from .equal import apart
+from .fed import is_constant
 from .rounds import Side, rounds
 from .verdict import CONFIDENCE, Verdict, judged, quartiles
 
@@ -44,6 +45,7 @@ class Timing:
         seconds: Of a warm call until its result was there, round by round.
         calls: How many calls make one of these.
         copies: Whether each call got copies of its arguments, made outside of the clock, since it or the other takes them for itself.
+        constant: Whether it is compiled, and no result depends on an array that it is given.
     """
 
     name: str
@@ -54,6 +56,7 @@ class Timing:
     seconds: tuple[float, ...]
     calls: int
     copies: bool
+    constant: bool = False
 
     @property
     def quartiles(self) -> tuple[float, float, float]:
@@ -130,7 +133,8 @@ class Measurement(Shown):
             rows.append(("to the device", what, _time(self.transfer_seconds)))
         if self.apart is not None:
             rows.append(("results", "apart by, of the largest", f"{self.apart:.1e}"))
-        return figures(self.title, rows)
+        notes = [f"{side.name}: {_CONSTANT}" for side in sides if side.constant]
+        return figures("\n".join([self.title, *notes]), rows)
 
     @property
     def title(self) -> str:
@@ -162,7 +166,8 @@ class Measured:
 
     def timing(self, seconds: tuple[float, ...], way: Side) -> Timing:
         work = self.work
-        return Timing(self.name, self.first_seconds, work.seconds, work.compiles, work.cache_hits, seconds, way.calls, way.prepared)
+        first = (self.first_seconds, work.seconds, work.compiles, work.cache_hits)
+        return Timing(self.name, *first, seconds, way.calls, way.prepared, is_constant(self.f, self._given))
 
 
 @public
@@ -276,4 +281,8 @@ def _time(seconds: float) -> str:
     return f"{seconds / size:.3g} {unit}"
 
 
+_CONSTANT = (
+    "no result depends on an array that it is given, so XLA may compute all of it once, while compiling, and a warm call copies a "
+    "constant. Pass what it is computed from as an argument."
+)
 _UNITS = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6))

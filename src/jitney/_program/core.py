@@ -34,6 +34,7 @@ from .._view.fitting import demand_whole_numbers_fit
 from .._view.flatten import Flattener, constants_in
 from .._view.layout import MAX_ENTRIES, Layout, wrap_statics
 from .._view.taking import Argument, Taker, arrays_taker, no_call, taker
+from .advice import Advice
 from .entry import Entry
 
 Direct = tuple[tuple[Entry, Taker], ...]
@@ -69,6 +70,7 @@ class Core(Function):
         self._static_rest = {name: Known() for name in options.static if name not in names}
         self._kinds = [parameter.kind for parameter in self.binder.parameters]
         self.tails = {} if options.static else self.binder.tails
+        self.counters.advise = Advice(self)
         _check_names(self)
         LISTENER.register()
 

@@ -32,6 +32,7 @@ from .._diagnosis.nonfinite import refuse_nonfinite
 from .._jax.compile_cache.cache import disabled as cache_disabled
 from .._jax.compile_cache.cache import ensure as ensure_cache
 from .._jax.trees import is_a, type_of
+from .._own_time import OWN_TIME
 from .._signature.options import tolerance_of
 from .._signature.reads import Statics
 from .._signature.watching import unwatched
@@ -321,7 +322,7 @@ class Entry(Body):
             raise Retry
         flight.depth += 1
         self.core.counters.traces += 1
-        began = time.perf_counter()
+        began, spent = time.perf_counter(), OWN_TIME.seconds
         try:
             with without_explicit(self, given) as explicit, looking(self):
                 arrays, counts = parted(explicit.arrays)
@@ -335,10 +336,18 @@ class Entry(Body):
                 refuse_left_in_result(self.core.where, outcome)
             if counts is not None:
                 self._remember_cuts(planned, outcome)
-            self.core.counters.own_seconds += time.perf_counter() - began - min(outcome.body_seconds, default=0.0)
+            self._book(time.perf_counter() - began - min(outcome.body_seconds, default=0.0), spent)
             return explicit.left(out, self, planned, outcome)
+        except (Refused, NeedsNumbers):  # all of it was a proof: the function is traced once more
+            self._book(time.perf_counter() - began, spent)
+            raise
         finally:
             flight.depth -= 1
+
+    def _book(self, seconds: float, spent: float) -> None:
+        """Count what jitney did in a trace; of a trace around it, that is no part of the body either."""
+        self.core.counters.own_seconds += seconds
+        OWN_TIME.add(spent + seconds - OWN_TIME.seconds)
 
     def _demand_choice(self, key: Hashable) -> None:
         if key not in self.chosen and tolerance_of(self.core.options.precision) is not None:

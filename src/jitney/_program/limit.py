@@ -41,7 +41,8 @@ def _told(core: Function, count: int) -> str:
     compiled = core.counters.compile_events
     were = f"{counted(compiled, 'program')} {'was' if compiled == 1 else 'were'}"
     what = f"it is traced anew, and {were} compiled, of max_compiles={count}:\n{history}\n "
-    remedies = dict.fromkeys(cause.remedy for event in core.counters.events for cause in event.causes if cause.remedy)
+    advised = core.counters.advise(core.counters.events)
+    remedies = dict.fromkeys(cause.remedy for event in advised.causes for cause in event if cause.remedy)
     fix = "; ".join([*remedies][-_REMEDIES:]) or "keep shapes and static values the same"
     return sentence(
         core.where, what.rstrip(), "Each new shape, dtype, static value and structure of the arguments is a program of its own.",

@@ -15,12 +15,13 @@ from jax.core import Tracer
 from .._body.body import Body
 from .._body.call_key import trace_key
 from .._checks import Kept
-from .._diagnosis.nonfinite import locate, message, nonfinite
+from .._diagnosis.nonfinite import lanes_text, locate, message, nonfinite
 from .._errors import NonFiniteError
 from .._jax.compile_cache.cache import disabled as cache_disabled
 from .._jax.compile_cache.cache import ensure as ensure_cache
 from .._jax.equinox_checks import has_equinox_checks
 from .._jax.tracing import is_staged
+from .._stages import Vmap
 from .._view.layout import traced
 from .._view.true_sizes import parted
 from .checked_calls import Run, checked_calls
@@ -113,7 +114,9 @@ def _finite(body: Body, jitted: Any, run: Run) -> Run:
         elif nonfinite(leaves):
             finding = locate(jitted.trace(*arrays).jaxpr, list(arrays), leaves)
             if finding is not None:  # else the infinities came in with the arguments
-                raise NonFiniteError(message(finding, body.core.where, body.paths))
+                vmap = body.planned(arrays, jit=False).plan.of(Vmap) if body.core.options.vmap else None
+                lanes = "" if vmap is None else lanes_text(finding.kind, vmap.axes, leaves)
+                raise NonFiniteError(message(finding, body.core.where, body.paths, lanes))
         return out
 
     return finite

@@ -17,6 +17,7 @@ import jax
 from .._jax.evaluation import applied
 from .._jax.jaxprs import inside, is_backward, opened
 from .._jax.memory import text
+from .._own_time import OWN_TIME
 from .chain import Broken, Chain
 from .elements import Parts, Turns, is_at_hand, made_by, parts_of
 from .flat import FlatProgram, Step, flattened
@@ -150,7 +151,8 @@ class Rolled:
             return fn(*arrays)
 
         traced = _jax.make_jaxpr(flat)(*arrays)
-        return cls(traced, rolling(traced, differentiated=differentiated))
+        with OWN_TIME.running():
+            return cls(traced, rolling(traced, differentiated=differentiated))
 
     @property
     def lines(self) -> list[tuple[bool, str]]:

@@ -181,6 +181,11 @@ def named_array(axes: str) -> Hint:
     return _read_array(jaxtyping.Shaped[jax.Array, axes])
 
 
+def array_of_kind(kind: str, axes: str) -> Hint:
+    """The hint `Float[Array, "n"]`, of jaxtyping's word for the dtype and its notation of the axes."""
+    return _read_array(getattr(jaxtyping, kind)[jax.Array, axes])
+
+
 def _read_tree(hint: Any, seen: frozenset[int]) -> Hint:
     if not hasattr(hint, "leaftype"):
         return AnyHint("`PyTree` has no leaf type")

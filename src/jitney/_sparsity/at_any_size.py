@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from .._axes import Refused, chosen, is_symbolic
+from .._own_time import OWN_TIME
 from .colours.colouring import Scheme, scheme_by, scheme_of
 from .colours.ways import REVERSE, Mode, Way
 from .directions import Leaves, Linearized, Shape
@@ -95,13 +96,15 @@ def coloured(fn: Callable[[Leaves], Leaves], at: Leaves, mode: Mode, ways: tuple
     Raises:
         Refused: At the size of this trace it takes more passes than were chosen.
     """
-    form = chosen(lambda: _wish(fn, at, mode, ways), lambda wishes: _form(wishes, mode))
+    with OWN_TIME.running():
+        form = chosen(lambda: _wish(fn, at, mode, ways), lambda wishes: _form(wishes, mode))
     if form is None:
         return None
     linearized = Linearized.of(fn, at, forward=form.by == "forward" or form.apart > 0)
     shapes = [tuple(leaf.shape) for leaf in (*at, *linearized.out)]
     symbol = next((dim for shape in shapes for dim in shape if is_symbolic(dim)), None)
-    tables = _tables(form, _wish(fn, at, "coloured", ways)) if symbol is None else _stand_ins(form, symbol)
+    with OWN_TIME.running():
+        tables = _tables(form, _wish(fn, at, "coloured", ways)) if symbol is None else _stand_ins(form, symbol)
     return Made(*_blocks(linearized, form, tables), "coloured", form.why)
 
 

@@ -13,6 +13,7 @@ from jax.extend import core
 from .._jax.jaxprs import calls_back, opened, programs, unfollowed
 from .._jax.memory import Misfit, compiled_bytes, fit, text
 from .._jax.trees import Tracer, is_a
+from .._own_time import OWN_TIME
 from .colours.colouring import Scheme, scheme_of
 from .colours.star import star_scheme
 from .colours.ways import REVERSE, WAYS, Mode, Way
@@ -84,7 +85,8 @@ def jacobian(
         UnknownPositions: Blocks are to be sparse, and the function reads at positions that are traced.
     """
     traced, shapes = _jax.make_jaxpr(fn, return_shape=True)(list(at))
-    traced = settled(traced, at)
+    with OWN_TIME.running():
+        traced = settled(traced, at)
     taken, made = elements(at), elements(shapes)
     costs = f"{taken} forward passes or {made} backward ones, of about {REVERSE} each"
     asked: tuple[Way, ...] = tuple(way for way in WAYS if way == mode)
@@ -99,7 +101,8 @@ def jacobian(
     forward = best == "forward" or (look and "forward" in ways)
     linearized = Linearized.of(run_of(traced), at, forward=forward)
     blurred: dict[int, tuple[Any, str]] = {}
-    pattern = linearized.pattern(blurred) if look and not in_place(traced) else None
+    with OWN_TIME.running():
+        pattern = linearized.pattern(blurred) if look and not in_place(traced) else None
     sources = [(value, line) for value, line in blurred.values() if is_a(value, Tracer)]
     if as_sparse and sources:
         raise UnknownPositions(sources)
@@ -110,9 +113,10 @@ def jacobian(
     elif pattern is not None:
         part = f"{pattern.count} of {taken * made} elements are not zero"
         limit = WORTH * passes[best] if mode == "auto" and not as_sparse else math.inf
-        scheme = scheme_of(pattern, ways, limit)
-        if symmetric and len(at) == 1 and pattern.size == pattern.columns and "forward" in ways:
-            scheme = star_scheme(pattern, limit + 1 if scheme is None else scheme.cost) or scheme
+        with OWN_TIME.running():
+            scheme = scheme_of(pattern, ways, limit)
+            if symmetric and len(at) == 1 and pattern.size == pattern.columns and "forward" in ways:
+                scheme = star_scheme(pattern, limit + 1 if scheme is None else scheme.cost) or scheme
         if scheme is None:
             why = f"{costs}; {part}, which colouring does not make cheaper"
         else:
@@ -128,11 +132,13 @@ def jacobian(
         return compressed(linearized, pattern, scheme, as_sparse=as_sparse, batch=batch)
 
     if scheme is None and mode == "auto" and len(passes) > 1 and budget is None:
-        best, note = _timed(traced, at, passes, best)
+        with OWN_TIME.running():
+            best, note = _timed(traced, at, passes, best)
         mode_found, why = best, why + note
     batch = None
     if budget is not None and directions > 1:
-        batch, note = _fitting(traced, at, blocks, directions, budget, forward=forward)
+        with OWN_TIME.running():
+            batch, note = _fitting(traced, at, blocks, directions, budget, forward=forward)
         why = f"{why}; {note}"
     return Made(*blocks(linearized, batch), mode_found, why)
 
@@ -179,7 +185,7 @@ def _fitting(traced: Any, at: Leaves, blocks: Any, directions: int, budget: int,
     try:
         chunks = fit(measure, directions - 1, budget)
     except Misfit as misfit:
-        return 1, f"one direction at a time, which takes {text(misfit.least)} of {text(budget)}"
+        return 1, f"one direction at a time: not one fits into {text(budget)}, compiled by itself it takes {text(misfit.least)}"
     return chunks.width, f"chunked: {chunks.width} of {directions} directions at a time, {chunks}"
 
 

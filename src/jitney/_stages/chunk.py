@@ -19,6 +19,7 @@ from .._errors import AxisError, ContractError, OptionError, Where, sentence
 from .._jax.memory import Fit, Misfit, compiled_bytes, fit, free_bytes, text
 from .._jax.primitives import spelled
 from .._jax.trees import is_a
+from .._own_time import OWN_TIME
 from .._signature.options import AUTO
 from .._view.named_axes import beside, clash_of, in_names, is_count, named_axes, shape_at, sizes_of
 from .._view.result import Outcome
@@ -284,7 +285,8 @@ class Chunk(Stage):
             OptionError: There is a budget, and the devices are not there.
         """
         if self.budget is not None:
-            return self._fitting(fn, self.budget)
+            with OWN_TIME.running():
+                return self._fitting(fn, self.budget)
         passes = self.passes(fn)
         return Cut(self.axis, passes, self.chunk or self.suiting(passes), devices=self.devices, size=self.size)
 

@@ -28,6 +28,7 @@ from .._jax.memory import free_bytes
 from .._jax.primitives import spelled
 from .._jax.sparse_arrays import bcoo
 from .._jax.trees import is_a, issubdtype, keystr, tree_flatten, tree_flatten_with_path, tree_unflatten, type_of
+from .._own_time import OWN_TIME
 from .._signature.binding import Binder, signature_of, where_of
 from .._signature.hints import AnyHint
 from .._signature.options import AUTO
@@ -264,6 +265,7 @@ class _Derivation:
         """The function's result with other values of some arguments; the order is that of the parameters."""
         return self._binder.call(self.derived.fn, tuple({**self.bound.arguments, **changed}.values()))
 
+    @OWN_TIME.running()
     def _prove_summed(self) -> None:
         """Whether the function is a sum along the axis of unknown size.
 
@@ -319,7 +321,8 @@ class _Derivation:
         if self.derived.plain:
             made = None
         elif not ranges_at_hand():
-            symmetric = of is not None and _sparsity.has_symmetric_hessian(_jax.make_jaxpr(of)(self.at))
+            with OWN_TIME.running():
+                symmetric = of is not None and _sparsity.has_symmetric_hessian(_jax.make_jaxpr(of)(self.at))
             try:
                 made = _sparsity.jacobian(flat, leaves, mode, ways, as_sparse=self.derived.sparse, budget=self._budget, symmetric=symmetric)
             except _sparsity.UnknownPositions as unknown:
@@ -354,7 +357,8 @@ class _Derivation:
         Raises:
             Refused: At some sizes these are, at others those.
         """
-        traced, shape = _jax.make_jaxpr(fn, return_shape=True)(self.at)
+        with OWN_TIME.running():
+            traced, shape = _jax.make_jaxpr(fn, return_shape=True)(self.at)
         ways, _ = _sparsity.possible(traced, ways)
         if len(ways) == 1:
             return ways[0]
@@ -427,7 +431,8 @@ class _Derivation:
             return self._scalar(tree_unflatten(treedef, arrays))
 
         traced: Any = _jax.make_jaxpr(value)(leaves)
-        choice = within(traced, leaves, budget)
+        with OWN_TIME.running():
+            choice = within(traced, leaves, budget)
         self.primal = lambda at: choice.fn(tree_flatten(at)[0])
         self._decided("reverse", f"{_BACKWARD}; {choice.why}")
 

@@ -14,6 +14,7 @@ from typing import Any, Self
 import jax
 
 from .._errors import MeshError, OptionError, Where, counted, few, name_fix, sentence
+from .._jax.memory import text
 from .._jax.mesh import automatic, described, is_manual
 from .._signature.options import FSDP, OPTIONAL, Sharding
 from .._view.named_axes import Named, named_axes
@@ -54,7 +55,7 @@ class Place(Stage):
         check_names(request, rules, mesh, named)
         can_pad = {*request.axes, *(axis.name for axis in request.options.vmap)}.difference(name for name, _ in request.options.pad)
         specs = tuple(spec_of(request.where, *each, rules, mesh, can_pad) for each in zip(view.leaves, named, strict=True))
-        return cls(mesh, specs, f"mesh {described(mesh)}: {_listing(view, specs)}")
+        return cls(mesh, specs, f"mesh {described(mesh)}: {_listing(view, specs, rules, mesh)}")
 
     @property
     def shardings(self) -> tuple[Any, ...]:
@@ -183,8 +184,26 @@ def _does_not_divide(where: Where, leaf: Leaf, axis: Named, along: Sequence[str]
     )  # fmt: skip
 
 
-def _listing(view: View, specs: Sequence[Spec]) -> str:
+def _listing(view: View, specs: Sequence[Spec], rules: Sharding, mesh: Any) -> str:
+    """What lies where; of what lies whole, its bytes, and what `"fsdp"` would leave of them on each device."""
     spread = [(leaf, spec) for leaf, spec in zip(view.leaves, specs, strict=True) if any(spec)]
     texts = [f"{leaf.path}[{', '.join('*'.join(along) or '-' for along in spec)}]" for leaf, spec in spread]
-    whole = len(view.leaves) - len(texts)
-    return "; ".join(filter(None, [few(texts), f"{counted(whole, 'array')} whole on each device" if whole else ""]))
+    whole = [leaf for leaf, spec in zip(view.leaves, specs, strict=True) if not any(spec)]
+    if not whole:
+        return few(texts)
+    taken = sum(_bytes(leaf) for leaf in whole)
+    left = taken if rules.fsdp else sum(_bytes(leaf) // _parts(leaf, mesh) for leaf in whole)
+    fewer = f', of which "fsdp" in `shard` would leave {text(left)}' if left < taken else ""
+    return "; ".join([*([few(texts)] if texts else []), f"{counted(len(whole), 'array')} whole on each device, {text(taken)}{fewer}"])
+
+
+def _bytes(leaf: Leaf) -> int:
+    return math.prod(leaf.shape) * leaf.dtype.itemsize
+
+
+def _parts(leaf: Leaf, mesh: Any) -> int:
+    """Among how many devices `"fsdp"` would divide an array that lies nowhere."""
+    spec: list[tuple[str, ...]] = [()] * len(leaf.shape)
+    if leaf.in_module:
+        _spread(spec, leaf, mesh, set())
+    return math.prod(mesh.shape[name] for along in spec for name in along)

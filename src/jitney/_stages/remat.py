@@ -83,10 +83,10 @@ def within(traced: Any, arrays: Sequence[Any], budget: int) -> Choice:
         return Choice(as_it_is, f"keeps everything: {text(whole)} of {text(budget)}")
     less = taken(recomputed)
     if less >= whole:
-        return Choice(as_it_is, f"keeps everything: {text(whole)}, which recomputing loops does not bring down")
+        return Choice(as_it_is, f"keeps everything: {text(whole)}, more than {text(budget)}, which recomputing loops does not bring down")
     return Choice(
         lambda arrays: recomputed(program, constants, arrays)[0],
-        f"remat of the bodies of loops: {text(less)} instead of {text(whole)}, of {text(budget)}",
+        f"remat of the bodies of loops: {text(less)} instead of {text(whole)}, {'of' if less <= budget else 'more than'} {text(budget)}",
     )
 
 

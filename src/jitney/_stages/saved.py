@@ -7,6 +7,7 @@ differentiates it, so what it is changed to is found on the gradient with respec
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -17,6 +18,7 @@ from .. import _saving
 from .._axes import at_any_size
 from .._errors import Where
 from .._jax.memory import free_bytes, text
+from .._own_time import OWN_TIME
 from .._signature.options import AUTO
 from .._view.result import Outcome
 from .._view.view import View
@@ -50,14 +52,21 @@ def saving(where: Where, fn: Callable[..., Any], arrays: Sequence[Any], budget: 
     Raises:
         BudgetError: Nothing fits.
     """
-    problem = _saving.Problem(_jax.make_jaxpr(fn)(*arrays))
-    if not problem.has_gradient:
-        return SavedBody(lambda arrays: list(fn(*arrays)), again=False, why="no gradient: no result or no argument is real and varies")
-    try:
-        chosen = _saving.choose(problem, budget)
-    except _saving.Nothing as failed:
-        raise _saving.not_fitting(where, failed.points, budget) from None
-    return SavedBody(chosen.fn, chosen.point.option != _saving.EVERYTHING, chosen.text(budget))
+    began = time.perf_counter()
+    program = _jax.make_jaxpr(fn)(*arrays)
+    traced = time.perf_counter() - began
+    with OWN_TIME.running():
+        problem = _saving.Problem(program)
+        try:
+            chosen = _saving.choose(problem, budget) if problem.has_gradient else None
+        except _saving.Nothing as failed:
+            raise _saving.not_fitting(where, failed.points, budget) from None
+    again = chosen is not None and chosen.point.option != _saving.EVERYTHING
+    if not again:  # the function is run once more
+        OWN_TIME.add(traced)
+    if chosen is None:
+        return SavedBody(lambda arrays: list(fn(*arrays)), again, why="no gradient: no result or no argument is real and varies")
+    return SavedBody(chosen.fn, again, chosen.text(budget))
 
 
 @dataclass(frozen=True)

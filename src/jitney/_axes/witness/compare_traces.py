@@ -9,8 +9,9 @@ integers have no end, and its floats have 64 bits.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,8 @@ _PARAMETERS = (  # parameters that say nothing of the result, or that follow fro
     "indices_are_sorted unique_indices debug result_avals _split_transpose"
 )
 _HOW = frozenset(_PARAMETERS.split())
+_MOVES = ("broadcast_in_dim", "reshape", "concatenate", "squeeze", "transpose", "copy")  # how positions are put together
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 @dataclass
@@ -88,7 +91,9 @@ class Witness:
     def _values(self, a: Value, b: Value) -> None:
         if not self._once(a, b):
             return
-        if a.shape != b.shape or a.dtype != b.dtype:
+        if a.shape == b.shape and a.dtype != b.dtype:
+            self._differ(a, b, what=f"has {b.dtype} at {self._size}, and {a.dtype} where the size is not known")
+        if a.shape != b.shape:
             self._differ(a, b)
         if 0 in a.shape and not any(map(is_ragged, getattr(a.var, "aval", a).shape)):  # nothing in it, at no size
             return
@@ -152,14 +157,28 @@ class Witness:
                 self._compare_next(plain, other, self._at)
         elif names == ("while", "scan"):
             self._counted(a, b)
-        elif a.eqn is None or b.eqn is None or names[0] != names[1] or a.index != b.index or not _same_params(a, b):
+        elif a.eqn is None or b.eqn is None or names[0] != names[1] or a.index != b.index:
             self._differ(a, b)
+        elif (other := _other_param(a, b)) is not None:
+            held = f"`{a.name}` holds the size in `{other}`, which no rule reads" if self._text(a, other) == self._text(b, other) else None
+            self._differ(a, b, what=held)
         elif self._once(a.reads, b.reads):
             compare = {"scan": self._scan, "while": self._while, "cond": self._cond, "custom_linear_solve": self._solve}.get(a.name)
             (compare or self._plainly)(a, b)
 
+    def _text(self, value: Value, param: str) -> str:
+        """A parameter as text, with the sizes in place of their symbols."""
+        text = _ADDRESS.sub("", str(value.params.get(param)))
+        for symbol, size in value.scope.items():
+            text = re.sub(rf"\b{symbol}\b", str(size), text)
+        return text
+
     def _plainly(self, a: Value, b: Value) -> None:
-        self._pairs(a, b, a.reads, b.reads)
+        if a.name.startswith(("gather", "scatter")) and len(a.reads) == len(b.reads) and a.reads[1].dtype != b.reads[1].dtype:
+            self._positions(a, b, a.reads[1], b.reads[1])
+            self._pairs(a, b, (a.reads[0], *a.reads[2:]), (b.reads[0], *b.reads[2:]))
+        else:
+            self._pairs(a, b, a.reads, b.reads)
         if a.name.startswith("scatter"):  # its program is its name
             return
         mine, other = programs(a.params), programs(b.params)
@@ -173,6 +192,24 @@ class Witness:
             self._differ(a, b)
         for one, two in zip(mine, other, strict=True):
             self._compare_next(one, two, a)
+
+    def _positions(self, a: Value, b: Value, mine: Value, other: Value) -> None:
+        """The positions that a gather or a scatter takes.
+
+        With x64, JAX has them in 32 bits where it knows that they fit, so not where a size is a symbol. They are the same positions: those
+        of a constant always, and others where each is promised to be within the array.
+        """
+        inside = getattr(a.params.get("mode"), "name", "") == "PROMISE_IN_BOUNDS"
+        if other.const is not None:
+            self._compare_next(mine, replace(other, dtype=mine.dtype, const=np.asarray(other.const).astype(mine.dtype)), a)
+        elif other.name == "convert_element_type" and other.reads[0].dtype == mine.dtype and inside:
+            self._compare_next(mine, other.reads[0], a)
+        elif mine.name == other.name and mine.name in _MOVES and mine.shape == other.shape and _other_param(mine, other) is None:
+            for one, two in zip(mine.reads, other.reads, strict=True):
+                self._positions(a, b, one, two)
+        else:
+            what = f"takes its positions as {other.dtype} at {self._size}, and as {mine.dtype} where the size is not known"
+            self._differ(a, b, what=what)
 
     def _bodies(self, a: Value, b: Value, mine: tuple[Any, Sequence[Value]], other: tuple[Any, Sequence[Value]]) -> None:
         """Two programs inside operations, with what their first arguments are; of the others, the first is the first, and so on."""
@@ -228,11 +265,15 @@ class Witness:
             other = _body(b, b.params["jaxpr"], constants, [keys[0], *keys[2:]])
             self._graphs(Graph((body.outs[0], *body.outs[2:]), body.effects), other, a, b)
 
-    def _differ(self, *values: Value) -> Any:
+    @property
+    def _size(self) -> str:
+        return f"size {' and '.join(map(str, self.sizes.values()))}"
+
+    def _differ(self, *values: Value, what: str | None = None) -> Any:
         around: tuple[Value, ...] = () if self._at is None else (self._at,)
         places = [place_of(value) for value in (*values, *around)]
         place = next((text for text in places if text), "")
-        raise Refused(place, f"does other operations at size {' and '.join(map(str, self.sizes.values()))}")
+        raise Refused(place, what or f"does other operations at {self._size}")
 
 
 def _name(value: Value) -> str:
@@ -245,9 +286,10 @@ def _body(value: Value, program: Any, given: Sequence[Value], keys: Sequence[obj
     return graph_of(program, [*given, *free], value.scope, place_of(value))
 
 
-def _same_params(a: Value, b: Value) -> bool:
-    names = (a.params.keys() | b.params.keys()) - _HOW
-    return all(canonical(a.params.get(name), a.scope) == canonical(b.params.get(name), b.scope) for name in names)
+def _other_param(a: Value, b: Value) -> str | None:
+    """A parameter that differs; None if all are the same."""
+    names = sorted((a.params.keys() | b.params.keys()) - _HOW)
+    return next((name for name in names if canonical(a.params.get(name), a.scope) != canonical(b.params.get(name), b.scope)), None)
 
 
 def _without_unit(value: Value, known: Evaluator) -> Value:

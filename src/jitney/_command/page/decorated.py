@@ -23,6 +23,7 @@ from ..._program.core import REGISTRY, Core
 from ..._program.entry import Entry
 from ..._report.plan_report import Line, report
 from ..._signature.options import AUTO, tolerance_of
+from ..findings.own import own_causes
 
 if TYPE_CHECKING:
     from ..launch import Recording
@@ -41,6 +42,7 @@ def look(recording: Recording) -> None:
     with recording.paused(), contextlib.redirect_stdout(quiet), contextlib.redirect_stderr(quiet), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         recording.decorated = [told(core, until) for core in REGISTRY.cores() if core.log.made]
+        recording.own = own_causes()  # remedies are proven, by tracing
 
 
 def told(core: Core, until: float) -> dict[str, Any]:

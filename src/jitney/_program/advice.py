@@ -1,0 +1,325 @@
+"""Advice that was proven: which buckets let the sizes that a function was called with share programs, which numbers can be arrays.
+
+A cause says what differs between two calls; whether an option helps is another question. `pad` itself answers it: the same function with
+that option is planned and traced for the calls that were seen, as its own calls would be, and the programs are counted. Nothing is
+compiled. It costs traces, so it is done where somebody looks at `stats.causes`, and once for the same calls.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any
+
+import jax
+
+from .._body.function import Function
+from .._diagnosis.cause import Cause
+from .._diagnosis.counters import Advised, Counters, Event
+from .._errors import counted
+from .._jax.trees import canonicalize_dtype, is_a, issubdtype, tree_flatten
+from .._signature.annotations import array_of_kind
+from .._signature.buckets import Bucket
+from .._signature.hints import AnyHint, Hint
+from .._signature.options import Options, tolerance_of
+from .._signature.reads import Statics
+from .._signature.static_values import Opaque
+from .._signature.written import bucket_written
+from .._view.layout import Layout, described
+from .._view.result import unmixed
+from .entry import Entry
+from .padded_calls import Padded, PaddedCalls
+
+_jax: Any = jax
+_LATEST = 64  # calls that are looked at
+_WASTE = 1.0  # what buckets of the sizes seen may pad at most, which is what powers of two do
+_AXES = 4  # so many that differ are tried in all combinations
+_NAMES = ("n", "m", "k", "l")
+_KINDS = (("Bool", jax.numpy.bool_), ("Int", jax.numpy.integer), ("Float", jax.numpy.floating), ("Complex", jax.numpy.complexfloating))
+
+Pads = dict[str, Bucket]
+
+
+class _Unheard(Counters):
+    """The counters of a function that is made for a proof: it warns of nothing."""
+
+    def warn_once(self, about: str) -> bool:
+        return False
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """A call that was traced."""
+
+    entry: Entry
+    arrays: tuple[Any, ...]
+    sizes: Mapping[str, int]  # of its named axes
+    true: Mapping[str, int]  # of those that are padded
+
+    @property
+    def key(self) -> Hashable:
+        return hash(self.entry.key), tuple(map(described, self.arrays))
+
+    @property
+    def statics(self) -> dict[str, Any]:
+        """Static values by path."""
+        return dict(zip(self.entry.layout.static_names(), self.entry.statics, strict=True))
+
+    def key_without(self, argument: str) -> Hashable:
+        """The same for all values of one static argument."""
+        held = zip(self.entry.layout.static_names(), self.entry.place[-1], strict=True)
+        return tuple(map(described, self.arrays)), tuple((name, value) for name, value in held if name != argument)
+
+    def size(self, axis: str) -> int | None:
+        return self.true.get(axis, self.sizes.get(axis))
+
+
+@dataclass(frozen=True)
+class _Proven:
+    """A remedy, the arguments and axes whose causes it ends, and what it saves."""
+
+    remedy: str
+    ends: frozenset[tuple[str, str | None]]  # kinds of causes with their axis, or their argument
+    saves: str = ""
+
+
+class Advice:
+    """What is proven to help a function, by what it was called with."""
+
+    def __init__(self, core: Any):
+        self._core = core
+        self._known: dict[Hashable, Sequence[_Proven]] = {}
+        self._lock = threading.RLock()
+
+    def __call__(self, events: Sequence[Event]) -> Advised:
+        """The causes of these, each with a remedy if one was proven."""
+        causes = tuple(event.told() for event in events)
+        core: Function = self._core
+        options = core.options
+        # A trace alone does not know what is chosen by values, by the compiler or by devices.
+        if tolerance_of(options.precision) is not None or options.memory is not None or options.shard is not None or options.disabled:
+            return Advised(causes)
+        try:
+            with self._lock:
+                proven = self._proven({_about(cause) for each in causes for cause in each if not cause.remedy})
+        except ReferenceError:  # the function is gone, or an object that it was called with
+            return Advised(causes)
+        remedies = {about: each.remedy for each in reversed(proven) for about in each.ends}
+        told = tuple(tuple(replace(c, remedy=c.remedy or remedies.get(_about(c), "")) for c in each) for each in causes)
+        return Advised(told, {each.remedy: each.saves for each in proven if each.saves})
+
+    def _proven(self, asked: set[tuple[str, str | None]]) -> Sequence[_Proven]:
+        seen = self._seen()
+        key = frozenset(asked), tuple(each.key for each in seen)
+        if key not in self._known:
+            self._known = {key: [] if len(seen) < 2 else [*self._all(seen, asked)]}
+        return self._known[key]
+
+    def _seen(self) -> list[_Seen]:
+        """The calls that were traced by themselves, each once."""
+        entries = {hash(entry.key): entry for entry in [*self._core.entries.values()]}
+        made = [each for each in self._core.log.made[-_LATEST:] if each.arrays is not None and each.key in entries]
+        seen = [_Seen(entries[each.key], each.arrays or (), each.sizes, each.true) for each in made]
+        return [*{each.key: each for each in seen}.values()]
+
+    def _all(self, seen: Sequence[_Seen], asked: set[tuple[str, str | None]]) -> Iterator[_Proven]:
+        core: Function = self._core
+        differ = {axis for kind, axis in asked if kind == "axis"}
+        axes = [axis for axis in seen[0].sizes if axis in differ and core.asked().can_pad(axis)]
+        if axes:
+            proven = _padded(core, seen, axes, {})
+            yield from () if proven is None else (proven,)
+        if any(kind == "shape" for kind, _ in asked):
+            hints, new = _named(core, seen)
+            proven = _padded(core, seen, new, hints) if new else None
+            yield from () if proven is None else (proven,)
+        for kind, argument in sorted(asked, key=str):
+            if kind == "static value" and argument is not None:
+                proven = _as_array(core, seen, argument)
+                yield from () if proven is None else (proven,)
+
+
+def _about(cause: Cause) -> tuple[str, str | None]:
+    return ("axis", cause.axis) if cause.kind == "shape" and cause.axis is not None else (cause.kind, cause.argument)
+
+
+# Buckets.
+
+
+def _padded(core: Function, seen: Sequence[_Seen], axes: Sequence[str], hints: Mapping[str, Hint]) -> _Proven | None:
+    """The buckets for some of these axes that save programs, the most general first, and of these what saves most.
+
+    Args:
+        core: The function.
+        seen: Its calls.
+        axes: Those whose sizes differ.
+        hints: Annotations that would have to be written first, by argument.
+    """
+    now = len({_program(each.entry.padded, each)[0] for each in seen})
+    found: list[tuple[int, int, int, Pads]] = []
+    numbers = range(1, len(axes) + 1) if len(axes) <= _AXES else (1, len(axes))
+    for some in (some for number in numbers for some in combinations(axes, number)):
+        for rank, pads in enumerate(_ladders(core.options, seen, some)):
+            twins = _twins(core, seen, pads, hints)
+            then = len({_program(twins.get(id(each.entry)), each)[0] for each in seen})
+            if then < now:
+                found.append((rank, then, len(some), pads))
+    for _, then, _, pads in sorted(found, key=lambda each: each[:3]):
+        added = _proof(_twins(core, seen, pads, hints), seen)
+        if added is not None:
+            saves = f"{counted(then, 'program')} instead of {now}, {added:.0%} of padding"
+            about = {*(("axis", axis) for axis in pads), *(("shape", argument) for argument in hints)}
+            return _Proven(_written(core.options, pads, hints), frozenset(about), saves)
+    return None
+
+
+def _ladders(options: Options, seen: Sequence[_Seen], axes: Sequence[str]) -> Iterator[Pads]:
+    """Powers of two, if nothing is written for these axes yet; then buckets of the sizes that were seen."""
+    written = {name for name, _ in options.pad}
+    if not written & set(axes):
+        yield dict.fromkeys(axes, _POW2)
+    sizes = {axis: [size for each in seen if (size := each.size(axis)) is not None and size > 1] for axis in axes}
+    if all(sizes.values()):
+        yield {axis: Bucket.fit(sizes[axis], _WASTE) for axis in axes}
+
+
+_POW2 = Bucket(ladder="pow2")
+
+
+def _twins(core: Function, seen: Sequence[_Seen], pads: Pads, hints: Mapping[str, Hint]) -> dict[int, PaddedCalls]:
+    """What would run the calls of each entry with these buckets."""
+    twin = _twin(core, {"pad": tuple({**dict(core.options.pad), **pads}.items())}, hints)
+    entries = {id(each.entry): each.entry for each in seen}
+    return {key: PaddedCalls(Entry(twin, entry.layout, entry.weak_statics, entry.key)) for key, entry in entries.items()}
+
+
+def _twin(core: Function, options: Mapping[str, Any], hints: Mapping[str, Hint]) -> Function:
+    """The same function with other options and annotations, whose traces nobody counts."""
+    asked = replace(core.options, cache=True, max_compiles=None, verify=False, debug_nans=False, **options)
+    twin = core.of(core.fn(), asked)
+    parameters = tuple(replace(each, hint=hints.get(each.name, each.hint)) for each in core.contract.parameters)
+    twin.contract = replace(core.contract, parameters=parameters)
+    twin.counters = _Unheard(core.name)
+    return twin
+
+
+def _program(calls: PaddedCalls | None, seen: _Seen) -> tuple[Hashable, Padded | None]:
+    """What tells the program of a call from others, and how the call is padded; None if it is not."""
+    padded = None
+    if calls is not None:
+        with calls.entry.numbers():
+            padded = calls.bucket(seen.arrays)
+    return (seen.key if padded is None else (id(seen.entry), padded.counts.names, padded.counts.weak, padded.key)), padded
+
+
+def _proof(twins: Mapping[int, PaddedCalls], seen: Sequence[_Seen]) -> float | None:
+    """How much longer the axes are on average, if all of these calls run as buckets have it; None if one of them is refused."""
+    added: list[float] = []
+    traced: set[Hashable] = set()
+    try:
+        for each in seen:
+            calls = twins[id(each.entry)]
+            key, padded = _program(calls, each)  # of a size that differs from what its program was traced for, this is the proof
+            if padded is not None and key not in traced:
+                traced.add(key)
+                calls.entry.lowered((*padded.abstract(each.arrays), padded.counts.abstract()), "trace")
+                calls.entry.land()
+            added += [] if padded is None else [axis.high / axis.size - 1 for axis in padded.fill.axes]
+    except Exception:  # noqa: BLE001 - the user's code, run once more: whatever it raises, nothing is proven
+        return None
+    return sum(added) / len(added) if added else None
+
+
+def _written(options: Options, pads: Pads, hints: Mapping[str, Hint]) -> str:
+    """The line to paste."""
+    buckets = {**dict(options.pad), **pads}
+    words = ", ".join(f'"{axis}": {_spelled(bucket)}' for axis, bucket in buckets.items())
+    annotated = ", ".join(f"{name}: {hint.text.replace(chr(39), chr(34))}" for name, hint in hints.items())
+    return f"annotate {annotated}, and pad={{{words}}}" if hints else f"pad={{{words}}}"
+
+
+def _spelled(bucket: Bucket) -> str:
+    return repr(bucket_written(bucket)).replace("'", '"')
+
+
+def _named(core: Function, seen: Sequence[_Seen]) -> tuple[dict[str, Hint], list[str]]:
+    """Annotations for arguments whose sizes differ and have no names, and the names; sizes that are always equal share one.
+
+    It is for calls that differ in nothing but such sizes: nothing is made of others.
+    """
+    first = seen[0]
+    if any(each.entry is not first.entry or len(each.arrays) != len(first.arrays) for each in seen):
+        return {}, []
+    shapes = [[described(array)[0] for array in each.arrays] for each in seen]
+    if any(len({len(shape) for shape in column}) > 1 for column in zip(*shapes, strict=True)):
+        return {}, []
+    names: dict[tuple[int | None, ...], str] = {tuple(each.size(axis) for each in seen): axis for axis in first.sizes}
+    free = (name for name in (*_NAMES, *(f"n{i}" for i in range(len(shapes[0])))) if name not in core.contract.axes)
+    parameters = {parameter.name: parameter.hint for parameter in core.contract.parameters}
+    paths = [first.entry.layout.names[i] for i in first.entry.layout.dynamic]
+    hints: dict[str, Hint] = {}
+    new: list[str] = []
+    for i, column in enumerate(zip(*shapes, strict=True)):
+        argument, path = paths[i]
+        if len(set(column)) == 1:
+            continue
+        if not is_a(parameters.get(argument), AnyHint):
+            continue
+        if path != argument:
+            return {}, []
+        dims: list[str] = []
+        for sizes in zip(*column, strict=True):
+            if len(set(sizes)) > 1 and sizes not in names:
+                names[sizes] = next(free)
+            dims.append(names[sizes] if len(set(sizes)) > 1 else "_")
+        new += [dim for dim in dims if dim != "_" and dim not in new]
+        hints[argument] = array_of_kind(_kind(described(first.arrays[i])[1]), " ".join(dims))
+    return hints, new
+
+
+def _kind(dtype: Any) -> str:
+    """jaxtyping's word for a dtype."""
+    return next((name for name, kind in _KINDS if issubdtype(dtype, kind)), "Shaped")
+
+
+# Numbers that are static.
+
+
+def _as_array(core: Function, seen: Sequence[_Seen], argument: str) -> _Proven | None:
+    """An array in place of a static number, if the body takes one, and its results are of the same types."""
+    taken = [each for each in seen if _is_number(each.statics.get(argument))]
+    if not taken:
+        return None
+    last = taken[-1]
+    layout, statics = last.entry.layout, last.statics
+    kind = "Float" if any(is_a(each.statics[argument], float) for each in taken) else "Int"
+    static = tuple(name for name in core.options.static if name != argument)
+    twin = _twin(core, {"static": static}, {argument: array_of_kind(kind, "")})
+    with last.entry.numbers():
+        stand_in = jax.ShapeDtypeStruct((), canonicalize_dtype(float if kind == "Float" else int))
+        held = [stand_in if name == argument else Opaque.holding(value) for name, value in statics.items()]
+        values = layout.values(last.arrays, held)
+        there = Layout(twin.binder, twin.contract, values, core.options.donate)
+        leaves = tree_flatten(values)[0]
+        entry = Entry(twin, there, Statics(there.statics(leaves)), ("an array", last.entry.key))
+        try:
+            results = _results(entry, there.pick(leaves))
+        except Exception:  # noqa: BLE001 - the user's code, with what it was not written for: whatever it raises, it takes no array
+            return None
+        if results != _results(last.entry, last.arrays):
+            return None
+    listed = f"take {argument!r} out of `static`, and " if static != core.options.static else ""
+    then = len({each.key_without(argument) for each in taken})
+    saves = f"{counted(then, 'program')} instead of {len(taken)}"
+    return _Proven(f'{listed}annotate {argument}: {kind}[Array, ""], and pass an array', frozenset({("static value", argument)}), saves)
+
+
+def _is_number(value: Any) -> bool:
+    return is_a(value, (int, float)) and not is_a(value, bool)
+
+
+def _results(entry: Entry, arrays: Sequence[Any]) -> list[Any]:
+    out = unmixed(_jax.eval_shape(entry.called, *arrays))
+    return [described(leaf)[:2] if hasattr(leaf, "dtype") else leaf for leaf in jax.tree.leaves(out)]
