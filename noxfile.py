@@ -231,11 +231,12 @@ def mutations(session: nox.Session) -> None:
 
 @nox.session(python=DEFAULT)
 def lint(session: nox.Session) -> None:
-    """Check style, formatting and the direction of imports; `nox -s lint -- --fix` mends what it can."""
+    """Check style, formatting, the direction of imports and the figures of the house; `nox -s lint -- --fix` mends what it can."""
     session.install(*EXTRAS["lint"])
     session.run("ruff", "check", *session.posargs)
     session.run("ruff", "format", *([] if "--fix" in session.posargs else ["--check"]))
     session.run("lint-imports", "--no-cache", "--no-logo", env={"PYTHONPATH": "src"})  # it reads the source and imports none of it
+    session.run("python", "-m", "tests.house")
 
 
 @nox.session(python=DEFAULT)

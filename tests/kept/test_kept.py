@@ -667,7 +667,7 @@ def an_updated_library(entry):
     write(entry, Stored(stored.key, stored.form, Libraries(files, stored.libraries.names), stored.exported).to_bytes())
 
 
-@pytest.mark.core("cut", "flip", "of_another_version", "under_another_key", "a_patched_library")
+@pytest.mark.core("cut", "flip", "open_up", "of_another_version", "under_another_key", "a_patched_library")
 @pytest.mark.skipif(os.name != "posix", reason="owners and modes")
 @pytest.mark.parametrize(
     "harm", [cut, flip, empty, give_away, open_up, of_another_version, under_another_key, a_link, a_patched_library, an_updated_library]

@@ -46,8 +46,8 @@ MAPPED = [
     Mutation(
         "the innermost of several mapped axes comes first",
         "src/jitney/_stages/vmap.py",
-        "for dims in reversed(self.levels):",
-        "for dims in self.levels:",
+        "in zip(reversed(self.axes), reversed(self.levels), strict=True):",
+        "in zip(self.axes, self.levels, strict=True):",
         (f"{_VMAP}several_axes_are_outermost_first", f"{_VMAP}two_axes_of_one_argument"),
     ),
     Mutation(

@@ -72,10 +72,21 @@ def test_the_difference_of_two_plans_names_the_stage():
 def test_planning_neither_traces_nor_compiles():
     """Shapes are enough."""
     counted = count_traces(body)
-    f = optimize(vmap="batch", remat=True, precision="f64")(counted)
+    f = optimize(remat=True, precision="f64")(counted)
     with listening() as events:
         f.plan(X, X)
-        f.plan(sizes={"n": 3, "batch": 2})
+        f.plan(sizes={"n": 3})
     assert counted.traces == 0
     assert [events.count(what) for what in ("trace", "lower", "compile")] == [0, 0, 0]
+    assert f.stats.traces == 0
+
+
+def test_planning_a_map_runs_the_body_on_abstract_values():
+    """For its branches; that is no trace, and nothing is compiled."""
+    counted = count_traces(body)
+    f = optimize(vmap="batch")(counted)
+    with listening() as events:
+        f.plan(sizes={"n": 3, "batch": 2})
+    assert counted.traces == 1
+    assert [events.count(what) for what in ("lower", "compile")] == [0, 0]
     assert f.stats.traces == 0

@@ -233,7 +233,7 @@ def _described(tree: Any, path: str, where: Where) -> Tree:
 def _told(program: Program, entry: Entry, arrays: Sequence[Any], at: Sizes, made: Traced, known: Lowered, where: Where) -> dict[str, Any]:
     """What the header says of one program."""
     view = entry.layout.view(entry.core.contract, arrays, entry.statics)
-    whole = report(program.core, entry, arrays)
+    whole = report(program.core, entry, arrays, compiles=False)
     plan = replace(whole, lines=tuple(line for line in whole.lines if line.name not in _OF_THE_PROCESS))
     return {
         "sizes": {**at.exact, **{name: [sizes[0], sizes[-1]] for name, sizes in at.ranges.items()}},

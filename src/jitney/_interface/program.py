@@ -186,11 +186,12 @@ class Program(Tools[R], Generic[P, R]):
 
     @public
     def plan(self, /, *args: Any, sizes: Mapping[str, int] | None = None, **kwargs: Any) -> Report:
-        """Every decision about a call with such arguments (see `compile`), with its reason. Nothing is compiled.
+        """Every decision about a call with such arguments (see `compile`), with its reason.
 
-        Only with `donate`, and where `precision` casts products or computes in a low type, does the body run, on abstract values: its
-        results tell which buffers can be reused, its operations what is cast, its constants what the type lacks. That is no trace
-        in `stats`.
+        Only with `donate`, under `vmap`, and where `precision` casts products or computes in a low type, does the body run, on abstract
+        values: its results tell which buffers can be reused, its operations which branches all elements compute and what is cast, its
+        constants what the type lacks. That is no trace in `stats`. Nothing is compiled, but for what `memory` finds by compiling, and a
+        gradient with a policy of `remat`, which is compiled with it and without.
         """
         entry, arrays = self.abstract(args, kwargs, sizes, warn=False)  # the line of `vmap` says what is mapped
         return report(self._core, entry, arrays)

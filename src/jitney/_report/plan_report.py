@@ -117,8 +117,14 @@ class Report(Shown):
         return f"{self.draw()}{html_of(self)}"
 
 
-def report(core: Core, entry: Entry, arrays: Sequence[Any]) -> Report:
+def report(core: Core, entry: Entry, arrays: Sequence[Any], *, compiles: bool = True) -> Report:
     """Plan a call on abstract values, and say everything that was decided.
+
+    Args:
+        core: The function.
+        entry: Of the call.
+        arrays: Its arrays, or abstract ones.
+        compiles: Whether a gradient is compiled for what a policy of `remat` gains.
 
     Raises:
         ContractError: The call does not fit the contract.
@@ -144,7 +150,9 @@ def report(core: Core, entry: Entry, arrays: Sequence[Any]) -> Report:
         if cut.fit is not None:
             stages.append(Line("memory", taken=True, why=str(cut.fit)))
     stages += [Line("transfer", taken=True, why=why) for why in transfers(plan.of(Place), arrays, entry.paths)]
-    stages += _derivative(core, plan, entry, arrays, planned.view, made if plan.of(Mask) is not None else ()) if ready else []
+    if ready:
+        stages += _derivative(core, plan, entry, arrays, made if plan.of(Mask) is not None else ())
+        stages += _rematerialised(core, plan, entry, planned.view, compiles=compiles)
     stages += _rolled(plan, entry, arrays) if ready else []
     stages += _lanes(planned.plan, entry, planned.view) if ready else []
     stages += _products(plan, entry, arrays) + _constants(planned.plan, entry, planned.view)
@@ -181,7 +189,7 @@ def _for_each(axes: Sequence[str]) -> str:
     return f"one for each {named} (`vmap`); that of their mean is the derivative of a program that returns the mean of these"
 
 
-def _derivative(core: Core, plan: Plan, entry: Entry, arrays: Sequence[Any], view: View, padded: Sequence[Decision]) -> list[Line]:
+def _derivative(core: Core, plan: Plan, entry: Entry, arrays: Sequence[Any], padded: Sequence[Decision]) -> list[Line]:
     """How a derivative is made, if the program is one; `padded` is what was decided while it was proven for a bucket."""
     derived = core.fn()
     if not isinstance(derived, Derived):
@@ -195,12 +203,18 @@ def _derivative(core: Core, plan: Plan, entry: Entry, arrays: Sequence[Any], vie
     mapped = plan.of(Vmap)
     if mapped is not None:
         lines.append(Line("derivative", taken=True, why=_for_each(mapped.axes)))
-    if derived.remat == AUTO:
-        lines.append(Line("remat", taken=True, why="inside the derivative: what is saved is the line above"))
-    elif derived.remat:
-        what = f"inside the derivative: the backward pass keeps what `{derived.remat}` says"
-        lines.append(Line("remat", taken=True, why=what + _recomputed(core, derived, entry, plan, view)))
     return lines
+
+
+def _rematerialised(core: Core, plan: Plan, entry: Entry, view: View, *, compiles: bool) -> list[Line]:
+    """What is recomputed in the backward pass of a derivative."""
+    derived = core.fn()
+    if not isinstance(derived, Derived) or not derived.remat:
+        return []
+    if derived.remat == AUTO:
+        return [Line("remat", taken=True, why="inside the derivative: what is saved is the line above")]
+    why = f"inside the derivative: the backward pass keeps what `{derived.remat}` says"
+    return [Line("remat", taken=True, why=why + (_recomputed(core, derived, entry, plan, view) if compiles else ""))]
 
 
 def _recomputed(core: Core, derived: Derived, entry: Entry, plan: Plan, view: View) -> str:

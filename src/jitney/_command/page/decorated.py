@@ -95,7 +95,7 @@ def _plan(core: Core, entries: dict[int, Entry], latest: MadeFor | None, until: 
         lines = [line for line in (Line(*each) for each in latest.decided) if line.asked]
         return {"of": of, "lines": [vars(line) for line in lines], "unknown": ""}
     try:
-        found = report(core, entries[latest.key], latest.arrays)
+        found = report(core, entries[latest.key], latest.arrays, compiles=False)
     except Exception as error:  # noqa: BLE001 - the body is the user's, and what it reads may be gone by now
         return {"of": of, "lines": [], "unknown": f"{type(error).__name__}: {str(error).partition(_LINE)[0]}"}
     lines = [line for line in found.lines if line.asked]
