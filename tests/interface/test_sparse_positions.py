@@ -9,6 +9,7 @@ from jaxtyping import Array, Float, Int
 
 import jitney
 from jitney import lazy_derivatives, optimize
+from tests._arrays import array
 
 N = 12
 RNG = np.random.default_rng(0)
@@ -108,7 +109,7 @@ def derived(u: Float[Array, "n"], nb: Int[Array, "n"]) -> Float[Array, "n"]:
     ("fn", "rest", "stored"),
     [
         (scattered, (NB[:, 0], U), N),
-        (window, (jnp.int32(3),), 4),
+        (window, (array(3, np.int32),), 4),
         pytest.param(derived, (NB[:, 0],), 2 * N - int((np.argsort(NB[:, 0]) == np.arange(N)).sum()), marks=pytest.mark.rest),
         pytest.param(looped, (NB[:, 0],), N * N, marks=pytest.mark.rest),  # of rows of a loop no positions are known
     ],

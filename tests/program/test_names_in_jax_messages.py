@@ -13,8 +13,10 @@ import pytest
 from jaxtyping import Array, Float
 
 from jitney import TraceError, optimize
+from tests._arrays import array
 
 KEPT = []
+ONE = array(1.0, np.float32)
 OPTIONS = {
     "none": {},
     "pad": {"pad": {"n": "pow2"}},
@@ -79,7 +81,7 @@ def test_no_frame_of_jitney_stands_in_what_jax_says():
     assert f"jitney{os.sep}_" not in text
 
 
-@pytest.mark.parametrize("call", [partial(leaks, params={"w": jnp.ones(())}), Module(jnp.ones(())), Module(jnp.ones(())).__call__])
+@pytest.mark.parametrize("call", [partial(leaks, params={"w": ONE}), Module(ONE), Module(ONE).__call__])
 def test_a_leaked_tracer_names_what_a_callable_calls(call):
     code = leaks.__code__ if isinstance(call, partial) else Module.__call__.__code__
     assert told(lambda: optimize(call)(jnp.ones(4))) == {f"{code.co_name} at {code.co_filename}:{code.co_firstlineno}"}

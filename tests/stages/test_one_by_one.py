@@ -7,11 +7,12 @@ import pytest
 from jaxtyping import Array, Float, Int, Key
 
 from jitney import optimize
+from tests._arrays import array
 from tests._monitor import listening
 
 RNG = np.random.default_rng(0)
-X = jnp.asarray(RNG.normal(size=(7, 5)).astype(np.float32))
-W = jnp.asarray(RNG.normal(size=5).astype(np.float32))
+X = array(RNG.normal(size=(7, 5)), np.float32)
+W = array(RNG.normal(size=5), np.float32)
 
 
 def branching(x: Float[Array, "n"], w: Float[Array, "n"]) -> tuple[Float[Array, ""], Float[Array, "n"]]:
